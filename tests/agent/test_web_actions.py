@@ -11,7 +11,7 @@ from webgym_cli.agent.action_sets import ACTION_SETS, find_action_set
 from webgym_cli.agent.parse import ParseError, parse_web_action
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tools import describe_action, render_web_action
-from webgym_cli.agent.web_actions import BASIC, COMPUTER_USE, FULL, WEBGYM
+from webgym_cli.agent.web_actions import BASIC, COMPUTER_USE, FULL, FULL_WITH_DIALOGS, WEBGYM
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import check_tasks
 from webgym_cli.errors import SettingsError
@@ -185,7 +185,8 @@ def test_a_malformed_call_says_why(name, mode, arguments, kind, why):
 
 
 def test_full_has_everything_and_the_others_do_not():
-    assert {name for name in WEB_ACTIONS if not FULL.has(name)} <= {ActionName.ACCEPT_DIALOG, ActionName.DISMISS_DIALOG}
+    assert [name for name in WEB_ACTIONS if not FULL_WITH_DIALOGS.has(name)] == []
+    assert {name for name in WEB_ACTIONS if not FULL.has(name)} == {ActionName.ACCEPT_DIALOG, ActionName.DISMISS_DIALOG}
     assert not BASIC.has(ActionName.KEY)
     assert not COMPUTER_USE.has(ActionName.NAVIGATE)
 
@@ -211,6 +212,32 @@ def test_a_prompt_names_the_actions_why_the_last_was_none_and_the_tabs(version):
     assert "invalid_arguments: wait lacks time" in messages[-1].content
     assert messages[-1].content.count("<image>") == 1
     assert ("1: B (shown)" in messages[-1].content) == (version == "full")
+
+
+@pytest.mark.parametrize("version", ["full", "full_vanilla"])
+def test_dialogs_are_answered_only_where_they_are_left_to_the_policy(version):
+    plain, asked = PromptSpec(version=version), PromptSpec(version=version, dialogs=True)
+    calls = [
+        ({"action": "accept_dialog", "text": "Zoe"}, Action(name=ActionName.ACCEPT_DIALOG, text="Zoe")),
+        ({"action": "dismiss_dialog"}, Action(name=ActionName.DISMISS_DIALOG)),
+    ]
+    for arguments, action in calls:
+        response = f"<tool_call>{json.dumps({'name': 'computer_use', 'arguments': arguments})}</tool_call>"
+        refused = find_action_set(plain).parse(response, plain, truncated=False, max_calls=1)
+        assert isinstance(refused, ParseError) and refused.kind is ParseErrorKind.UNKNOWN_ACTION
+        assert find_action_set(asked).parse(response, asked, truncated=False, max_calls=1) == action
+        written = find_action_set(asked).format_action(action, POINTS)
+        assert find_action_set(asked).parse(written, asked, truncated=False, max_calls=1) == action
+
+
+@pytest.mark.parametrize("version", ["full", "full_vanilla", "computer_use", "ui_tars"])
+def test_the_system_prompt_says_how_dialogs_are_answered_only_where_it_is_asked(version):
+    said = {}
+    for dialogs in (False, True):
+        spec = PromptSpec(version=version, dialogs=dialogs)
+        said[dialogs] = render(spec, "Do it.", "http://a/", (), Observation(url="http://a/")).messages[0].content
+    assert "dialog is open" in said[True]
+    assert "accept_dialog" not in said[False] and "dialog is open" not in said[False]
 
 
 def test_a_summary_tells_what_was_done():

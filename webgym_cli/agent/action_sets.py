@@ -43,6 +43,8 @@ class ActionSet:
     """The texts of a prompt that shows rounds with their pictures."""
     modes: tuple[InteractionMode, ...] = tuple(InteractionMode)
     """The interaction modes that it has."""
+    answering: ActionSet | None = None
+    """The same with what answers a dialog, for dialogs that are left to the policy; None: the set has nothing."""
     render: Callable[[PromptSpec, str, Sequence[Step], Observation], Conversation] | None = None
     """Renders the whole prompt in place of a template, from instruction, finished steps and current observation."""
 
@@ -77,7 +79,8 @@ def find_action_set(spec: PromptSpec) -> ActionSet:
         from webgym_cli.agent.call_formats import CALL_FORMATS
 
         return CALL_FORMATS.find(spec.call_format)
-    return ACTION_SETS.find(str(spec.version))
+    found = ACTION_SETS.find(str(spec.version))
+    return found.answering or found if spec.dialogs else found
 
 
 def require_template(spec: PromptSpec) -> PromptTemplate:

@@ -31,8 +31,10 @@ def _require_web(action: AnyAction) -> Action:
     return action
 
 
-def _make_web_set(actions: WebActions, make_template: Callable[[WebActions], PromptTemplate]) -> ActionSet:
-    """Return an action set of tool calls on a page."""
+def _make_web_set(
+    actions: WebActions, make_template: Callable[[WebActions], PromptTemplate], answering: WebActions | None = None
+) -> ActionSet:
+    """Return an action set of tool calls on a page. `answering`: its actions where dialogs are left to the policy."""
 
     def parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
         mode, thinking = spec.interaction_mode, spec.thinking
@@ -54,6 +56,7 @@ def _make_web_set(actions: WebActions, make_template: Callable[[WebActions], Pro
         format_action=write_with_sections if with_memory else write,
         template=make_template(actions),
         modes=tuple(actions.functions),
+        answering=_make_web_set(answering, make_template) if answering else None,
     )
 
 
@@ -71,15 +74,15 @@ VANILLA = _make_web_set(web_actions.BASIC, make_plain_template)
 # A tool call on a page, after memory, progress and intention.
 COMPLETE = _make_web_set(web_actions.BASIC, make_memory_template)
 # The same with all actions that there are.
-FULL = _make_web_set(web_actions.FULL, make_memory_template)
+FULL = _make_web_set(web_actions.FULL, make_memory_template, web_actions.FULL_WITH_DIALOGS)
 # All actions without memory and plan.
-FULL_VANILLA = _make_web_set(web_actions.FULL, make_plain_template)
+FULL_VANILLA = _make_web_set(web_actions.FULL, make_plain_template, web_actions.FULL_WITH_DIALOGS)
 # As `complete`, with WebGym's actions.
 WEBGYM = _make_web_set(web_actions.WEBGYM, make_memory_template)
 # WebGym's actions without memory and plan.
 WEBGYM_VANILLA = _make_web_set(web_actions.WEBGYM, make_plain_template)
 # Qwen3-VL's computer_use.
-COMPUTER_USE = _make_web_set(web_actions.COMPUTER_USE, make_plain_template)
+COMPUTER_USE = _make_web_set(web_actions.COMPUTER_USE, make_plain_template, web_actions.COMPUTER_USE_WITH_DIALOGS)
 # WebRL's calls like `do(action="Click", element="12")`.
 WEBRL = ActionSet(
     parse=_parse_webrl, format_action=lambda action, mode: render_webrl_action(action), render=_render_webrl

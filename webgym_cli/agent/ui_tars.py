@@ -19,6 +19,7 @@ from webgym_cli.agent.parse import ParseError
 from webgym_cli.agent.prompt_template import PromptTemplate
 from webgym_cli.agent.reasoning import strip_reasoning
 from webgym_cli.agent.vanilla import render_plain_head, render_plain_turn
+from webgym_cli.agent.web_actions import DIALOG_KEYS
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.trajectory import ParseErrorKind, PromptSpec
 from webgym_cli.records.webrl import AnyAction
@@ -163,9 +164,14 @@ def _parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) 
         return ParseError(ParseErrorKind.TRUNCATED if truncated else ParseErrorKind.INVALID_ARGUMENTS, str(error))
 
 
-UI_TARS = ActionSet(
-    parse=_parse,
-    format_action=write_action,
-    template=PromptTemplate(lambda mode: _SYSTEM, render_plain_head, render_plain_turn),
-    modes=(InteractionMode.COORDINATES,),
-)
+def _make_set(system: str, answering: ActionSet | None = None) -> ActionSet:
+    return ActionSet(
+        parse=_parse,
+        format_action=write_action,
+        template=PromptTemplate(lambda mode: system, render_plain_head, render_plain_turn),
+        modes=(InteractionMode.COORDINATES,),
+        answering=answering,
+    )
+
+
+UI_TARS = _make_set(_SYSTEM, answering=_make_set(f"{_SYSTEM} {DIALOG_KEYS}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from webgym_cli.agent.action_forms import Argument, CallForm, WebActions, make_argument, make_flag
@@ -163,6 +164,24 @@ FULL = WebActions(
     plain_typing_rule=_FULL_TYPING,
 )
 
+_ANSWERING = (
+    f"{_FULL_TYPING} While a dialog is open it has to be accepted or dismissed; a prompt is accepted with a text."
+)
+# The same where dialogs are left to the policy.
+FULL_WITH_DIALOGS = replace(
+    FULL,
+    forms={
+        mode: {
+            **forms,
+            "accept_dialog": CallForm(ActionName.ACCEPT_DIALOG, "text?"),
+            "dismiss_dialog": CallForm(ActionName.DISMISS_DIALOG),
+        }
+        for mode, forms in FULL.forms.items()
+    },
+    typing_rule=_ANSWERING,
+    plain_typing_rule=_ANSWERING,
+)
+
 
 def _make_pixels(ways: tuple[str, str]) -> Argument:
     """Return the argument of a scroll: a signed distance, the first of two ways where it is positive."""
@@ -232,3 +251,10 @@ COMPUTER_USE = WebActions(
         "replace it. Terminate with the status failure says that the task can't be done."
     ),
 )
+# What keys do to a dialog, for sets whose names are not ours to choose.
+DIALOG_KEYS = (
+    "While a dialog is open all keys go to it: Enter accepts it, Escape dismisses it, and what is typed replaces the "
+    "text of a prompt."
+)
+# The same where dialogs are left to the policy.
+COMPUTER_USE_WITH_DIALOGS = replace(COMPUTER_USE, rules=f"{COMPUTER_USE.rules} {DIALOG_KEYS}")

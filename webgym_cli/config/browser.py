@@ -33,6 +33,10 @@ class BrowserSettings(ConfigSection):
     """Viewport height of web pages, in CSS pixels."""
     max_idle_wait: float = Field(default=3.0, ge=0, le=60)
     """Maximum wait of an observation for a page that is still loading or moving, in seconds."""
+    dialogs: Literal["accept", "policy"] = "accept"
+    """What becomes of a page's dialogs (alert, confirm, prompt, "leave page?"). `accept`: accepted at once, only a page
+    with unsaved changes is first not left; `policy`: open until the policy accepts or dismisses them, by the prompt
+    versions `full`, `full_vanilla`, `computer_use` and `ui_tars`, in the environments `web` and `sites`."""
     screenshots: bool = True
     """`webarena`: take a screenshot of every page, for judges and reports; it is not part of the policy's prompt."""
     processes: int = Field(default=1, ge=1, le=8)

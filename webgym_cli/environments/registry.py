@@ -19,7 +19,7 @@ __all__ = ["ENVIRONMENTS", "PICTURE_PROMPTS", "EnvironmentSpec", "ExclusiveResou
 # The action sets of environments whose pages are shown as pictures.
 PICTURE_PROMPTS = (
     *(PromptVersion.COMPLETE, PromptVersion.VANILLA),
-    *("full", "full_vanilla", "webgym", "webgym_vanilla", "computer_use"),
+    *("full", "full_vanilla", "webgym", "webgym_vanilla", "computer_use", "ui_tars"),
 )
 
 
@@ -48,6 +48,8 @@ class EnvironmentSpec(TaskSource):
     """Returns a pool that is not yet started."""
     action_sets: Sequence[str] = ()
     """Values of `context_config.prompt_version` in which it can be shown and acted on. Default: any."""
+    leaves_dialogs: bool = False
+    """Whether it can leave the answers of dialogs to the policy (`browser.dialogs`)."""
     check_settings: Callable[[Settings, Sequence[Task]], None] | None = None
     """Raises `WebGymError` for what tasks lack in the settings, such as a tool or an address."""
     require_expert: Callable[[Settings, Sequence[Task]], None] | None = None
@@ -96,8 +98,20 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
                 f"context_config.prompt_version={version} has no actions in the interaction mode {mode}",
                 hint=f"-s context_config.interaction_mode={modes[0]}",
             )
+        if settings.browser.dialogs == "policy":
+            _require_answers(spec, str(version))
         if spec.check_settings is not None:
             spec.check_settings(settings, own)
+
+
+def _require_answers(spec: EnvironmentSpec, version: str) -> None:
+    """Raise `SettingsError` where a dialog would be left to a policy that can't answer it."""
+    if not spec.leaves_dialogs:
+        detail = f"the environment {spec.name} accepts dialogs itself"
+        raise SettingsError(f"browser.dialogs=policy: {detail}", hint="-s browser.dialogs=accept")
+    if ACTION_SETS.find(version).answering is None:
+        detail = f"the prompt version {version} has no action that answers a dialog"
+        raise SettingsError(f"browser.dialogs=policy: {detail}", hint="-s context_config.prompt_version=full")
 
 
 def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:

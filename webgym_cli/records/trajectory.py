@@ -97,8 +97,7 @@ class Observation(Record):
     @property
     def pictures(self) -> tuple[Screenshot, ...]:
         """All that was there to see: the screenshot, the images of results."""
-        shown = (self.screenshot, *(result.image for result in self.results))
-        return tuple(picture for picture in shown if picture is not None)
+        return tuple(filter(None, (self.screenshot, *(result.image for result in self.results))))
 
 
 class ParseErrorKind(StrEnum):
@@ -223,12 +222,10 @@ def is_webrl(version: str) -> bool:
     return version in (PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED)
 
 
-def _parse_prompt_version(value: object) -> object:
-    return next((version for version in PromptVersion if version == value), value)
-
-
 # A built-in prompt version, or the name of an action set that a plugin registered.
-PromptName = Annotated[PromptVersion | str, BeforeValidator(_parse_prompt_version)]
+PromptName = Annotated[
+    PromptVersion | str, BeforeValidator(lambda value: next((one for one in PromptVersion if one == value), value))
+]
 
 
 class PromptSpec(Record):
@@ -252,6 +249,8 @@ class PromptSpec(Record):
     """Whether a system message states the action language (`webrl` only)."""
     lenient: bool = False
     """Whether calls are read leniently (`webrl` only)."""
+    dialogs: bool = False
+    """Whether actions answer dialogs, which stay open until then."""
     max_characters: int | None = Field(default=None, ge=1)
     """Characters of history and page together, at most, by which the page is cut (`webrl` only)."""
 
@@ -292,8 +291,8 @@ class Trajectory(Record):
 
     def count_calls(self) -> Counter[str]:
         """Count the policy's calls of each tool."""
-        actions = (step.action for step in self.steps)
-        return Counter(call.name for action in actions if isinstance(action, Action) for call in action.calls or ())
+        actions = (step.action for step in self.steps if isinstance(step.action, Action))
+        return Counter(call.name for action in actions for call in action.calls or ())
 
     def to_line(self) -> str:
         """Return the stored form: one line of JSON without a line end."""

@@ -86,6 +86,7 @@ class EpisodeRun:
             system_prompt="" if tools is None and not webrl else self.settings.agent.system_prompt,
             explained=context.explain_actions or not webrl,
             lenient=webrl and context.lenient_actions,
+            dialogs=self.settings.browser.dialogs == "policy" and tools is None,
             max_characters=context.max_characters if webrl else None,
         )
 

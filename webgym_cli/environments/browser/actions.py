@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from webgym_cli.environments.browser import mouse
 from webgym_cli.environments.browser.act_script import ActScript
+from webgym_cli.environments.browser.dialog_actions import refuse_answer
 from webgym_cli.environments.browser.field_actions import press_keys, select_option, type_text, upload_files
 from webgym_cli.environments.browser.frames import OBSERVE_JS, locate_framed
 from webgym_cli.environments.browser.keys import find_key
@@ -201,4 +202,6 @@ _EXECUTORS: dict[ActionName, _Executor] = {
     ActionName.SWITCH_TAB: _switch_tab,
     ActionName.CLOSE_TAB: _close_tab,
     ActionName.ZOOM: _do_nothing,
+    ActionName.ACCEPT_DIALOG: refuse_answer,
+    ActionName.DISMISS_DIALOG: refuse_answer,
 }

@@ -28,6 +28,8 @@ class SessionOptions:
     """Follow navigations and requests, so that an observation can wait for what an action set off."""
     scroll_share: float | None = None
     """The share of the viewport by which a scroll moves that does not say how far; None: a page, some of it kept."""
+    keep_dialogs: bool = False
+    """Leave dialogs open until an action answers them, instead of accepting them at once."""
     upload_folder: Path | None = None
     """The only folder whose files can be given to pages."""
     init_scripts: tuple[str, ...] = ()

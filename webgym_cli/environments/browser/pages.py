@@ -9,26 +9,22 @@ from webgym_cli.environments.browser.cdp import PageConnection
 from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, SESSION_GONE, close_quietly, has_sign
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Dialog, Download, FileChooser, Page
+    from playwright.async_api import BrowserContext, Download, FileChooser, Page
 
 # So many are open at once; a further one is closed as it opens.
 _MOST_PAGES = 10
 # So many dialogs, and as many downloads, are remembered.
-_MOST_TOLD = 20
+MOST_TOLD = 20
 
 
 class PageTracker:
     """Follows a context. A new page becomes the current one; when that closes, the newest that is left is it."""
 
     def __init__(self, context: BrowserContext, first: Page) -> None:
-        self.dialogs: list[str] = []
-        """What dialogs said, oldest first; each was accepted at once (prompts with their default)."""
         self.downloads: list[str] = []
         """The names of files that pages offered; none is kept."""
         self.file_requests = 0
         """How often a page asked for files and got none."""
-        self.stayed = asyncio.Event()
-        """Set where a page asked whether to leave it, in this step for the first time, and was not left."""
         self.crashed: set[Page] = set()
         """Pages whose process died."""
         self.links: dict[Page, PageConnection] = {}
@@ -36,10 +32,8 @@ class PageTracker:
         self._open = [first]
         self._current = first
         self._closing: set[asyncio.Task[None]] = set()
-        self._may_leave = True
         self._watch(first)
         context.on("page", self._on_open)
-        context.on("dialog", self._answer_dialog)
 
     def __len__(self) -> int:
         return len(self._open)
@@ -73,11 +67,6 @@ class PageTracker:
     def closing(self) -> int:
         """Pages too many, which are being closed."""
         return len(self._closing)
-
-    def begin_step(self) -> None:
-        """Keep a page that asks whether to leave it, unless that is what just happened: what is unsaved is not lost."""
-        self._may_leave = self.stayed.is_set()
-        self.stayed.clear()
 
     def moved_on(self, page: Page, error: Exception) -> bool:
         """Tell by an error whether its page closed while another one is left, which is now the current one."""
@@ -126,28 +115,5 @@ class PageTracker:
                 self._current = self._open[-1]
 
     def _refuse_download(self, download: Download) -> None:
-        if len(self.downloads) < _MOST_TOLD:
+        if len(self.downloads) < MOST_TOLD:
             self.downloads.append(download.suggested_filename[:200])
-
-    async def _answer_dialog(self, dialog: Dialog) -> None:
-        if dialog.type == "beforeunload" and not self._may_leave:
-            await self._stay(dialog)
-            return
-        if len(self.dialogs) < _MOST_TOLD:
-            self.dialogs.append(f"{dialog.type}: {dialog.message[:200]}")
-        try:
-            await dialog.accept(dialog.default_value)
-        except Exception as error:  # noqa: BLE001  Playwright's boundary: the page may be gone, the next call says so
-            if len(self.dialogs) < _MOST_TOLD:
-                self.dialogs.append(f"a dialog could not be answered: {error}")
-
-    async def _stay(self, dialog: Dialog) -> None:
-        """Stay on a page that asks whether to leave it."""
-        try:
-            await dialog.dismiss()
-        except Exception:  # noqa: BLE001  Playwright's boundary: the page is gone, so it was left
-            return
-        link = self.links.get(dialog.page) if dialog.page else None
-        if link is not None:
-            link.traffic.stop()
-        self.stayed.set()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from webgym_cli.environments.browser.asking import capture_screenshot, run_script
 from webgym_cli.environments.browser.cdp import CDPConnection, PageConnection, connect_page
+from webgym_cli.environments.browser.dialogs import DialogTracker
 from webgym_cli.environments.browser.failures import LOST_CONTEXT, close_quietly, has_sign, to_boundary_error
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.page_activity import PageActivity
@@ -42,6 +43,7 @@ class BrowserSession:
         self.options = options
         self.pages = PageTracker(context, page)
         """All that are open, and what they told."""
+        self.dialogs = DialogTracker(context, self.pages, keep=options.keep_dialogs)
         self.uses = 0
         """How many episodes it has served; counted by its owner."""
         self.pointer = options.width / 2, options.height / 2
@@ -81,15 +83,11 @@ class BrowserSession:
         return self.pages.current
 
     @property
-    def dialogs(self) -> list[str]:
-        """What the pages' dialogs said, oldest first."""
-        return self.pages.dialogs
-
-    @property
     def is_pristine(self) -> bool:
         """Whether nothing happened that another episode could notice: no failure, no popup, no dialog."""
         alone = len(self.pages) == 1 and not self.page.is_closed()
-        return self._sound and alone and not self.dialogs and self._closing is None
+        quiet = not self.dialogs.told and self.dialogs.open is None
+        return self._sound and alone and quiet and self._closing is None
 
     @property
     def keyboard(self) -> Keyboard:

@@ -50,6 +50,7 @@ SPEC = EnvironmentSpec(
     check_task=_check_task,
     make_pool=_make_pool,
     action_sets=PICTURE_PROMPTS,
+    leaves_dialogs=True,
     require_expert=_require_expert,
     is_judged=lambda settings: bool(settings.judge.base_url),
 )

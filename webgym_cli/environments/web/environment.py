@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,23 +13,22 @@ from urllib.parse import urlsplit
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action
 from webgym_cli.environments.browser.blank import is_blank
+from webgym_cli.environments.browser.dialog_actions import answer_dialog
 from webgym_cli.environments.browser.failures import has_sign
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.moment import PageSnapshot, take_moment
 from webgym_cli.environments.browser.observe import (
-    ACT_JS,
     MAX_ELEMENTS,
     draw_marks,
     look_at,
     parse_elements,
 )
 from webgym_cli.environments.browser.options import SessionOptions
-from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import list_tabs
+from webgym_cli.environments.web.settling import PageSettler
 from webgym_cli.environments.web.zoom import zoom_into
 from webgym_cli.errors import BoundaryError
-from webgym_cli.jobs.workers import cancel_tasks
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from webgym_cli.environments.web.pool import WebPool
 
-_IS_SPLASH = "window[Symbol.for('webgym.kinds')].isSplash()"
-_CALM = f"async (limit) => {{ await {ACT_JS}.calm(limit); return {_IS_SPLASH}; }}"
 _STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
 # Statuses by which a start page shuts the browser out.
 _SHUT_OUT = (401, 403, 429, 451)
@@ -51,15 +49,6 @@ _NO_PAGE = ("too_many_redirects", "download is starting")
 # How long a page that shuts us out may take to think better of it: some only check the browser first.
 _CHALLENGE_SECONDS = 5.0
 _STAYED = "the page asks whether to leave it, as changes may be lost; it was not left: the same action again leaves it"
-# How many pages that open one another are followed after an action.
-_POPUPS = 4
-# A page that shows nothing but that it is busy is waited for so many times as long as another, once an episode.
-_SPLASH_SHARE = 4.0
-_SPLASH_PAUSE = 0.2
-# Seconds between two looks at what a page waits for.
-_LOOK = 0.25
-# How often an observation waits for traffic and for calm in turn.
-_TURNS = 4
 
 
 class WebEnvironment(Environment):
@@ -71,7 +60,7 @@ class WebEnvironment(Environment):
         self._told = (0, 0)
         self._titles: dict[Page, str] = {}
         self._is_stable = True
-        self._awaits_splash = True
+        self._settler = PageSettler(pool.max_idle_wait)
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Open the task's start page in a fresh context.
@@ -80,11 +69,10 @@ class WebEnvironment(Environment):
         when the site shuts the browser out.
         """
         await self.close()
-        self._told, self._is_stable, self._awaits_splash = (0, 0), True, True
+        self._told, self._is_stable, self._settler = (0, 0), True, PageSettler(self._pool.max_idle_wait)
         self._session = session = await self._pool.browsers.session(await self._options(task, seed))
         await self._enter(session, task, seed)
-        await self._arrive(session, task.start_url)
-        view = await self._view(session)
+        _, view = await self._observe(session, partial(self._arrive, session, task.start_url))
         blank = await asyncio.to_thread(is_blank, view.png) if view.png else False
         if blank:
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{task.start_url} stays blank")
@@ -92,15 +80,17 @@ class WebEnvironment(Environment):
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
         """Carry out one action and observe what came of it."""
-        session = self.session
-        (await session.traffic()).mark()
-        session.pages.begin_step()
-        error = await self._perform_or_stay(session, action)
-        late = await self._settle(session)
-        if session.pages.stayed.is_set():
+        session, dialogs = self.session, self.session.dialogs
+        dialogs.begin_step()
+        if dialogs.open is not None:
+            error = await answer_dialog(session, action)
+        else:
+            (await session.traffic()).mark()
+            error = await dialogs.until_raised(self._perform(session, action))
+        late, view = await self._observe(session, partial(self._settle, session))
+        if dialogs.stayed:
             error = _STAYED
-        view = await self._view(session)
-        if error is None and isinstance(action, Action) and action.name is ActionName.ZOOM:
+        if error is None and view.png and isinstance(action, Action) and action.name is ActionName.ZOOM:
             view, error = await zoom_into(view, action, (session.options.width, session.options.height))
         return EnvironmentStep(view=view, action_error=error or self._refusal(view.url) or late)
 
@@ -136,16 +126,6 @@ class WebEnvironment(Environment):
         await self._settle(session)
         await self._require_welcome(session)
 
-    async def _perform_or_stay(self, session: BrowserSession, action: AnyAction) -> str | None:
-        """Carry out an action, unless its page asks whether to leave it: then what was to come is not waited for."""
-        performing = asyncio.create_task(self._perform(session, action))
-        staying = asyncio.create_task(session.pages.stayed.wait())
-        try:
-            await asyncio.wait((performing, staying), return_when=asyncio.FIRST_COMPLETED)
-            return await performing if performing.done() and not staying.done() else _STAYED
-        finally:
-            await cancel_tasks(performing, staying)
-
     async def _perform(self, session: BrowserSession, action: AnyAction) -> str | None:
         """Carry out an action. Returns None, or why it was refused."""
         return await perform_action(session, action, self._pool.gate.rules.refuse_url)
@@ -161,75 +141,14 @@ class WebEnvironment(Environment):
             raise
 
     async def _settle(self, session: BrowserSession) -> str | None:
-        """Wait, within limits, for what an action set off. Returns what to tell when a page has not come by then."""
-        late = None
-        for _ in range(_POPUPS):
-            await session.wait_for_popups()
-            page = session.page
-            late = await self._settle_page(session)
-            if session.page is page:
-                break
-        return late
-
-    async def _settle_page(self, session: BrowserSession) -> str | None:
-        pool, clock = self._pool, asyncio.get_running_loop()
-        traffic = await session.traffic()
-        arrives, end = clock.time() + pool.options.navigation_timeout, clock.time() + pool.max_idle_wait
-        for _ in range(_TURNS):
-            while traffic.navigating and clock.time() < arrives:
-                await traffic.change(arrives - clock.time())
-                end = clock.time() + pool.max_idle_wait
-            if traffic.navigating:
-                await session.stop_loading()
-                return f"the page did not load within {pool.options.navigation_timeout:g} s"
-            lives, is_splash = await self._calm(session, traffic, max(0.0, end - clock.time()))
-            was_busy = False
-            while lives and traffic.busy and not traffic.navigating and clock.time() < end:
-                was_busy = True
-                await traffic.change(min(_LOOK, end - clock.time()))
-            if is_splash and self._awaits_splash:
-                await self._await_splash(session)
-                end = clock.time() + pool.max_idle_wait
-            elif lives and not traffic.navigating and (not was_busy or clock.time() >= end):
-                break  # an answer that came shows only when the page is calm again
-            traffic = await session.traffic()
-        return None
-
-    async def _await_splash(self, session: BrowserSession) -> None:
-        """Wait for a page that shows nothing but that it is busy. One that stays so is not waited for again."""
-        clock = asyncio.get_running_loop()
-        end = clock.time() + self._pool.max_idle_wait * _SPLASH_SHARE
-        while clock.time() < end:
-            await asyncio.sleep(_SPLASH_PAUSE)
-            if not await session.evaluate(f"() => {_IS_SPLASH}"):
-                return
-        self._awaits_splash = False
-
-    async def _calm(self, session: BrowserSession, traffic: PageActivity, seconds: float) -> tuple[bool, bool]:
-        """Wait for the page to calm down. Returns whether it lives, and whether it shows only that it is busy.
-
-        A page that begins to be replaced runs no scripts.
-        """
-        calming = asyncio.create_task(session.evaluate_once(_CALM, seconds * 1000, seconds))
-        leaving = asyncio.create_task(traffic.leave())
-        try:
-            await asyncio.wait((calming, leaving), return_when=asyncio.FIRST_COMPLETED)
-            lives, is_splash = await calming if calming.done() else (False, False)
-            return lives, bool(is_splash)
-        finally:
-            await cancel_tasks(calming, leaving)
-
-    async def _await_navigation(self, session: BrowserSession, seconds: float) -> None:
-        traffic, clock = await session.traffic(), asyncio.get_running_loop()
-        end = clock.time() + seconds
-        while not traffic.navigating and clock.time() < end:
-            await traffic.change(end - clock.time())
+        """Wait, within limits, for what was set off. Returns what to tell when a page has not come by then."""
+        return await self._settler.settle(session)
 
     async def _require_welcome(self, session: BrowserSession) -> None:
         """Raise what a start page's status means, unless the page is fine, or becomes so."""
         status = await session.evaluate(_STATUS)
         if status in _SHUT_OUT and not session.asks_credentials and not self._refusal(session.url):
-            await self._await_navigation(session, _CHALLENGE_SECONDS)
+            await self._settler.await_navigation(session, _CHALLENGE_SECONDS)
             await self._settle(session)
             status = await session.evaluate(_STATUS)
         if refusal := self._refusal(session.url):
@@ -242,6 +161,25 @@ class WebEnvironment(Environment):
         if status >= 400:
             kind = FailureKind.NAVIGATION_FAILED if status in _PASSING else FailureKind.START_PAGE_FAILED
             raise BoundaryError(kind, f"{session.url} answers with status {status}")
+
+    async def _observe(
+        self, session: BrowserSession, wait: Callable[[], Awaitable[str | None]]
+    ) -> tuple[str | None, RawObservation]:
+        """Wait for what is coming, then look. Returns what came of the wait, and what there is to see."""
+
+        async def look() -> tuple[str | None, RawObservation]:
+            return await wait(), await self._view(session)
+
+        dialogs, seen = session.dialogs, None
+        if dialogs.open is None:
+            seen = await (dialogs.until_raised(look()) if dialogs.keep else look())
+        # a page with an open dialog can be neither asked nor drawn
+        return seen or (None, self._view_dialog(session))
+
+    def _view_dialog(self, session: BrowserSession) -> RawObservation:
+        title, tabs = self._titles.get(session.page, ""), list_tabs(session, self._titles)
+        notices = (*self._notices(session), session.dialogs.describe())
+        return RawObservation(session.url, title, notices=notices, tabs=tabs)
 
     async def _view(self, session: BrowserSession) -> RawObservation:
         pool = self._pool
@@ -272,9 +210,9 @@ class WebEnvironment(Environment):
 
     def _notices(self, session: BrowserSession) -> tuple[str, ...]:
         """Return what was not told yet: dialogs and downloads."""
-        pages = session.pages
-        dialogs, downloads = pages.dialogs[self._told[0] :], pages.downloads[self._told[1] :]
-        self._told = len(pages.dialogs), len(pages.downloads)
+        pages, answered = session.pages, session.dialogs.told
+        dialogs, downloads = answered[self._told[0] :], pages.downloads[self._told[1] :]
+        self._told = len(answered), len(pages.downloads)
         requests, pages.file_requests = pages.file_requests, 0
         told = (
             *(f"The page opened a dialog, which was accepted: {text}" for text in dialogs),

@@ -55,6 +55,7 @@ class WebPool:
             life_seconds=browser.context_minutes * 60,
             wait_until="commit",
             watch_traffic=True,
+            keep_dialogs=browser.dialogs == "policy",
             scroll_share=_SCROLLED_AS_TEXT if self.as_text else None,
             init_scripts=(observe_script(), *((reader_script(),) if self.as_text else ())),
             context_arguments={"locale": "en-US", "accept_downloads": False},

@@ -30,6 +30,7 @@ SPEC = EnvironmentSpec(
     check_task=require_instruction,
     make_pool=_make_pool,
     action_sets=(*PICTURE_PROMPTS, PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED),
+    leaves_dialogs=True,
     is_judged=lambda settings: True,
     new_task_fields=_no_new_fields,
 )

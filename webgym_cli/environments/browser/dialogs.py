@@ -1,0 +1,133 @@
+"""The dialogs of one context: answered at once, or kept open until whoever acts answers them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, TypeVar
+
+from webgym_cli.environments.browser.pages import MOST_TOLD, PageTracker
+from webgym_cli.jobs.workers import cancel_tasks
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Dialog
+
+T = TypeVar("T")
+# Longest message of a dialog that is told, of one that is open, and longest text of its field, in characters.
+_LONGEST, _LONGEST_SHOWN, _LONGEST_HELD = 200, 150, 40
+_LEAVES = "the page asks whether to leave it, as changes may be lost"
+
+
+class DialogTracker:
+    """Follows the dialogs of a context. While one is open, its page runs no script and can't be drawn."""
+
+    def __init__(self, context: BrowserContext, pages: PageTracker, *, keep: bool) -> None:
+        """`keep`: leave dialogs open until `accept` or `dismiss`."""
+        self.told: list[str] = []
+        """What dialogs said that were accepted at once (prompts with their default), oldest first."""
+        self.raised = asyncio.Event()
+        """Set while a dialog is open, or, once a page asked whether to leave it and was not left, for this step."""
+        self.typed: str | None = None
+        """What was typed into the open dialog; None: nothing yet."""
+        self.keep = keep
+        self._pages = pages
+        self._open: list[Dialog] = []
+        self._may_leave = True
+        context.on("dialog", self._keep if keep else self._answer)
+
+    @property
+    def open(self) -> Dialog | None:
+        """The dialog that has to be answered first; None for none."""
+        return self._open[0] if self._open else None
+
+    @property
+    def stayed(self) -> bool:
+        """Whether a page asked whether to leave it, in this step for the first time, and was not left."""
+        return self.raised.is_set() and not self.keep
+
+    def begin_step(self) -> None:
+        """Keep a page that asks whether to leave it, unless that is what just happened: what is unsaved is not lost."""
+        self._may_leave = self.raised.is_set()
+        if not self._open:
+            self.raised.clear()
+
+    def describe(self) -> str:
+        """Return what the open dialog is, what it says and holds."""
+        if (dialog := self.open) is None:
+            return ""
+        said = _LEAVES if dialog.type == "beforeunload" else f"it says {_quote(dialog.message, _LONGEST_SHOWN)}"
+        held = dialog.default_value if self.typed is None else self.typed
+        holds = f" and its field holds {_quote(held, _LONGEST_HELD)}" if dialog.type == "prompt" else ""
+        return f"A dialog ({dialog.type}) is open, nothing else can be done until it is answered: {said}{holds}"
+
+    async def accept(self, text: str | None) -> None:
+        """Accept the open dialog, a prompt with a text: this, else what was typed, else its default."""
+        typed, dialog = self.typed, self._take()
+        if text is None:
+            text = dialog.default_value if typed is None else typed
+        await dialog.accept(text)
+
+    async def dismiss(self) -> None:
+        """Dismiss the open dialog; a page that asks whether to leave it is not left."""
+        await self._refuse(self._take())
+
+    async def until_raised(self, doing: Coroutine[None, None, T]) -> T | None:
+        """Return what comes of something; None when a dialog comes first: what its page blocks is not waited for."""
+        done, raised = asyncio.create_task(doing), asyncio.create_task(self.raised.wait())
+        try:
+            await asyncio.wait((done, raised), return_when=asyncio.FIRST_COMPLETED)
+            return None if self.raised.is_set() else await done
+        finally:
+            await cancel_tasks(done, raised)
+
+    def _take(self) -> Dialog:
+        dialog, self.typed = self._open.pop(0), None
+        if not self._open:
+            self.raised.clear()
+        return dialog
+
+    def _keep(self, dialog: Dialog) -> None:
+        self._open.append(dialog)
+        if page := dialog.page:
+            # What it blocks may be more than its own page: the one that is shown is the one that can go on.
+            self._pages.show(page)
+            page.once("close", lambda _: self._forget(dialog))
+            page.once("crash", lambda _: self._forget(dialog))
+        self.raised.set()
+
+    def _forget(self, dialog: Dialog) -> None:
+        """Note that a dialog went away with its page."""
+        if dialog in self._open:
+            self._open.remove(dialog)
+            self.typed = None
+            if not self._open:
+                self.raised.clear()
+
+    async def _answer(self, dialog: Dialog) -> None:
+        if dialog.type == "beforeunload" and not self._may_leave:
+            if await self._refuse(dialog):
+                self.raised.set()
+            return
+        if len(self.told) < MOST_TOLD:
+            self.told.append(f"{dialog.type}: {dialog.message[:_LONGEST]}")
+        try:
+            await dialog.accept(dialog.default_value)
+        except Exception as error:  # noqa: BLE001  Playwright's boundary: the page may be gone, the next call says so
+            if len(self.told) < MOST_TOLD:
+                self.told.append(f"a dialog could not be answered: {error}")
+
+    async def _refuse(self, dialog: Dialog) -> bool:
+        """Dismiss a dialog. Returns False where its page is gone."""
+        try:
+            await dialog.dismiss()
+        except Exception:  # noqa: BLE001  Playwright's boundary: the page is gone, so it was left
+            return False
+        link = self._pages.links.get(dialog.page) if dialog.page else None
+        if dialog.type == "beforeunload" and link is not None:
+            link.traffic.stop()
+        return True
+
+
+def _quote(text: str, limit: int) -> str:
+    return json.dumps(text if len(text) <= limit else f"{text[: limit - 1]}…", ensure_ascii=False)

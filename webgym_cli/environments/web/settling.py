@@ -1,0 +1,97 @@
+"""Waiting for what an action set off: navigations, requests, popups, a page that is visibly busy."""
+
+from __future__ import annotations
+
+import asyncio
+
+from webgym_cli.environments.browser.observe import ACT_JS
+from webgym_cli.environments.browser.page_activity import PageActivity
+from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.jobs.workers import cancel_tasks
+
+_IS_SPLASH = "window[Symbol.for('webgym.kinds')].isSplash()"
+_CALM = f"async (limit) => {{ await {ACT_JS}.calm(limit); return {_IS_SPLASH}; }}"
+# How many pages that open one another are followed after an action.
+_POPUPS = 4
+# A page that shows nothing but that it is busy is waited for so many times as long as another, once an episode.
+_SPLASH_SHARE = 4.0
+_SPLASH_PAUSE = 0.2
+# Seconds between two looks at what a page waits for.
+_LOOK = 0.25
+# How often an observation waits for traffic and for calm in turn.
+_TURNS = 4
+
+
+class PageSettler:
+    """Waits for the pages of one episode."""
+
+    def __init__(self, max_idle_wait: float) -> None:
+        """`max_idle_wait`: seconds for a page that is still loading or moving."""
+        self._max_idle_wait = max_idle_wait
+        self._awaits_splash = True
+
+    async def settle(self, session: BrowserSession) -> str | None:
+        """Wait, within limits, for what an action set off. Returns what to tell when a page has not come by then."""
+        late = None
+        for _ in range(_POPUPS):
+            await session.wait_for_popups()
+            page = session.page
+            late = await self._settle_page(session)
+            if session.page is page:
+                break
+        return late
+
+    async def _settle_page(self, session: BrowserSession) -> str | None:
+        limit, clock = session.options.navigation_timeout, asyncio.get_running_loop()
+        traffic = await session.traffic()
+        arrives, end = clock.time() + limit, clock.time() + self._max_idle_wait
+        for _ in range(_TURNS):
+            while traffic.navigating and clock.time() < arrives:
+                await traffic.change(arrives - clock.time())
+                end = clock.time() + self._max_idle_wait
+            if traffic.navigating:
+                await session.stop_loading()
+                return f"the page did not load within {limit:g} s"
+            lives, is_splash = await self._calm(session, traffic, max(0.0, end - clock.time()))
+            was_busy = False
+            while lives and traffic.busy and not traffic.navigating and clock.time() < end:
+                was_busy = True
+                await traffic.change(min(_LOOK, end - clock.time()))
+            if is_splash and self._awaits_splash:
+                await self._await_splash(session)
+                end = clock.time() + self._max_idle_wait
+            elif lives and not traffic.navigating and (not was_busy or clock.time() >= end):
+                break  # an answer that came shows only when the page is calm again
+            traffic = await session.traffic()
+        return None
+
+    async def _await_splash(self, session: BrowserSession) -> None:
+        """Wait for a page that shows nothing but that it is busy. One that stays so is not waited for again."""
+        clock = asyncio.get_running_loop()
+        end = clock.time() + self._max_idle_wait * _SPLASH_SHARE
+        while clock.time() < end:
+            await asyncio.sleep(_SPLASH_PAUSE)
+            if not await session.evaluate(f"() => {_IS_SPLASH}"):
+                return
+        self._awaits_splash = False
+
+    async def _calm(self, session: BrowserSession, traffic: PageActivity, seconds: float) -> tuple[bool, bool]:
+        """Wait for the page to calm down. Returns whether it lives, and whether it shows only that it is busy.
+
+        A page that begins to be replaced runs no scripts.
+        """
+        calming = asyncio.create_task(session.evaluate_once(_CALM, seconds * 1000, seconds))
+        leaving = asyncio.create_task(traffic.leave())
+        try:
+            await asyncio.wait((calming, leaving), return_when=asyncio.FIRST_COMPLETED)
+            lives, is_splash = await calming if calming.done() else (False, False)
+            return lives, bool(is_splash)
+        finally:
+            await cancel_tasks(calming, leaving)
+
+    async def await_navigation(self, session: BrowserSession, seconds: float) -> None:
+        """Wait for the page to ask for another document, so long at most."""
+        traffic, clock = await session.traffic(), asyncio.get_running_loop()
+        end = clock.time() + seconds
+        while not traffic.navigating and clock.time() < end:
+            await traffic.change(end - clock.time())
