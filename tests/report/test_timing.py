@@ -108,7 +108,7 @@ def test_lines_that_are_no_events_and_a_loss_that_is_no_number(tmp_path):
     run = made(tmp_path / "run")
     training = {**TRAIN, "version": 1, "parent": "base", "steps": 3, "loss": float("nan")}
     note(run, 3, [1], "train", training, {**training, "version": 2, "loss": 0.5})
-    assert [row["loss"] for row in facts(run)["trainings"]] == [None, 0.5]
+    assert [training.loss for training in facts(run)["trainings"]] == [None, 0.5]
     (figure,) = next(section for section in build_sections(facts(run)) if section.id == "learning").figures
     assert figure.table.rows == (("loss", "2", "0.5", "3 optimizer steps"),)
 

@@ -4,6 +4,7 @@ import pytest
 
 from tests.inspect.buffers import made
 from tests.report.runs import at, did, facts, note
+from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.records.task import Split
 from webgym_cli.report.page import render_report
 from webgym_cli.report.training_metrics import build_training_section, find_warnings
@@ -18,7 +19,11 @@ WELL = {
 
 
 def trained(*metrics):
-    return [{"version": number + 1, "metrics": found} for number, found in enumerate(metrics)]
+    fixed = {"parent": "m", "steps": 1, "created_at": at(0)}
+    return [
+        TrainingEvent(version=number + 1, name=f"m{number}", iteration=number, metrics=measured, **fixed)
+        for number, measured in enumerate(metrics)
+    ]
 
 
 def success(*counts, scored=10):

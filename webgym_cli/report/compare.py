@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from webgym_cli.config.load import flatten
 from webgym_cli.config.model import Settings
 from webgym_cli.records.statistics import difference
-from webgym_cli.report.facts import describe_run
+from webgym_cli.report.facts import RunIdentity, describe_run
 from webgym_cli.report.success import SERIES, SuccessPoint, read_failures, read_points
 from webgym_cli.store.index.paired import Change, compute_p_value, count_changes, join_cases, read_cases
 from webgym_cli.store.index.query import Index
@@ -29,10 +29,76 @@ class ComparedRun:
     """The run's."""
 
 
+class Difference(TypedDict, total=False):
+    """Second minus first of two shares; empty where a side has nothing to count."""
+
+    difference: float
+    difference_interval: list[float]
+    """Newcombe, 95 %; of independent shares."""
+    significant: bool
+    pairs: int
+    """Of paired shares, like those below."""
+    gained: int
+    lost: int
+    p_value: float
+    """McNemar's, exact."""
+
+
+class ComparedPoint(TypedDict):
+    """One run's side of a row."""
+
+    trajectories: int
+    scored: int
+    successes: int
+    success_rate: float | None
+    interval: list[float] | None
+    failures: int
+    mean_steps: float | None
+
+
+class ComparedRow(Difference):
+    """An iteration of the first run beside one of the second."""
+
+    series: str
+    first_iteration: int
+    second_iteration: int
+    first: ComparedPoint | None
+    second: ComparedPoint | None
+    method: Literal["paired", "independent"] | None
+    """`paired`: both were asked the same test tasks with the same seeds. None: a side has nothing that is scored."""
+
+
+class ComparedFailures(Difference):
+    """The failures of one kind, as shares of all trajectories."""
+
+    first: int
+    second: int
+
+
+class DifferingSetting(TypedDict):
+    """A setting of both runs."""
+
+    first: Any
+    second: Any
+
+
+class Comparison(TypedDict):
+    """Two runs side by side: a page is drawn from it, and `--json` prints it."""
+
+    first: RunIdentity
+    second: RunIdentity
+    rows: list[ComparedRow]
+    failures: dict[str, ComparedFailures]
+    """By kind."""
+    settings: dict[str, DifferingSetting]
+    """Those that differ, by dotted key."""
+
+
 _Runs = tuple[ComparedRun, ComparedRun]
+_Points = dict[tuple[str, int], SuccessPoint]
 
 
-def compare_runs(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
+def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     """Return the comparison as one JSON object. Rates and differences are shares of 1. Raises `StoreError`."""
     sides = (first, second)
     counted = [_points(side.index) for side in sides]
@@ -51,12 +117,12 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> dict[str, Any]:
     }
 
 
-def _points(index: Index) -> dict[tuple[str, int], SuccessPoint]:
+def _points(index: Index) -> _Points:
     points = read_points(index)
     return {(point["series"], point["iteration"]): point for point in points if point["band"] is None}
 
 
-def _pairs_of_iterations(counted: list[dict[tuple[str, int], Any]], series: str) -> list[tuple[int, int]]:
+def _pairs_of_iterations(counted: list[_Points], series: str) -> list[tuple[int, int]]:
     """Return which iterations are compared: each with the same one, and last the newest with the newest."""
     there = [{iteration for name, iteration in found if name == series} for found in counted]
     pairs = [(iteration, iteration) for iteration in sorted(there[0] | there[1])]
@@ -67,35 +133,41 @@ def _pairs_of_iterations(counted: list[dict[tuple[str, int], Any]], series: str)
     return pairs
 
 
-def _row(sides: _Runs, counted: list[Any], series: str, iterations: tuple[int, int]) -> dict[str, Any]:
-    """Return how one iteration of the first run compares with one of the second.
-
-    `method` is `paired` where both were asked the same test tasks with the same seeds, else `independent`, or None
-    where a side has nothing that is scored.
-    """
+def _row(sides: _Runs, counted: list[_Points], series: str, iterations: tuple[int, int]) -> ComparedRow:
+    """Return how one iteration of the first run compares with one of the second."""
     points = [of_side.get((series, at)) for of_side, at in zip(counted, iterations, strict=True)]
-    row: dict[str, Any] = {
+    row: ComparedRow = {
         "series": series,
         "first_iteration": iterations[0],
         "second_iteration": iterations[1],
         "first": _summarize_point(points[0]),
         "second": _summarize_point(points[1]),
+        "method": None,
     }
     tallies = [(point["successes"], point["scored"]) for point in points if point and point["scored"]]
     # A rate of nothing is no rate: such a row has counts and no verdict.
     if len(tallies) < 2:
-        return {**row, "method": None}
+        return row
     if series == "test" and (paired := _compare_pairs(sides, iterations)):
-        return {**row, **paired}
+        return {**row, "method": "paired", **paired}
     return {**row, "method": "independent", **_apart(tallies[0], tallies[1])}
 
 
-def _summarize_point(point: SuccessPoint | None) -> dict[str, Any] | None:
-    names = ("trajectories", "scored", "successes", "success_rate", "interval", "failures", "mean_steps")
-    return None if point is None else {name: value for name, value in point.items() if name in names}
+def _summarize_point(point: SuccessPoint | None) -> ComparedPoint | None:
+    if point is None:
+        return None
+    return {
+        "trajectories": point["trajectories"],
+        "scored": point["scored"],
+        "successes": point["successes"],
+        "success_rate": point["success_rate"],
+        "interval": point["interval"],
+        "failures": point["failures"],
+        "mean_steps": point["mean_steps"],
+    }
 
 
-def _compare_pairs(sides: _Runs, iterations: tuple[int, int]) -> dict[str, Any] | None:
+def _compare_pairs(sides: _Runs, iterations: tuple[int, int]) -> Difference | None:
     """Return what the second side gained and lost on the cases of both, by McNemar's exact test; None without any."""
     cases = (read_cases(side.index, _SCORED, [at]) for side, at in zip(sides, iterations, strict=True))
     counts = count_changes((before, after) for before, after in join_cases(*cases) if before and after)
@@ -103,7 +175,6 @@ def _compare_pairs(sides: _Runs, iterations: tuple[int, int]) -> dict[str, Any] 
         return None
     gained, lost, p_value = counts[Change.GAINED], counts[Change.LOST], compute_p_value(counts)
     return {
-        "method": "paired",
         "pairs": pairs,
         "gained": gained,
         "lost": lost,
@@ -113,7 +184,7 @@ def _compare_pairs(sides: _Runs, iterations: tuple[int, int]) -> dict[str, Any] 
     }
 
 
-def _apart(first: tuple[int, int], second: tuple[int, int]) -> dict[str, Any]:
+def _apart(first: tuple[int, int], second: tuple[int, int]) -> Difference:
     """Return second minus first of two independent shares; each of at least one."""
     delta, low, high = difference(first, second)
     return {
@@ -123,13 +194,13 @@ def _apart(first: tuple[int, int], second: tuple[int, int]) -> dict[str, Any]:
     }
 
 
-def _two(first: tuple[int, int], second: tuple[int, int]) -> dict[str, Any]:
+def _two(first: tuple[int, int], second: tuple[int, int]) -> ComparedFailures:
     """Return two counts as shares of all trajectories, and their difference where both have any."""
-    counts = {"first": first[0], "second": second[0]}
-    return {**counts, **(_apart(first, second) if first[1] and second[1] else {})}
+    counts: ComparedFailures = {"first": first[0], "second": second[0]}
+    return {**counts, **_apart(first, second)} if first[1] and second[1] else counts
 
 
-def _differing(first: Settings, second: Settings) -> dict[str, dict[str, Any]]:
+def _differing(first: Settings, second: Settings) -> dict[str, DifferingSetting]:
     one, other = (flatten(settings.model_dump(mode="json")) for settings in (first, second))
     keys = dict.fromkeys([*one, *other])
     return {key: {"first": one.get(key), "second": other.get(key)} for key in keys if one.get(key) != other.get(key)}

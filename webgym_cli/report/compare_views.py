@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from webgym_cli.report.charts import format_number, format_percent
+from webgym_cli.report.compare import ComparedPoint, ComparedRow, Comparison
 from webgym_cli.report.figures import (
     NONE,
     Figure,
@@ -21,7 +20,7 @@ ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "
 FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
 
 
-def build_sections(comparison: dict[str, Any]) -> list[ReportSection]:
+def build_sections(comparison: Comparison) -> list[ReportSection]:
     """Return the sections of a comparison's page."""
     figures = [figure for series in SERIES if (figure := _curves(comparison, series))]
     success = Figure("Comparison", "", (), False, Table(ROWS, tuple(build_success_rows(comparison))))
@@ -44,7 +43,7 @@ def build_sections(comparison: dict[str, Any]) -> list[ReportSection]:
     return shown
 
 
-def build_success_rows(comparison: dict[str, Any]) -> list[tuple[str, ...]]:
+def build_success_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """Return the rows of the main table, in words."""
     return [
         (
@@ -61,7 +60,7 @@ def build_success_rows(comparison: dict[str, Any]) -> list[tuple[str, ...]]:
     ]
 
 
-def build_failure_rows(comparison: dict[str, Any]) -> list[tuple[str, ...]]:
+def build_failure_rows(comparison: Comparison) -> list[tuple[str, ...]]:
     """Return the rows of the table of failures, in words."""
     return [
         (
@@ -70,19 +69,19 @@ def build_failure_rows(comparison: dict[str, Any]) -> list[tuple[str, ...]]:
             str(of["second"]),
             _points(of.get("difference")),
             format_interval(of.get("difference_interval"), _points),
-            {True: "differs", False: "may be chance"}.get(of.get("significant"), NONE),
+            {True: "differs", False: "may be chance", None: NONE}[of.get("significant")],
         )
         for kind, of in comparison["failures"].items()
     ]
 
 
-def _curves(comparison: dict[str, Any], series: str) -> Figure | None:
-    lines: dict[str, list[dict[str, Any]]] = {}
+def _curves(comparison: Comparison, series: str) -> Figure | None:
+    lines: dict[str, list[dict[str, object]]] = {}
     for row in comparison["rows"]:
         same = row["first_iteration"] == row["second_iteration"]
-        for name, side in (("A", "first"), ("B", "second")) if same and row["series"] == series else ():
-            if row[side] and row[side]["scored"]:
-                lines.setdefault(name, []).append({**row[side], "iteration": row["first_iteration"]})
+        for name, side in (("A", row["first"]), ("B", row["second"])) if same and row["series"] == series else ():
+            if side and side["scored"]:
+                lines.setdefault(name, []).append({**side, "iteration": row["first_iteration"]})
     return (
         make_curve(f"Success, {series}", "success", dict(sorted(lines.items())), make_success_point, share=True)
         if lines
@@ -90,13 +89,13 @@ def _curves(comparison: dict[str, Any], series: str) -> Figure | None:
     )
 
 
-def _rate(side: dict[str, Any] | None) -> str:
-    if not side or not side["scored"]:
+def _rate(side: ComparedPoint | None) -> str:
+    if not side or side["success_rate"] is None:
         return NONE
     return f"{format_percent(side['success_rate'])} of {side['scored']}"
 
 
-def _steps(side: dict[str, Any] | None) -> str:
+def _steps(side: ComparedPoint | None) -> str:
     return NONE if not side or side["mean_steps"] is None else format_number(side["mean_steps"])
 
 
@@ -105,13 +104,13 @@ def _points(of: float | None) -> str:
     return NONE if of is None else ("+" if of > 0 else "") + format_percent(of).replace(" %", " pp")
 
 
-def _sure(row: dict[str, Any]) -> str:
+def _sure(row: ComparedRow) -> str:
     if row["method"] == "paired":
         return f"p {row['p_value']:g}: +{row['gained']} -{row['lost']} of {row['pairs']} pairs"
     return format_interval(row.get("difference_interval"), _points)
 
 
-def _verdict(row: dict[str, Any]) -> str:
+def _verdict(row: ComparedRow) -> str:
     if row["method"] is None:
         return NONE
     if not row["significant"]:

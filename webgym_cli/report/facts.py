@@ -26,8 +26,8 @@ from webgym_cli.report.success import (
 from webgym_cli.report.timing import Cost, Timing, compute_cost, measure_timing, read_timed_events
 from webgym_cli.report.training_metrics import find_warnings
 from webgym_cli.store.checkpoints import policy_name, version
-from webgym_cli.store.index.means import read_means
-from webgym_cli.store.index.pass_at_k import compute_pass_rates
+from webgym_cli.store.index.means import MeanPoint, read_means
+from webgym_cli.store.index.pass_at_k import PassRates, compute_pass_rates
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.metrics import read_records
@@ -56,6 +56,13 @@ class RunIdentity(TypedDict):
     """Who made it with which versions."""
 
 
+class ChangedSetting(TypedDict):
+    """A setting that differs from its default."""
+
+    value: Any
+    default: Any
+
+
 class ReportFacts(RunIdentity):
     """All that a report has of a run: its page is drawn from it, and `--json` prints it."""
 
@@ -65,27 +72,25 @@ class ReportFacts(RunIdentity):
     last_started: str | None
     damaged_lines: int
     points: list[SuccessPoint]
-    means: list[dict[str, Any]]
+    means: list[MeanPoint]
     """Of rewards, extras, steps and calls by tool: `key` is the series."""
-    pass_at_k: dict[str, dict[str, Any]]
+    pass_at_k: dict[str, PassRates]
+    """By `<split> <iteration>`."""
     changes: list[VersionChange]
     """What the newest version gained and lost, against the one before and the first."""
     failures: FailureFacts
     verdicts: list[VerdictFacts]
     timing: Timing
     cost: Cost
-    datasets: list[dict[str, Any]]
-    """`DatasetEvent`s."""
+    datasets: list[DatasetEvent]
     samples_by_iteration: dict[str, int]
-    trainings: list[dict[str, Any]]
-    """`TrainingEvent`s."""
+    trainings: list[TrainingEvent]
     warnings: list[str]
     """What shows that the policy collapses, in words."""
     asynchronous: AsyncFacts
-    phases: list[dict[str, Any]]
-    """`PhaseEvent`s."""
-    settings: dict[str, dict[str, Any]]
-    """Those that differ from their defaults: `value` and `default`."""
+    phases: list[PhaseEvent]
+    settings: dict[str, ChangedSetting]
+    """Those that differ from their defaults, by dotted key."""
 
 
 def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> ReportFacts:
@@ -93,7 +98,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
     settings, counts, events = saved_settings(run), index.one(_COUNTS), read_timed_events(run)
     times = measure_timing(events)
     points = read_points(index)
-    trainings = [event.model_dump() for event in read_records(run, TrainingEvent)]
+    trainings = list(read_records(run, TrainingEvent))
     return {
         **describe_run(run, settings),
         "trajectories": counts["trajectories"],
@@ -109,12 +114,12 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "verdicts": read_verdicts(index),
         "timing": times,
         "cost": compute_cost(times, gpus, price),
-        "datasets": [event.model_dump() for event in read_records(run, DatasetEvent)],
+        "datasets": list(read_records(run, DatasetEvent)),
         "samples_by_iteration": _samples(run),
         "trainings": trainings,
         "warnings": [*find_warnings(trainings, points), *warn_repetition(read_repetition(index))],
         "asynchronous": read_async_facts(run, events),
-        "phases": [event.model_dump() for event in read_records(run, PhaseEvent)],
+        "phases": list(read_records(run, PhaseEvent)),
         "settings": list_changed_settings(settings),
     }
 
@@ -130,8 +135,8 @@ def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
     }
 
 
-def list_changed_settings(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Return the settings that differ from their defaults: `value` and `default` by dotted key."""
+def list_changed_settings(settings: Settings) -> dict[str, ChangedSetting]:
+    """Return the settings that differ from their defaults, by dotted key."""
     usual, chosen = (flatten(layer.model_dump(mode="json")) for layer in (resolve_model_defaults(Settings()), settings))
     return {key: {"value": chosen[key], "default": usual.get(key)} for key in chosen if chosen[key] != usual.get(key)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from webgym_cli.report.charts import (
     ChartPoint,
@@ -25,6 +25,7 @@ NONE = "-"
 
 # One row of the facts: a point of a curve.
 Row = Mapping[str, Any]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,12 @@ class ReportSection:
 def make_curve(
     title: str,
     y: str,
-    groups: Mapping[str, Sequence[Row]],
-    mark: Callable[[Row], ChartPoint],
+    groups: Mapping[str, Sequence[Item]],
+    mark: Callable[[Item], ChartPoint],
     *,
     share: bool,
 ) -> Figure:
-    """Return a figure with a line a group of points (rows with `iteration`) and the table of all of them."""
+    """Return a figure with a line a group, whose points `mark` makes, and the table of all of them."""
     lines = [ChartSeries(name, tuple(mark(row) for row in rows)) for name, rows in groups.items()]
     show = format_percent if share else format_number
     rows = tuple(

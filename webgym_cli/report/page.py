@@ -9,6 +9,7 @@ from typing import Any
 
 from webgym_cli.report.changes import ChangeExample
 from webgym_cli.report.charts import draw_swatch, format_percent
+from webgym_cli.report.compare import Comparison
 from webgym_cli.report.facts import ReportFacts, find_newest_test
 from webgym_cli.report.figures import NONE, ReportSection, format_interval
 from webgym_cli.report.gallery import Card
@@ -40,7 +41,7 @@ def render_report(
     )
 
 
-def render_comparison(comparison: dict[str, Any], shown: Sequence[ReportSection]) -> bytes:
+def render_comparison(comparison: Comparison, shown: Sequence[ReportSection]) -> bytes:
     """Return a comparison's page in UTF-8."""
     differ = [(key, _json(of["first"]), _json(of["second"])) for key, of in comparison["settings"].items()]
     return _render("compare.html", found=comparison, sections=shown, settings=differ)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from webgym_cli.records.stored_events import PhaseEvent
 from webgym_cli.report.charts import format_percent
 from webgym_cli.report.facts import ReportFacts
 from webgym_cli.report.figures import NONE, Figure, ReportSection, Table
@@ -21,12 +20,13 @@ def build_phase_sections(facts: ReportFacts) -> list[ReportSection]:
     if not facts["phases"]:
         return []
     tests = {row["iteration"]: row for row in facts["points"] if row["series"] == "test" and row["band"] is None}
-    rows = tuple(_row(phase, tests.get(phase["version"])) for phase in facts["phases"])
+    rows = tuple(_row(phase, tests.get(phase.version)) for phase in facts["phases"])
     return [ReportSection("phases", "Phases", (Figure("Phases", "", (), False, Table(_COLUMNS, rows)),), _NOTE)]
 
 
-def _row(phase: dict[str, Any], test: SuccessPoint | None) -> tuple[str, ...]:
-    known = (NONE if phase[name] is None else f"{phase[name]:,}" for name in ("new_tasks", "turned_down", "episodes"))
-    solved = f"{phase['successes']} of {phase['scored']} scored"
+def _row(phase: PhaseEvent, test: SuccessPoint | None) -> tuple[str, ...]:
+    counts = (phase.new_tasks, phase.turned_down, phase.episodes)
+    known = (NONE if count is None else f"{count:,}" for count in counts)
+    solved = f"{phase.successes} of {phase.scored} scored"
     rate = format_percent(test["success_rate"]) if test and test["success_rate"] is not None else NONE
-    return str(phase["phase"]), *known, solved, str(phase["version"]), rate
+    return str(phase.phase), *known, solved, str(phase.version), rate

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.report.charts import format_percent
-from webgym_cli.report.figures import Figure, ReportSection, Row, make_curve, make_version_point
+from webgym_cli.report.figures import Figure, ReportSection, make_curve, make_version_point
 from webgym_cli.report.success import SuccessPoint
 
 # Title, axis, name among the trainer's metrics, and whether it is a share.
@@ -24,25 +24,25 @@ _MISMATCH = 0.1
 _FEW_ROWS = 0.5
 
 
-def build_training_section(trainings: Sequence[Row]) -> ReportSection:
+def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
     """Return the curves of the trainer's metrics over the policy versions."""
     figures: list[Figure] = []
     for title, axis, name, share in CURVES:
-        rows = [{"version": row["version"], "y": row["metrics"][name]} for row in trainings if name in row["metrics"]]
+        rows = [{"version": one.version, "y": one.metrics[name]} for one in trainings if name in one.metrics]
         if rows:
             figures.append(make_curve(title, axis, {name: rows}, make_version_point, share=share))
     return ReportSection("policy-gradients", "Policy gradients", tuple(figures))
 
 
-def find_warnings(trainings: Sequence[Row], points: Sequence[SuccessPoint]) -> list[str]:
+def find_warnings(trainings: Sequence[TrainingEvent], points: Sequence[SuccessPoint]) -> list[str]:
     """Return in words what shows that a policy collapses: its entropy, rewards, gradient and mismatch."""
-    trained = [row for row in trainings if row["metrics"]]
+    trained = [training for training in trainings if training.metrics]
     return [*(_judge_trainings(trained) if trained else ()), *_judge_success(points)]
 
 
-def _judge_trainings(trained: Sequence[Row]) -> Iterator[str]:
-    version, newest = trained[-1]["version"], trained[-1]["metrics"]
-    first: dict[str, Any] = trained[0]["metrics"]
+def _judge_trainings(trained: Sequence[TrainingEvent]) -> Iterator[str]:
+    version, newest = trained[-1].version, trained[-1].metrics
+    first = trained[0].metrics
     before, now = first.get("actor/entropy"), newest.get("actor/entropy")
     if before is not None and now is not None and now < before * _ENTROPY_LEFT:
         yield (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.report.async_training import build_async_section
 from webgym_cli.report.changes import build_change_section
 from webgym_cli.report.charts import ChartPoint, format_number, format_percent
@@ -221,13 +222,13 @@ def _cost_note(spent: Cost) -> str:
 
 def _learning(facts: ReportFacts) -> ReportSection:
     figures = []
-    losses = [row for row in facts["trainings"] if row["loss"] is not None]
+    losses = [(training, training.loss) for training in facts["trainings"] if training.loss is not None]
     if losses:
         figures.append(make_curve("Training loss", "mean loss", {"loss": losses}, _make_loss_point, share=False))
     if facts["datasets"]:
         rows = [
-            (f"iteration {row['iteration']}", {"train": row["train_samples"], "validation": row["val_samples"]})
-            for row in facts["datasets"]
+            (f"iteration {one.iteration}", {"train": one.train_samples, "validation": one.val_samples})
+            for one in facts["datasets"]
         ]
         figures.append(make_bars("Samples by dataset", rows, ("train", "validation"), format_number))
     if facts["samples_by_iteration"]:
@@ -236,5 +237,6 @@ def _learning(facts: ReportFacts) -> ReportSection:
     return ReportSection("learning", "Data and training", tuple(figures))
 
 
-def _make_loss_point(row: Row) -> ChartPoint:
-    return ChartPoint(row["version"], row["loss"], tip=f"{row['steps']} optimizer steps")
+def _make_loss_point(of: tuple[TrainingEvent, float]) -> ChartPoint:
+    training, loss = of
+    return ChartPoint(training.version, loss, tip=f"{training.steps} optimizer steps")

@@ -6,7 +6,7 @@ import json as json_
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from webgym_cli.cli import completion as complete
 from webgym_cli.cli.options import JsonOpt
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
+
+if TYPE_CHECKING:
+    from webgym_cli.report.compare import Comparison
 
 FirstArg = Annotated[
     Path, typer.Argument(metavar="RUN_A", help="The run that is compared with.", autocompletion=complete.runs)
@@ -59,7 +62,7 @@ def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: Json
         _show(output, compared)
 
 
-def _write(compared: dict[str, Any], path: Path) -> None:
+def _write(compared: Comparison, path: Path) -> None:
     from webgym_cli.report.compare_views import build_sections
     from webgym_cli.report.page import render_comparison
     from webgym_cli.util.files import write_atomic
@@ -67,7 +70,7 @@ def _write(compared: dict[str, Any], path: Path) -> None:
     write_atomic(path, render_comparison(compared, build_sections(compared)))
 
 
-def _show(output: Output, compared: dict[str, Any]) -> None:
+def _show(output: Output, compared: Comparison) -> None:
     from webgym_cli.report.compare_views import FAILURES, ROWS, build_failure_rows, build_success_rows
     from webgym_cli.util.text import escape_control
 
@@ -75,14 +78,12 @@ def _show(output: Output, compared: dict[str, Any]) -> None:
         if rows:
             output.table(title, columns, [tuple(escape_control(cell) for cell in row) for row in rows])
 
-    sides = [(name, compared[side]) for name, side in (("A", "first"), ("B", "second"))]
+    sides = [("A", compared["first"]), ("B", compared["second"])]
     runs = [(name, side["run"], str(side["policy_version"]), side["policy"]) for name, side in sides]
     table("runs", ("", "run", "policy version", "policy"), runs)
     table("success", ROWS, build_success_rows(compared))
     table("failures", FAILURES, build_failure_rows(compared))
-    differ = [
-        (key, *(json_.dumps(of[side]) for side in ("first", "second"))) for key, of in compared["settings"].items()
-    ]
+    differ = [(key, json_.dumps(of["first"]), json_.dumps(of["second"])) for key, of in compared["settings"].items()]
     table("settings that differ", ("", "A", "B"), differ)
     if not compared["rows"]:
         output.note("neither run has trajectories")

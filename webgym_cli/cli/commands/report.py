@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -83,10 +84,12 @@ def report(
         open_in_browser(path, output)
 
 
-def _show_summary(output: Output, path: Path, facts: dict[str, Any], shown: int) -> None:
+def _show_summary(output: Output, path: Path, facts: Mapping[str, Any], shown: int) -> None:
     """Say where the page is and how large."""
+    from pydantic_core import to_jsonable_python
+
     if output.as_json:
-        output.data(facts)
+        output.data(to_jsonable_python(facts))
     else:
         output.text(str(path))
     for warning in facts["warnings"]:

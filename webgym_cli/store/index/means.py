@@ -3,9 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from webgym_cli.store.index.query import Index
+
+
+class MeanPoint(TypedDict):
+    """The mean of one value over an iteration's scored trajectories."""
+
+    key: str
+    """The group."""
+    iteration: int
+    name: str
+    """`mean_reward`, `mean_steps`, `reward_extra/NAME` or `tool_calls/NAME`."""
+    mean: float
+    trajectories: int
+    """Those that it is of."""
+
 
 _MEANS = """
 WITH scored AS (SELECT *, {key} AS key FROM trajectories WHERE success IS NOT NULL AND ({where})),
@@ -22,7 +36,7 @@ FROM named JOIN counted USING (key, iteration) GROUP BY key, iteration, name ORD
 """
 
 
-def read_means(index: Index, key: str, where: str = "true", parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+def read_means(index: Index, key: str, where: str = "true", parameters: Sequence[Any] = ()) -> Iterator[MeanPoint]:
     """Yield `key` (an SQL expression), `iteration`, `name`, `mean` and the number of trajectories that it is of.
 
     A call that a trajectory did not make counts as 0; an extra that it does not have is not counted.
@@ -30,7 +44,9 @@ def read_means(index: Index, key: str, where: str = "true", parameters: Sequence
     for row in index.rows(_MEANS.format(key=key, where=where), parameters):
         count = row["trajectories" if row["name"].startswith("tool_calls/") else "valued"]
         yield {
-            **{name: row[name] for name in ("key", "iteration", "name")},
+            "key": row["key"],
+            "iteration": row["iteration"],
+            "name": row["name"],
             "mean": round(row["total"] / count, 4),
             "trajectories": count,
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import count, takewhile
-from typing import Any
+from typing import TypedDict
 
 from webgym_cli.records.statistics import pass_at_k
 from webgym_cli.store.index.query import Index
@@ -22,11 +22,27 @@ SELECT split, iteration, attempts, successes, count(*) AS tasks FROM tasks WHERE
 GROUP BY split, iteration, attempts, successes ORDER BY split = 'test', iteration, attempts, successes
 """
 
+
+class PassRate(TypedDict):
+    """pass@k for one k."""
+
+    rate: float
+    tasks: int
+    """Those with at least k scored attempts."""
+
+
+class PassRates(TypedDict):
+    """pass@k of one split and iteration."""
+
+    tasks: int
+    k: dict[str, PassRate]
+
+
 # Scored attempts, successes, and the number of tasks that have just these.
 Tally = list[tuple[int, int, int]]
 
 
-def compute_pass_rates(index: Index, query: TrajectoryQuery) -> dict[str, dict[str, Any]]:
+def compute_pass_rates(index: Index, query: TrajectoryQuery) -> dict[str, PassRates]:
     """Return, for each `<split> <iteration>`, its tasks and for each k the mean of pass@k and the tasks behind it.
 
     Tasks are told apart by their content. k is 1, 2, 4, 8 ... as far as enough tasks have as many scored attempts.
@@ -39,7 +55,7 @@ def compute_pass_rates(index: Index, query: TrajectoryQuery) -> dict[str, dict[s
     return {key: _rates(tally) for key, tally in tallies.items()}
 
 
-def _rates(tally: Tally) -> dict[str, Any]:
+def _rates(tally: Tally) -> PassRates:
     tasks = sum(number for _, _, number in tally)
     powers = takewhile(lambda k: _behind(tally, k) >= ENOUGH * tasks, (2**power for power in count()))
     return {"tasks": tasks, "k": {str(k): {"rate": _mean(tally, k), "tasks": _behind(tally, k)} for k in powers}}
