@@ -9,18 +9,17 @@ import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
-from uuid import uuid4
 
 import webgym_cli
 from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_connection import OWN, RayConnection, one_line, require_answer, restore_sigterm
-from webgym_cli.util.files import write_atomic
 
 # Seconds between two attempts while an actor is temporarily unavailable.
 _ASK_AGAIN = 0.5
@@ -53,7 +52,7 @@ class RayCluster:
     """A connection to Ray. Use `open_cluster`."""
 
     def __init__(self) -> None:
-        self._ray = _ray()
+        self._ray = importlib.import_module("ray")
         self.here = str(self._ray.util.get_node_ip_address())
         """IP address of this machine, as the cluster knows it."""
 
@@ -64,14 +63,10 @@ class RayCluster:
 
     def nodes(self, cpus: float, gpus: float = 0.0) -> list[Node]:
         """Return the living nodes that may run an actor: those that offer so many CPUs and GPUs."""
-        wanted = {"CPU": cpus, "GPU": gpus}
-        alive = [node for node in self._ray.nodes() if node["Alive"]]
-        usable = [
-            node for node in alive if all(node["Resources"].get(kind, 0) >= least for kind, least in wanted.items())
-        ]
         return [
             Node(str(node["NodeID"]), str(node["NodeManagerAddress"]), str(node["NodeManagerHostname"]))
-            for node in usable
+            for node in self._ray.nodes()
+            if node["Alive"] and node["Resources"].get("CPU", 0) >= cpus and node["Resources"].get("GPU", 0) >= gpus
         ]
 
     def create_actor(self, kind: type, node: Node, *, cpus: float, gpus: float = 0.0) -> Any:
@@ -130,20 +125,10 @@ class NodeActor:
         return {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "visible": visible}
 
 
-@contextmanager
-def shared_marker(folder: Path) -> Iterator[Path]:
-    """Yield a new file by which actors tell whether they see the run's folder."""
-    marker = folder / f"marker-{uuid4().hex}"
-    write_atomic(marker, "")
-    try:
-        yield marker
-    finally:
-        marker.unlink(missing_ok=True)
-
-
-async def check_actor(cluster: RayCluster, node: Node, handle: Any, marker: Path, root: Path) -> dict[str, Any]:
+async def check_actor(cluster: RayCluster, node: Node, handle: Any, root: Path) -> dict[str, Any]:
     """Return what an actor's `inspect` says. Raises `UsageError` for another version, or where the run is not seen."""
-    info: dict[str, Any] = await cluster.call(handle.inspect, str(marker), seconds=START_SECONDS)
+    with NamedTemporaryFile(prefix="marker-", dir=root) as marker:
+        info: dict[str, Any] = await cluster.call(handle.inspect, marker.name, seconds=START_SECONDS)
     if info["version"] != webgym_cli.__version__:
         raise UsageError(
             f"{node.name} has webgym {info['version']}, this is {webgym_cli.__version__}",
@@ -164,31 +149,26 @@ async def open_cluster(settings: RolloutSettings) -> AsyncIterator[RayCluster]:
     Raises `VenvError` when Ray is not installed, `UsageError` when the cluster can't be reached.
     """
     address = settings.ray_address or os.environ.get("RAY_ADDRESS", "") or OWN
-    ray = _require_ray(address)
-    if ray.is_initialized():  # by the program that we are a library of
+    if _require_ray(address).is_initialized():  # by the program that we are a library of
         yield RayCluster()
         return
-    terminated = signal.getsignal(signal.SIGTERM)
     await require_answer(address)
-    keeper = RayConnection(address)
+    terminated = signal.getsignal(signal.SIGTERM)
+    connection = RayConnection(address)
     try:
-        await keeper.connect()
+        await connection.connect()
         restore_sigterm(terminated)
         yield RayCluster()
     finally:
-        await keeper.leave()
+        await connection.leave()
         restore_sigterm(terminated)
-
-
-def _ray() -> Any:
-    return importlib.import_module("ray")
 
 
 def _require_ray(address: str) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
-        ray = _ray()
+        ray = importlib.import_module("ray")
     except ImportError as error:
         raise VenvError(f"executor=ray: {error}", hint='pip install "webgym[ray]", on each node') from error
     if address.startswith("ray://"):

@@ -7,7 +7,7 @@ import importlib
 import os
 import signal
 import threading
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
@@ -59,8 +59,8 @@ class RayConnection(threading.Thread):
         super().__init__(name="ray", daemon=True)
         self._address = address
         self._connected: Future[None] = Future()
+        self._connected.set_running_or_notify_cancel()  # a connection that comes too late can still say so
         self._leave = threading.Event()
-        self._left: Future[None] = Future()
 
     async def connect(self) -> None:
         """Connect within a deadline. Raises `UsageError`."""
@@ -74,41 +74,33 @@ class RayConnection(threading.Thread):
     async def leave(self) -> None:
         """Disconnect, and end what was started; not waited for where Ray still tries to connect."""
         self._leave.set()
-        if self._connected.done() and not self._connected.cancelled():
-            await asyncio.wrap_future(self._left)
+        if self._connected.done():
+            await asyncio.to_thread(self.join)
 
     def run(self) -> None:
         """Connect, wait, shut down."""
-        before, reaper = set(descendants(os.getpid())), None
+        before = set(descendants(os.getpid()))
         try:
             _connect(self._address)
-            # Listed before the reaper is there: it must not end itself.
-            ours = set(descendants(os.getpid())) - before
-            reaper = Reaper()
-            reaper.add(ours)
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
-            self._tell(error)
-        else:
-            self._tell(None)
-            # A raylet starts its agents and workers later, too.
-            while not self._leave.wait(_LOOK_SECONDS if ours else None):
-                children = children_by_parent()
-                new = {pid for process in ours for pid in descendants(process, children)} - ours
-                with suppress(OSError):  # the reaper was killed
-                    reaper.add(new)
-                ours |= new
-        finally:
+            self._connected.set_exception(error)
             importlib.import_module("ray").shutdown()
-            if reaper is not None:
-                reaper.dismiss()
-            self._left.set_result(None)
-
-    def _tell(self, error: BaseException | None) -> None:
-        with suppress(InvalidStateError):  # nobody waits any more
-            if error is None:
-                self._connected.set_result(None)
-            else:
-                self._connected.set_exception(error)
+            return
+        # Listed before the reaper is there: it must not end itself.
+        ours = set(descendants(os.getpid())) - before
+        reaper, new = Reaper(), ours
+        self._connected.set_result(None)
+        while True:
+            with suppress(OSError):  # the reaper was killed
+                reaper.add(new)
+            # A raylet starts its agents and workers later, too.
+            if self._leave.wait(_LOOK_SECONDS if ours else None):
+                break
+            children = children_by_parent()
+            new = {pid for process in ours for pid in descendants(process, children)} - ours
+            ours |= new
+        importlib.import_module("ray").shutdown()
+        reaper.dismiss()
 
 
 def restore_sigterm(handler: Any) -> None:

@@ -71,7 +71,7 @@ async def test_every_episode_is_run_once_by_one_of_the_ranks(scaled):
     assert summary["stages"]["store"]["count"] == 12
     assert [status.rank for status in read_status(scaled.world.run)] == [0]
     assert sorted(scaled.cluster.killed) == ["n0", "n1", "n2"]
-    assert not list(scaled.world.run.status().parent.glob("marker-*"))
+    assert not list(scaled.world.run.root.rglob("marker-*"))
 
 
 async def test_the_board_shows_all_ranks_as_one(scaled):

@@ -93,7 +93,7 @@ async def test_a_node_that_sees_the_run_works_in_it(scene, tmp_path):
     assert checkpoints.version(scene.run) == 1
     assert scene.cluster.killed == ["n1"]
     assert (scene.run.logs / "latest/train.node-1.log").is_file()
-    assert not list(scene.run.nodes.glob("marker-*"))
+    assert not list(scene.run.root.rglob("marker-*"))
 
 
 async def test_a_node_that_dies_is_named_and_the_training_goes_on(scene, monkeypatch):

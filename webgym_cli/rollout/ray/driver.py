@@ -8,13 +8,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, StoreError, UsageError, VenvError, WebGymError
-from webgym_cli.jobs.ray_cluster import START_SECONDS, ActorLostError, Node, RayCluster, check_actor, shared_marker
+from webgym_cli.jobs.ray_cluster import START_SECONDS, ActorLostError, Node, RayCluster, check_actor
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.snapshot import idle_timings, merge_servers
@@ -168,19 +167,17 @@ class RayRunner:
         first = len(self._nodes)
         # Before the actors exist: a node whose actor fails is not tried again by the next look.
         self._nodes.update(node.id for node in fresh)
-        with shared_marker(self.directory.status().parent) as marker:
-            started = (self._add_worker(number, node, marker) for number, node in enumerate(fresh, first))
-            results = await asyncio.gather(*started, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
+        started = (self._add_worker(number, node) for number, node in enumerate(fresh, first))
+        results = await asyncio.gather(*started, return_exceptions=True)
+        if errors := [result for result in results if result is not None]:
+            raise errors[0]
 
-    async def _add_worker(self, number: int, node: Node, marker: Path) -> None:
+    async def _add_worker(self, number: int, node: Node) -> None:
         cluster, settings, root = self.cluster, self.settings, self.directory.root
         worker = NodeWorker(number, node, cluster.create_actor(RolloutWorker, node, cpus=settings.rollout.ray_cpus))
         opening = (str(root), settings, self.endpoint, self.environment, self._secrets())
         try:
-            info = await check_actor(cluster, node, worker.handle, marker, root)
+            info = await check_actor(cluster, node, worker.handle, root)
             worker.slots = await cluster.call(worker.handle.open, *opening, seconds=START_SECONDS)
         except (ActorLostError, WebGymError) as error:
             await cluster.kill(worker.handle)

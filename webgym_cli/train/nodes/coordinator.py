@@ -5,11 +5,11 @@ A connection that ends is a killed process, silence a hung one or a lost network
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import os
 import secrets
 import socket
+import socketserver
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -18,17 +18,17 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import JobError, Terminated, WebGymError
+from webgym_cli.errors import JobError, RunLockedError, Terminated, UsageError, WebGymError
+from webgym_cli.records.base import Record
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.nodes.messages import (
     LINE_LIMIT,
+    POLL_SECONDS,
     CoordinatorAddress,
     NodeHello,
     NodeStatus,
     Order,
     coordinator_file,
-    receive,
-    send,
 )
 from webgym_cli.train.nodes.topology import NodeTopology, from_env
 from webgym_cli.util.files import write_json
@@ -54,102 +54,90 @@ class PeerNode:
         return f"node {self.hello.rank} ({self.hello.host})"
 
 
-class Coordinator(threading.Thread):
-    """Node 0's listener. A thread of its own: long work in the foreground must not look like a dead node."""
+class Coordinator(socketserver.ThreadingTCPServer):
+    """Node 0's listener. Threads of its own: long work in the foreground must not look like a dead node."""
+
+    daemon_threads = True
+    request_queue_size = 128
 
     def __init__(self, topology: NodeTopology, timeout: float) -> None:
-        super().__init__(name="coordinator", daemon=True)
+        """Listen. Raises `JobError` without a port."""
         self.topology = topology
-        self.timeout = timeout
+        self.silence = timeout
         """Seconds of silence after which a node counts as lost."""
         self.peers: dict[int, PeerNode] = {}
         """By rank."""
         self.order = Order()
         """What every node is to do now."""
-        self._token = secrets.token_hex(16)
-        self._ready = threading.Event()
-        self._failure: OSError | None = None
-        self._connections: set[asyncio.Task[None]] = set()
-
-    def open(self) -> CoordinatorAddress:
-        """Listen, and return where. Raises `JobError` without a port."""
-        self.start()
-        self._ready.wait()
-        if self._failure is not None:
-            raise JobError(f"node 0 can't listen for the other nodes: {self._failure}") from self._failure
-        address, host = self.topology.master, socket.gethostname()
-        return CoordinatorAddress(address=address, port=self._port, token=self._token, host=host)
+        try:
+            # A port of its own beside torchrun's, which exists only while a training runs.
+            super().__init__(("", 0), _PeerConnection)
+        except OSError as error:
+            raise JobError(f"node 0 can't listen for the other nodes: {error}") from error
+        port, host = self.socket.getsockname()[1], socket.gethostname()
+        self.address = CoordinatorAddress(address=topology.master, port=port, token=secrets.token_hex(16), host=host)
+        threading.Thread(target=self.serve_forever, args=(POLL_SECONDS,), daemon=True).start()
 
     def close(self, code: int, message: str) -> None:
         """Tell the other nodes how the command ended, and end."""
         self.order = Order(end=(code, message))
-        self._loop.call_soon_threadsafe(self._closing.set)
-        self.join()
+        deadline = time.monotonic() + END_SECONDS
+        while not all(peer.lost for peer in self.peers.values()) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        self.shutdown()
+        self.server_close()
 
     def missing(self) -> list[int]:
         """Return the ranks that are not connected."""
         ranks = range(1, self.topology.count)
         return [rank for rank in ranks if rank not in self.peers or self.peers[rank].lost]
 
-    def run(self) -> None:
-        """Serve until `close`."""
-        try:
-            asyncio.run(self._serve())
-        except OSError as error:
-            self._failure = error
-        finally:
-            self._ready.set()
+    def admit(self, hello: NodeHello) -> PeerNode:
+        """Return a new peer. Raises `UsageError` or `RunLockedError` where it is refused."""
+        if hello.nodes != self.topology.count:
+            raise UsageError(f"NNODES is {hello.nodes} here and {self.topology.count} on node 0 ({self.address.host})")
+        other = self.peers.get(hello.rank)
+        if other is not None and not other.lost:
+            raise RunLockedError(f"process {other.hello.pid} on {other.hello.host} is node {hello.rank} already")
+        self.peers[hello.rank] = peer = PeerNode(hello)
+        return peer
 
-    async def _serve(self) -> None:
-        self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
-        # A port of its own beside torchrun's, which exists only while a training runs.
-        server = await asyncio.start_server(self._accept, None, 0, limit=LINE_LIMIT, family=socket.AF_INET)
-        async with server:
-            self._port = int(server.sockets[0].getsockname()[1])
-            self._ready.set()
-            await self._closing.wait()
-            if self._connections:
-                await asyncio.wait(self._connections, timeout=END_SECONDS)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._listen(reader, writer))
-        self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+class _PeerConnection(socketserver.StreamRequestHandler):
+    server: Coordinator
 
-    async def _listen(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            # Not one of our nodes, or one that went at once.
-            with suppress(OSError, ValueError):
-                hello = NodeHello.model_validate_json(await receive(reader, self.timeout))
-                if hmac.compare_digest(hello.token, self._token):
-                    refusal = self._refuse(hello)
-                    await send(writer, refusal or self.order)
-                    if refusal is None:
-                        self.peers[hello.rank] = peer = PeerNode(hello)
-                        await self._follow(peer, reader, writer)
-        finally:
-            writer.close()
+    def handle(self) -> None:
+        self.request.settimeout(self.server.silence)
+        # Not one of our nodes, or one that went at once.
+        with suppress(OSError, ValueError):
+            hello = NodeHello.model_validate_json(self._receive())
+            if not hmac.compare_digest(hello.token, self.server.address.token):
+                return
+            try:
+                peer = self.server.admit(hello)
+            except WebGymError as error:
+                self._send(Order(error=type(error).__name__, message=str(error)))
+            else:
+                self._follow(peer)
 
-    async def _follow(self, peer: PeerNode, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _follow(self, peer: PeerNode) -> None:
         try:
             while True:
-                peer.status = NodeStatus.model_validate_json(await receive(reader, self.timeout))
+                self._send(self.server.order)
+                peer.status = NodeStatus.model_validate_json(self._receive())
                 peer.seen = time.monotonic()
-                await send(writer, self.order)
         except TimeoutError:
-            peer.lost = f"it is not heard from for {self.timeout:g} s (train.node_timeout)"
+            peer.lost = f"it is not heard from for {self.server.silence:g} s (train.node_timeout)"
         except OSError:
             peer.lost = "its process has ended"
 
-    def _refuse(self, hello: NodeHello) -> Order | None:
-        if hello.nodes != self.topology.count:
-            where = f"{self.topology.count} on node 0 ({socket.gethostname()})"
-            return Order(error="UsageError", message=f"NNODES is {hello.nodes} here and {where}")
-        other = self.peers.get(hello.rank)
-        if other is not None and not other.lost:
-            holder = f"process {other.hello.pid} on {other.hello.host}"
-            return Order(error="RunLockedError", message=f"{holder} is node {hello.rank} already")
-        return None
+    def _receive(self) -> bytes:
+        if line := self.rfile.readline(LINE_LIMIT):
+            return line
+        raise ConnectionResetError
+
+    def _send(self, message: Record) -> None:
+        self.wfile.write(message.model_dump_json().encode() + b"\n")
 
 
 # That of the command which runs.
@@ -172,12 +160,11 @@ def coordinate(run: RunDir, settings: Settings, environ: Mapping[str, str] | Non
         yield
         return
     coordinator = Coordinator(topology, settings.train.node_timeout)
-    address = coordinator.open()
     token = _COORDINATOR.set(coordinator)
     code, message = 1, "it failed"
     try:
         run.nodes.mkdir(parents=True, exist_ok=True)
-        write_json(coordinator_file(run), address.model_dump(mode="json"))
+        write_json(coordinator_file(run), coordinator.address.model_dump(mode="json"))
         yield
         code, message = 0, ""
     except WebGymError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from webgym_cli.records.base import Record
@@ -99,18 +98,3 @@ class Order(Record):
 def coordinator_file(run: RunDir) -> Path:
     """Return the file that holds node 0's address; it is removed when node 0's command ends."""
     return run.nodes / "coordinator.json"
-
-
-async def send(writer: asyncio.StreamWriter, message: Record) -> None:
-    """Write a message."""
-    writer.write(message.model_dump_json().encode() + b"\n")
-    await writer.drain()
-
-
-async def receive(reader: asyncio.StreamReader, seconds: float) -> bytes:
-    """Return the next message. Raises `TimeoutError`, and `ConnectionError` at the end of the connection."""
-    async with asyncio.timeout(seconds):
-        line = await reader.readline()
-    if not line:
-        raise ConnectionResetError
-    return line

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from webgym_cli import errors
 from webgym_cli.config.model import Settings
@@ -43,12 +44,13 @@ class Peers:
         if self.coordinator is None:
             return {}
         coordinator, topology = self.coordinator, self.coordinator.topology
-        if not await _wait_until(lambda: not coordinator.missing(), coordinator.timeout):
+        if not await _wait_until(lambda: not coordinator.missing(), coordinator.silence):
             rank = coordinator.missing()[0]
             late = coordinator.peers.get(rank)
-            why = late.lost if late else f"it is not heard from for {coordinator.timeout:g} s (train.node_timeout)"
-            name = late.name if late else f"node {rank}"
-            raise JobError(f"{name} has not joined the training: {why}", hint=self.hint)
+            why = late.lost if late else f"it is not heard from for {coordinator.silence:g} s (train.node_timeout)"
+            raise JobError(
+                f"{late.name if late else f'node {rank}'} has not joined the training: {why}", hint=self.hint
+            )
         launch = NodeLaunch(
             folder=str(self.plan.folder),
             algorithm=self.plan.algorithm,
@@ -70,29 +72,27 @@ class Peers:
         """End the trainers of all nodes. Safe to repeat."""
         if self.coordinator is not None:
             self.coordinator.order = Order()
-            await self._hear_all(lambda peer: peer.status == NodeStatus())
+            await self._await_statuses(lambda peer: peer.status == NodeStatus())
 
     def trouble(self) -> WebGymError | None:
         """Return why the training can't go on, where another node is the reason."""
-        worst = max(self._peers, key=_gravity, default=None)
-        if worst is None or _gravity(worst) < 0:
-            return None
-        if _gravity(worst) == 0:
+        if self._worst == 0:
             # The trainer that failed first may be node 0's, and take a moment to end.
             self._noticed = min(self._noticed, time.monotonic())
-            if time.monotonic() - self._noticed < SETTLE_SECONDS:
-                return None
-        status = worst.status
-        if status.error:
-            return getattr(errors, status.error)(f"{worst.name}: {status.message}", hint=status.hint or self.hint)  # type: ignore[no-any-return]
-        return JobError(f"{worst.name} left the training: {worst.lost}", hint=self.hint)
+        if self._worst < 0 or (self._worst == 0 and time.monotonic() - self._noticed < SETTLE_SECONDS):
+            return None
+        peer = max(self._peers, key=_severity)
+        if peer.status.error:
+            kind = getattr(errors, peer.status.error)
+            return cast(WebGymError, kind(f"{peer.name}: {peer.status.message}", hint=peer.status.hint or self.hint))
+        return JobError(f"{peer.name} left the training: {peer.lost}", hint=self.hint)
 
     async def blame(self, own: JobError, *, secondary: bool) -> WebGymError:
         """Return the first cause after node 0's trainer failed; `secondary`: its error reports a lost connection."""
-        await self._hear_all(lambda peer: True)  # a dead node must not be taken for well
+        await self._await_statuses(lambda peer: True)  # a dead node must not be taken for well
         least = 1 if secondary else 2
         if secondary and self.coordinator is not None:
-            await _wait_until(lambda: self._worst >= least, min(SETTLE_SECONDS, self.coordinator.timeout))
+            await _wait_until(lambda: self._worst >= least, min(SETTLE_SECONDS, self.coordinator.silence))
         # Our own error stands unless a peer is lost, or failed by itself while ours only reports a lost connection.
         return (self.trouble() or own) if self._worst >= least else own
 
@@ -109,16 +109,16 @@ class Peers:
 
     @property
     def _worst(self) -> int:
-        return max(map(_gravity, self._peers), default=-1)
+        return max(map(_severity, self._peers), default=-1)
 
-    async def _hear_all(self, reached: Callable[[PeerNode], bool]) -> None:
+    async def _await_statuses(self, reached: Callable[[PeerNode], bool]) -> None:
         """Wait until every node has sent a status that fits, or is lost. Silent ones are after a while."""
         since = time.monotonic()
         while not all(peer.lost or (peer.seen > since and reached(peer)) for peer in self._peers):  # noqa: ASYNC110
             await asyncio.sleep(POLL_SECONDS)
 
 
-def _gravity(peer: PeerNode) -> int:
+def _severity(peer: PeerNode) -> int:
     """Return 2 for a lost node, 1 for a failed trainer, 0 for one that only noticed a lost node, -1 for none."""
     if peer.status.error:
         return 0 if peer.status.secondary else 1

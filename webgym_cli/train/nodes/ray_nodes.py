@@ -9,7 +9,7 @@ from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, UsageError, WebGymError
-from webgym_cli.jobs.ray_cluster import ActorLostError, NodeActor, check_actor, open_cluster, shared_marker
+from webgym_cli.jobs.ray_cluster import ActorLostError, NodeActor, check_actor, open_cluster
 from webgym_cli.jobs.workers import cancel_tasks
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.nodes.coordinator import Coordinator
@@ -42,19 +42,16 @@ async def place_nodes(plan: TrainPlan, run: RunDir, settings: Settings) -> Async
                 hint="ray status; start Ray on the missing nodes, or set train.nodes",
             )
         coordinator = Coordinator(topology, settings.train.node_timeout)
-        address = coordinator.open()
         nodes = offered[: topology.count - 1]
         # No CPUs: a node that rolls out offers none. The GPUs are reserved, so that Ray gives them to no one else.
         actors = [cluster.create_actor(TrainingActor, node, cpus=0.0, gpus=gpus) for node in nodes]
         joined: list[asyncio.Task[None]] = []
         try:
-            with shared_marker(run.nodes) as marker:
-                await asyncio.gather(
-                    *(check_actor(cluster, *pair, marker, run.root) for pair in zip(nodes, actors, strict=True))
-                )
-            for rank, (node, actor) in enumerate(zip(nodes, actors, strict=True), 1):
+            pairs = [*zip(nodes, actors, strict=True)]
+            await asyncio.gather(*(check_actor(cluster, *pair, run.root) for pair in pairs))
+            for rank, (node, actor) in enumerate(pairs, 1):
                 own = NodeTopology(topology.count, rank)
-                call = cluster.call(actor.join, str(run.root), settings, own, address)
+                call = cluster.call(actor.join, str(run.root), settings, own, coordinator.address)
                 joined.append(asyncio.create_task(_name_errors(call, f"node {rank} ({node.name}, {node.address})")))
             while coordinator.missing():
                 for task in joined:

@@ -36,15 +36,12 @@ class NodeTopology:
     def to_json(self, processes: int) -> dict[str, Any]:
         """Return who does what, as data; `processes`: the trainer's on all nodes together."""
         each = processes // self.count
-        shares = [{"node": rank, "ranks": [*range(rank * each, (rank + 1) * each)]} for rank in range(self.count)]
-        rendezvous = f"{self.master}:{self.port or 'a free port'}"
-        placed = "ray" if self.by_ray else "NODE_RANK"
         return {
             "count": self.count,
             "this": self.rank,
-            "placed_by": placed,
-            "rendezvous": rendezvous,
-            "shares": shares,
+            "placed_by": "ray" if self.by_ray else "NODE_RANK",
+            "rendezvous": f"{self.master}:{self.port or 'a free port'}",
+            "shares": [{"node": rank, "ranks": [*range(rank * each, (rank + 1) * each)]} for rank in range(self.count)],
         }
 
     @property
@@ -82,12 +79,10 @@ def from_settings(settings: TrainSettings, environ: Mapping[str, str]) -> NodeTo
             f"train.executor is ray, but NNODES is {place.count}: either Ray places the nodes or you do",
             hint="unset NNODES, or -s train.executor=local",
         )
+    if settings.nodes == 1:
+        return None
     port = _number(environ, "MASTER_PORT", 1, "0")
-    return (
-        NodeTopology(settings.nodes, 0, environ.get("MASTER_ADDR", "").strip(), port, True)
-        if settings.nodes > 1
-        else None
-    )
+    return NodeTopology(settings.nodes, 0, environ.get("MASTER_ADDR", "").strip(), port, by_ray=True)
 
 
 def _number(environ: Mapping[str, str], name: str, least: int, missing: str = "") -> int:

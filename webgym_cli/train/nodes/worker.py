@@ -15,6 +15,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, StoreError, UsageError, WebGymError
 from webgym_cli.jobs.process import Job
 from webgym_cli.jobs.ray_cluster import wait_for_file
+from webgym_cli.jobs.workers import cancel_tasks
 from webgym_cli.records.base import Record
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
@@ -28,8 +29,6 @@ from webgym_cli.train.nodes.messages import (
     NodeStatus,
     Order,
     coordinator_file,
-    receive,
-    send,
 )
 from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.train.process_env import child_environment
@@ -63,14 +62,16 @@ async def run_worker_node(
     say("waits for node 0")
     connection = await _connect(run, settings.train.node_timeout, topology, address)
     trainer = NodeTrainer(topology.rank, settings, say)
+    # In the background: the connection must not fall silent while a trainer is started or stopped.
+    training = asyncio.create_task(trainer.run())
     try:
-        while (order := await connection.exchange(trainer.status())).end is None:
-            trainer.follow(order.launch)
+        while (order := await connection.exchange(trainer.status)).end is None:
+            trainer.wanted = order.launch
             await asyncio.sleep(POLL_SECONDS)
         return order.end
     finally:
         connection.writer.close()
-        await trainer.stop()
+        await cancel_tasks(training)
 
 
 class _Connection:
@@ -80,12 +81,14 @@ class _Connection:
     async def exchange(self, message: Record) -> Order:
         """Send a message and return the answer. Raises `JobError` when node 0 is lost."""
         try:
-            await send(self.writer, message)
-            return Order.model_validate_json(await receive(self.reader, self.seconds))
+            self.writer.write(message.model_dump_json().encode() + b"\n")
+            async with asyncio.timeout(self.seconds):
+                await self.writer.drain()
+                return Order.model_validate_json(await self.reader.readuntil())
         except TimeoutError:
             silence = f"is not heard from for {self.seconds:g} s (train.node_timeout)"
             raise JobError(f"{self.name} {silence}", hint=_AGAIN) from None
-        except OSError:
+        except (OSError, asyncio.IncompleteReadError):
             raise JobError(f"{self.name} was lost: its process has ended", hint=_AGAIN) from None
 
 
@@ -128,47 +131,40 @@ class NodeTrainer:
 
     def __init__(self, rank: int, settings: Settings, say: Callable[[str], None]) -> None:
         self._rank, self._settings, self._say = rank, settings, say
-        self._launch: NodeLaunch | None = None
-        self._job: Job | None = None
-        self._ended: NodeStatus | None = None
-        self._change: asyncio.Task[None] | None = None
+        self.wanted: NodeLaunch | None = None
+        """What node 0 wants now."""
+        self.status = NodeStatus()
+        """The state of the trainer."""
 
-    def follow(self, launch: NodeLaunch | None) -> None:
-        """Start or stop what node 0 wants now, in the background: the connection must not fall silent."""
-        if launch != self._launch and not self._is_changing:
-            self._change = asyncio.create_task(self._switch(launch))
-
-    def status(self) -> NodeStatus:
-        """Return the state of the trainer."""
-        if self._is_changing:
-            return NodeStatus(busy=True)
-        if self._job is not None and self._ended is None and (code := self._job.poll()) is not None:
-            self._ended = _describe_end(code, self._job.log)
-            self._say(self._ended.message or "its part of the training is done")
-        return self._ended or NodeStatus(busy=self._job is not None)
-
-    async def stop(self) -> None:
-        """End the trainer. Safe to repeat."""
-        if self._change is not None:
-            await asyncio.wait((self._change,))
-        await self._switch(None)
-
-    @property
-    def _is_changing(self) -> bool:
-        return self._change is not None and not self._change.done()
-
-    async def _switch(self, launch: NodeLaunch | None) -> None:
-        job, self._job = self._job, None
-        if job is not None:
-            await job.stop()
-        self._launch, self._ended = launch, None
-        try:
+    async def run(self) -> None:
+        """Run what is wanted, one training after the other. When cancelled, the trainer ends first."""
+        while True:
+            launch, self.status = self.wanted, NodeStatus(busy=self.wanted is not None)
             if launch is not None:
-                await self._start(launch)
-        except WebGymError as error:
-            self._ended = NodeStatus(error=type(error).__name__, message=str(error), hint=error.hint)
+                try:
+                    self.status = await self._train(launch)
+                except WebGymError as error:
+                    self.status = NodeStatus(error=type(error).__name__, message=str(error), hint=error.hint)
+            while self.wanted == launch:  # noqa: ASYNC110 - the connection sets it
+                await asyncio.sleep(POLL_SECONDS)
 
-    async def _start(self, launch: NodeLaunch) -> None:
+    async def _train(self, launch: NodeLaunch) -> NodeStatus:
+        job = await self._start(launch)
+        try:
+            while (code := job.poll()) is None:
+                if self.wanted != launch:
+                    return NodeStatus()
+                await asyncio.sleep(POLL_SECONDS)
+        finally:
+            await job.stop()
+        if code == 0:
+            self._say("its part of the training is done")
+            return NodeStatus(done=True)
+        message = str(trainer_error(code, job.log))
+        self._say(message)
+        return NodeStatus(error="JobError", message=message, secondary=is_peer_loss(code, job.log))
+
+    async def _start(self, launch: NodeLaunch) -> Job:
         folder = Path(launch.folder)
         if not await wait_for_file(folder / launch.launch_file, MARKER_SECONDS):
             raise UsageError(f"{folder} is not there: mount the run at the same path on every node")
@@ -176,18 +172,12 @@ class NodeTrainer:
         # Several nodes must not build one datasets cache in a shared folder at once.
         own = launch.rendezvous(self._rank) | {"HF_DATASETS_CACHE": str(folder / f"datasets_cache.{self._rank}")}
         command = find_backend(launch.algorithm).command
-        self._job = Job.spawn(
+        job = Job.spawn(
             command(python, launch.launch_file, processes=launch.processes, nodes=launch.nodes),
             env=child_environment(launch.env | own, self._settings, python) | {"WANDB_DIR": launch.logs},
             log=Path(launch.logs) / f"train.node-{self._rank}.log",
             cwd=folder,
             grace=self._settings.train.stop_grace,
         )
-        self._say(f"takes part in a training of {launch.nodes} nodes; log: {self._job.log}")
-
-
-def _describe_end(code: int, log: Path) -> NodeStatus:
-    if code == 0:
-        return NodeStatus(done=True)
-    message, secondary = str(trainer_error(code, log)), is_peer_loss(code, log)
-    return NodeStatus(error="JobError", message=message, secondary=secondary)
+        self._say(f"takes part in a training of {launch.nodes} nodes; log: {job.log}")
+        return job
