@@ -35,8 +35,9 @@ def make_argument(name: str, description: str, **schema: Any) -> Argument:
 
 def make_flag(name: str, description: str) -> Argument:
     """Return an argument that is true or left out."""
-    told = make_argument(name, description, type="boolean")
-    return Argument(told.schema, read=lambda value: {} if value is False else told.read(value), write=told.write)
+    argument = make_argument(name, description, type="boolean")
+    read = argument.read
+    return Argument(argument.schema, read=lambda value: {} if value is False else read(value), write=argument.write)
 
 
 def _plain(value: Any) -> Any:

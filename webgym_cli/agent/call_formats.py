@@ -63,15 +63,15 @@ def make_call_format(
     def parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
         said = strip_reasoning(response, thinking=spec.thinking)
         try:
-            found = read(said, spec.tools or ())
+            reading = read(said, spec.tools or ())
         except ValueError as error:
-            found = ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
-        if not isinstance(found, ParseError) and not found[0] and (truncated or not found[1].strip()):
-            found = ParseError(ParseErrorKind.NO_TOOL_CALL, "a call that does not end, or nothing at all")
-        if isinstance(found, ParseError):
-            cut = truncated and found.kind is ParseErrorKind.NO_TOOL_CALL
-            return ParseError(ParseErrorKind.TRUNCATED, found.detail) if cut else found
-        return _make_action(*found, limit=max_calls)
+            reading = ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
+        if not isinstance(reading, ParseError) and not reading[0] and (truncated or not reading[1].strip()):
+            reading = ParseError(ParseErrorKind.NO_TOOL_CALL, "a call that does not end, or nothing at all")
+        if isinstance(reading, ParseError):
+            cut = truncated and reading.kind is ParseErrorKind.NO_TOOL_CALL
+            return ParseError(ParseErrorKind.TRUNCATED, reading.detail) if cut else reading
+        return _make_action(*reading, limit=max_calls)
 
     def format_action(action: AnyAction, mode: InteractionMode) -> str:
         if not isinstance(action, Action):

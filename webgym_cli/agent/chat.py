@@ -249,10 +249,10 @@ def fence_data(data: Mapping[str, Any]) -> str:
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         raise ValueError("a key stands twice")
-    return found
+    return entries
 
 
 def _retry_number(request: Any) -> int:

@@ -35,10 +35,10 @@ class EncodedImages:
 
     def part(self, sha256: str) -> bytes:
         """Return the JSON of the message part that holds an image as a data URL. Raises what the loader raises."""
-        found = self._kept.get(sha256)
-        if found is not None:
+        encoded = self._kept.get(sha256)
+        if encoded is not None:
             self._kept.move_to_end(sha256)
-            return found
+            return encoded
         image = self._load(sha256)
         kind = data_url_type(image).encode()
         part = b'{"type":"image_url","image_url":{"url":"data:%b;base64,%b"}}' % (kind, base64.b64encode(image))

@@ -112,11 +112,11 @@ def _describe_step(step: Step) -> str:
     """Return what a step did: the call, on which element, and the sentence in which the policy told it."""
     if step.action is None:
         return f"no action ({step.parse_error})"
-    told = truncate(read_stated_action(step.response), ACTION_LIMIT)
+    stated = truncate(read_stated_action(step.response), ACTION_LIMIT)
     parts = (
         truncate(describe_action(step.action), ACTION_LIMIT),
         _find_acted_element(step),
-        quote_text(told) if told else "",
+        quote_text(stated) if stated else "",
     )
     return sanitize_line(", ".join(filter(None, parts)), None)
 

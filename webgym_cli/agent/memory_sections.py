@@ -38,12 +38,12 @@ class MemorySections:
 @lru_cache(maxsize=_CACHED)
 def read_sections(response: str) -> MemorySections:
     """Return the notes of a response; thoughts and tool calls are no notes. Never raises."""
-    found = _split_sections(response)
+    sections = _split_sections(response)
     return MemorySections(
-        memory=_read_memory(found.get("memory", "")),
-        progress=_read_progress(found.get("progress", "")),
-        intention=_to_text(found.get("intention", "")),
-        action=found.get("action", ""),
+        memory=_read_memory(sections.get("memory", "")),
+        progress=_read_progress(sections.get("progress", "")),
+        intention=_to_text(sections.get("intention", "")),
+        action=sections.get("action", ""),
     )
 
 
@@ -57,12 +57,12 @@ def _split_sections(response: str) -> dict[str, str]:
     """Return what stands under each heading, the first of several that are the same."""
     text = response.rpartition(CLOSE)[2] if CLOSE in response else response
     text = _CALL.sub("", text.partition(OPEN)[0])
-    found: dict[str, str] = {}
+    sections: dict[str, str] = {}
     headings = list(_HEADING.finditer(text))
     for heading, following in zip_longest(headings, headings[1:]):
         end = following.start() if following else len(text)
-        found.setdefault(heading[1].lower(), text[heading.end() : end].strip())
-    return found
+        sections.setdefault(heading[1].lower(), text[heading.end() : end].strip())
+    return sections
 
 
 def _read_memory(text: str) -> tuple[str, ...]:

@@ -103,7 +103,7 @@ def _describe_step(step: Step) -> str:
     if step.action is None:
         return f"no action ({step.parse_error})"
     named = step.action.element_id
-    element = next((found for found in step.observation.elements if found.id == named), None)
+    element = next((candidate for candidate in step.observation.elements if candidate.id == named), None)
     words = [describe_action(step.action), format_element(element) if element else ""]
     words.append(f"(refused: {step.action_error})" if step.action_error else "")
     return sanitize_line(" ".join(filter(None, words)), None)

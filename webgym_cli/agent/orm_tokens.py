@@ -135,7 +135,7 @@ async def _shorten(ids: list[int], drop: int, tokens: OrmTokenizer) -> str:
 
 def _get_field(answer: Any, name: str, kind: type[FieldT]) -> FieldT:
     """Return a field of an answer. Raises `OrmError` where it is not there."""
-    found = answer.get(name) if isinstance(answer, dict) else None
-    if not isinstance(found, kind):
+    value = answer.get(name) if isinstance(answer, dict) else None
+    if not isinstance(value, kind):
         raise OrmError(f"the server's tokenizer answers without {name!r}", unavailable=True)
-    return found
+    return value

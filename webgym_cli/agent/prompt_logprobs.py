@@ -79,9 +79,9 @@ def _read_logprobs(answer: Any, response: Sequence[int]) -> list[float]:
     """Return what an answer tells of the last tokens of its prompt. Raises `ValueError` unless it is of just those."""
     try:
         entries = answer["choices"][0]["prompt_logprobs"][-len(response) :]
-        found = [float(entry[str(id_)]["logprob"]) for id_, entry in zip(response, entries, strict=True)]
+        logprobs = [float(entry[str(id_)]["logprob"]) for id_, entry in zip(response, entries, strict=True)]
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise ValueError("the answer has no prompt_logprobs of the tokens that were sent: it is no vLLM") from error
-    if not all(map(math.isfinite, found)):
+    if not all(map(math.isfinite, logprobs)):
         raise ValueError("a log-probability is not finite")
-    return found
+    return logprobs

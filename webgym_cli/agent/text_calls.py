@@ -39,19 +39,19 @@ def describe_react(tools: Schemas) -> str:
 def read_react(said: str, tools: Schemas) -> Reading | ParseError:
     """Return the actions of a response with their inputs, or its final answer."""
     said = _OBSERVATION.sub("", said)
-    found = list(_ACTION.finditer(said))
-    if not found:
+    matches = list(_ACTION.finditer(said))
+    if not matches:
         if re.search(r"^Action:", said, re.MULTILINE):
             return ParseError(ParseErrorKind.NO_TOOL_CALL, "an Action without an Action Input")
         before, mark, answer = said.rpartition(_ANSWER)
         return [], answer if mark else before + answer
     calls = []
-    for action in found:
+    for action in matches:
         arguments = _read_input(action["input"].strip(), _parameters(tools, action["name"]))
         if arguments is None:
             return ParseError(ParseErrorKind.INVALID_JSON, f"the Action Input of {action['name']} is no JSON object")
         calls.append((action["name"], arguments))
-    return calls, said[: found[0].start()].strip().removeprefix("Thought:")
+    return calls, said[: matches[0].start()].strip().removeprefix("Thought:")
 
 
 def write_react(said: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:

@@ -124,14 +124,14 @@ class ModelTokens:
             return self._ids(self.first + messages[0].content)
         text = self._render([{"role": message.role, "content": _split_content(message)} for message in messages])
         pad = self.placeholder
-        left, found = iter(sizes), self._ids(text)
+        left, text_ids = iter(sizes), self._ids(text)
         ids: list[int] = []
         start = 0
-        for place in [place for place, token in enumerate(found) if token == pad]:
-            ids += found[start:place]
-            ids += found[place : place + 1] * self.grid.tokens(*next(left))
+        for place in [place for place, token in enumerate(text_ids) if token == pad]:
+            ids += text_ids[start:place]
+            ids += text_ids[place : place + 1] * self.grid.tokens(*next(left))
             start = place + 1
-        return ids + found[start:]
+        return ids + text_ids[start:]
 
     @cached_property
     def date_block(self) -> str:
@@ -139,8 +139,8 @@ class ModelTokens:
         if "Cutting Knowledge Date" not in self._source:
             return ""
         text = self._render([{"role": "system", "content": _MARK}, {"role": "user", "content": ""}])
-        found = _DATE_BLOCK.search(text.partition(_MARK)[0])
-        return found.group() if found else ""
+        match = _DATE_BLOCK.search(text.partition(_MARK)[0])
+        return match.group() if match else ""
 
     @property
     def strips(self) -> bool:

@@ -85,10 +85,10 @@ def _read_call(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _read_point(text: str) -> tuple[float, float]:
-    found = _POINT.fullmatch(text.strip())
-    if found is None:
+    match = _POINT.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"{text!r} is no point")
-    return float(found[1]), float(found[2])
+    return float(match[1]), float(match[2])
 
 
 def _click(fields: Mapping[str, Any]) -> Callable[[Mapping[str, str]], dict[str, Any]]:
@@ -152,12 +152,12 @@ def _is_alike(read: Action, action: Action) -> bool:
 
 
 def _parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
-    found = _ACTION.search(strip_reasoning(response, thinking=spec.thinking))
-    if found is None:
+    match = _ACTION.search(strip_reasoning(response, thinking=spec.thinking))
+    if match is None:
         kind = ParseErrorKind.TRUNCATED if truncated else ParseErrorKind.NO_TOOL_CALL
         return ParseError(kind, "no line begins with Action:")
     try:
-        return read_action(found[1])
+        return read_action(match[1])
     except UnknownActionError as error:
         return ParseError(ParseErrorKind.UNKNOWN_ACTION, str(error))
     except ValueError as error:

@@ -195,8 +195,8 @@ def _make_pixels(ways: tuple[str, str]) -> Argument:
         distance = round(action.amount or NORMALISED)
         return {ways[0]: distance, ways[1]: -distance}.get(action.direction or "")
 
-    told = "How far; the screen is 1000 high and wide. Positive is up or right, negative is down or left."
-    return Argument({"type": "number", "description": told}, read, write)
+    description = "How far; the screen is 1000 high and wide. Positive is up or right, negative is down or left."
+    return Argument({"type": "number", "description": description}, read, write)
 
 
 def _read_status(value: Any) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def _read_calls(text: str) -> list[Call]:
 
 def _read_last_call(text: str) -> list[Call]:
     """Return the last well-formed call without superfluous arguments. Raises as `_read_calls` where there is none."""
-    found, at = None, 0
+    call, at = None, 0
     while opening := _ANYWHERE.search(text, at):
         begin = opening.start()
         line = max(at, text.rfind("\n", 0, begin) + 1)
@@ -103,11 +103,11 @@ def _read_last_call(text: str) -> list[Call]:
             at = len(text) if end < 0 else end
             continue
         try:
-            found = read_call(text, begin)
-            at = found.end
+            call = read_call(text, begin)
+            at = call.end
         except BadCall:
             at = opening.end()
-    return _read_calls(text) if found is None else [_drop_superfluous(found)]
+    return _read_calls(text) if call is None else [_drop_superfluous(call)]
 
 
 def _drop_superfluous(call: Call) -> Call:

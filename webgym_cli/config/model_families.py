@@ -113,8 +113,8 @@ def detect_model(model: str) -> DetectedModel | None:
 def chat_template_kwargs(model: str) -> dict[str, str]:
     """Return what a model's chat template is always told: Llama's would take today's date, another one each day."""
     folder = find_model_folder(model)
-    found = None if folder else _find_by_name(model)
-    dated = "date_string" in read_chat_template(folder) if folder else bool(found and found.template == "llama3")
+    family = None if folder else _find_by_name(model)
+    dated = "date_string" in read_chat_template(folder) if folder else bool(family and family.template == "llama3")
     return {"date_string": DATE} if dated else {}
 
 
@@ -122,8 +122,8 @@ def find_call_format(model: str) -> str:
     """Return the call format of a model's chat template; `hermes` where it has none that is known."""
     folder = find_model_folder(model)
     if folder is None:
-        found = _find_by_name(model)
-        return "qwen" if found and found.template in _QWEN_TOOLS else "hermes"
+        family = _find_by_name(model)
+        return "qwen" if family and family.template in _QWEN_TOOLS else "hermes"
     template = read_chat_template(folder)
     return "qwen" if _QWEN_CALLS in template and "<function=" not in template else "hermes"
 

@@ -57,7 +57,7 @@ class TaskGeneration:
     """Requests for new tasks that were put now; the others' answers were stored."""
     unanswered: int = 0
     """Requests for new tasks without an answer that can be read."""
-    found: GenerationResult = field(default_factory=GenerationResult)
+    result: GenerationResult = field(default_factory=GenerationResult)
     _chat: ChatClient = field(init=False)
     _critic: OrmClient | None = field(init=False)
 
@@ -76,20 +76,20 @@ class TaskGeneration:
         try:
             for requests in self.plan.rounds:
                 await self._round(requests, novelty)
-                if self.settings.tasks is not None and len(self.found.kept) >= self.settings.tasks:
+                if self.settings.tasks is not None and len(self.result.kept) >= self.settings.tasks:
                     break
         finally:
             await self._chat.close()
             if self._critic is not None:
                 await self._critic.close()
-        self.found.cut(self.settings.tasks)
+        self.result.cut(self.settings.tasks)
         return {
             "event": "generate",
             "seeds": self.plan.seeds,
-            "proposed": len(self.found.candidates),
-            "kept": len(self.found.kept),
-            "rejected": self.found.count_rejected(),
-            "kept_by_site": self.found.count_by_site(),
+            "proposed": len(self.result.candidates),
+            "kept": len(self.result.kept),
+            "rejected": self.result.count_rejected(),
+            "kept_by_site": self.result.count_by_site(),
             "asked": self.asked,
             "unanswered": self.unanswered,
             "calls": self.calls,
@@ -115,7 +115,7 @@ class TaskGeneration:
         if self.settings.feasibility:
             passed = [one for one in new if one.rejection is None]
             await self._run_all(passed, self._ask_feasibility, "generate.base_url and generate.model")
-        self.found.candidates += new
+        self.result.candidates += new
         for candidate in new:
             self.sink(make_event("new_task", **candidate.to_json()))
 
@@ -211,7 +211,7 @@ class TaskGeneration:
                 bar="generate",
                 done=self.asked,
                 total=sum(map(len, self.plan.rounds)),
-                facts=f"{len(self.found.kept)} kept",
+                facts=f"{len(self.result.kept)} kept",
             )
         )
 

@@ -63,7 +63,7 @@ def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | Skippe
     """Yield the episode that a file names. Raises `UsageError`."""
     episode = _RecordedEpisode(source.parent.parent, source.stem)
     try:
-        yield episode.found(images)
+        yield episode.to_imported(images)
     except NoPicture as error:
         yield SkippedEpisode(SkipReason.SCREENSHOT_MISSING, str(source), str(error))
     except ValueError as error:
@@ -81,7 +81,7 @@ class _RecordedEpisode:
     name: str
     """The task's number, by which all its files are called."""
 
-    def found(self, images: Path | None) -> ImportedEpisode:
+    def to_imported(self, images: Path | None) -> ImportedEpisode:
         """Return the episode. Raises `NotUnderstood`, `Unfinished`, `UsageError`."""
         lines, (actions, facts) = self._read_trace(), self._read_actions()
         score = self._read_score(lines, facts)

@@ -90,7 +90,7 @@ def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | Skippe
     for number, steps in enumerate(trajectories):
         where = f"{source}, trajectory {number}"
         try:
-            yield file.found(where, steps) if steps else SkippedEpisode(SkipReason.EMPTY, where)
+            yield file.to_imported(where, steps) if steps else SkippedEpisode(SkipReason.EMPTY, where)
         except Unfinished as error:
             yield SkippedEpisode(SkipReason.UNFINISHED, where, str(error))
         except (ValueError, PickleRefused) as error:
@@ -109,7 +109,7 @@ class _File:
         self._numbers: dict[str, int] = {}
         """The step of each picture of the episode that is read."""
 
-    def found(self, where: str, value: Any) -> ImportedEpisode:
+    def to_imported(self, where: str, value: Any) -> ImportedEpisode:
         """Return one episode. Raises `NotUnderstood`, `BadTask`."""
         steps = [to_fields(step, "a step") for step in (value if isinstance(value, list) else [])]
         if not steps:

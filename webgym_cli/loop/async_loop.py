@@ -249,7 +249,7 @@ class AsyncLoop:
 
     async def _watch_waits(self) -> None:
         """Say who waits for what where that takes long, and keep the counts that `webgym status` shows."""
-        told = time.monotonic()
+        noted_at = time.monotonic()
         while True:
             await asyncio.sleep(_COUNT_SECONDS)
             counts = self.collector.admission.counts()
@@ -260,9 +260,9 @@ class AsyncLoop:
                 monitor.set_queue_depth("slots waiting", self.collector.waiting)
                 monitor.set_queue_depth("episodes held", self.shared.gate.held)
             now = time.monotonic()
-            if now - told < _WAIT_SECONDS:
+            if now - noted_at < _WAIT_SECONDS:
                 continue
-            told = now
+            noted_at = now
             for what, since in self._waits.items():
                 if (seconds := now - since) >= _WAIT_SECONDS:
                     self.pipeline.sink(self._describe_wait(what, seconds))

@@ -65,7 +65,7 @@ async def generate(pipeline: Pipeline, out: Path) -> GenerationSummary:
         values = partial(_values, pipeline) if plan.critic == "critic" else None
         work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values)
         summary = await work.execute() | {"out": str(out)}
-    proposed = work.found
+    proposed = work.result
     _write(sibling_path(out, "rejected"), (json.dumps(one.to_json(), ensure_ascii=False) for one in proposed.rejected))
     pipeline.record(summary, generate_in_words(summary))
     if not proposed.kept:

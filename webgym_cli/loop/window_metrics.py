@@ -29,7 +29,7 @@ class WindowMetrics:
     monitor: Monitor | None = None
     """Of the engine that collects; None before it runs."""
     _windows: dict[int, Monitor] = field(default_factory=dict)
-    _told: dict[str, float] = field(default_factory=dict)
+    _totals: dict[str, float] = field(default_factory=dict)
 
     def open(self, plan: RolloutPlan) -> None:
         """Count a window from now on."""
@@ -80,7 +80,7 @@ class WindowMetrics:
 
     def _since(self, name: str, total: float) -> float:
         """Return what was added to a sum since the last batch."""
-        before, self._told[name] = self._told.get(name, 0.0), total
+        before, self._totals[name] = self._totals.get(name, 0.0), total
         return round(total - before, 2)
 
 

@@ -77,8 +77,8 @@ def read_changes(index: Index) -> list[VersionChange]:
     """Return what the newest version changed against the one before, and against the first. Raises `StoreError`."""
     versions = [row["iteration"] for row in index.rows(_ITERATIONS)]
     earlier = dict.fromkeys([*versions[-2:-1], *versions[:-1][:1]])
-    found = [_compare(index, before, versions[-1]) for before in earlier]
-    return [change for change in found if change["pairs"]]
+    comparisons = [_compare(index, before, versions[-1]) for before in earlier]
+    return [change for change in comparisons if change["pairs"]]
 
 
 def _compare(index: Index, before: int, after: int) -> VersionChange:

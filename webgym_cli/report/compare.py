@@ -104,7 +104,7 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     counted = [_points(side.index) for side in sides]
     settings = [saved_settings(side.run) for side in sides]
     kinds = [read_failures(side.index)["by_kind"] for side in sides]
-    ran = [sum(point["trajectories"] for point in found.values()) for found in counted]
+    ran = [sum(point["trajectories"] for point in points.values()) for points in counted]
     return {
         "first": describe_run(first.run, settings[0]),
         "second": describe_run(second.run, settings[1]),
@@ -124,9 +124,9 @@ def _points(index: Index) -> _Points:
 
 def _pairs_of_iterations(counted: list[_Points], series: str) -> list[tuple[int, int]]:
     """Return which iterations are compared: each with the same one, and last the newest with the newest."""
-    there = [{iteration for name, iteration in found if name == series} for found in counted]
+    there = [{iteration for name, iteration in points if name == series} for points in counted]
     pairs = [(iteration, iteration) for iteration in sorted(there[0] | there[1])]
-    newest = tuple(max(found, default=-1) for found in there)
+    newest = tuple(max(iterations, default=-1) for iterations in there)
     # Runs of different lengths: what users ask first is how their last policies compare.
     if min(newest) >= 0 and newest[0] != newest[1]:
         pairs.append((newest[0], newest[1]))

@@ -44,7 +44,7 @@ def render_report(
 def render_comparison(comparison: Comparison, shown: Sequence[ReportSection]) -> bytes:
     """Return a comparison's page in UTF-8."""
     differ = [(key, _json(of["first"]), _json(of["second"])) for key, of in comparison["settings"].items()]
-    return _render("compare.html", found=comparison, sections=shown, settings=differ)
+    return _render("compare.html", comparison=comparison, sections=shown, settings=differ)
 
 
 def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:

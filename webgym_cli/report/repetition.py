@@ -49,17 +49,17 @@ def read_repetition(index: Index) -> Repetition:
     return cast("Repetition", index.one(_NEWEST))
 
 
-def warn_repetition(found: Repetition) -> Iterator[str]:
+def warn_repetition(facts: Repetition) -> Iterator[str]:
     """Yield in words what shows that a policy has only one thing to say."""
-    if found["steps"] < _FEWEST:
+    if facts["steps"] < _FEWEST:
         return
-    if found["later"] >= _FEWEST and (share := found["repeated"] / found["later"]) > _REPEATED:
+    if facts["later"] >= _FEWEST and (share := facts["repeated"] / facts["later"]) > _REPEATED:
         yield (
-            f"In iteration {found['iteration']} {format_percent(share)} of the responses repeat that of the step "
+            f"In iteration {facts['iteration']} {format_percent(share)} of the responses repeat that of the step "
             "before: the policy is stuck; rollout.max_repeated_actions ends such episodes."
         )
-    if found["tasks"] > 1 and found["commonest"] and (share := found["commonest"] / found["steps"]) > _SAME:
+    if facts["tasks"] > 1 and facts["commonest"] and (share := facts["commonest"] / facts["steps"]) > _SAME:
         yield (
-            f"In iteration {found['iteration']} {format_percent(share)} of the responses, over {found['tasks']} tasks, "
+            f"In iteration {facts['iteration']} {format_percent(share)} of the responses, over {facts['tasks']} tasks, "
             "are one and the same: the policy does not look at its page any more."
         )

@@ -29,8 +29,8 @@ class RewardResult:
 
     def numbers(self) -> dict[str, float]:
         """Return the extras that are finite numbers."""
-        found: dict[str, Any] = {key: value for key, value in self.extras.items() if isinstance(value, Real)}
-        return {key: float(value) for key, value in found.items() if abs(value) <= sys.float_info.max}
+        numbers: dict[str, Any] = {key: value for key, value in self.extras.items() if isinstance(value, Real)}
+        return {key: float(value) for key, value in numbers.items() if abs(value) <= sys.float_info.max}
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,9 @@ def qa_em_reward_tool_call(final_response: str, answer: Any, trajectory: Message
     last = trajectory[-1] if trajectory else {}
     answered = last.get("role") == "tool"
     given = str(last["content"]) if answered else final_response
-    found = _measures(given, _to_list(answer))
+    measures = _measures(given, _to_list(answer))
     called = float(count_tool_results(trajectory) > 0)
-    return {**found, "reward": found["em"], "has_tool_calling": called, "has_tool_call_answer": float(answered)}
+    return {**measures, "reward": measures["em"], "has_tool_calling": called, "has_tool_call_answer": float(answered)}
 
 
 @reward
@@ -57,10 +57,10 @@ def qa_em_format_reward(final_response: str, answer: Any, trajectory: Messages) 
     """1 for an exact match, 0.1 for another answer, 0 without `<answer>` tags or `<think>` in all earlier responses."""
     earlier = [str(message["content"]) for message in trajectory if message.get("role") == "assistant"][:-1]
     thought = all("<think>" in content and "</think>" in content for content in earlier if content)
-    found = _measures(_extract_answer(final_response), _to_list(answer))
+    measures = _measures(_extract_answer(final_response), _to_list(answer))
     well_formed = thought and bool(_TAGGED.search(final_response))
-    reward = (1.0 if found["em"] else 0.1) if well_formed else 0.0
-    return {**found, "reward": reward, "fmt": float(well_formed), "fmt_think": float(thought)}
+    reward = (1.0 if measures["em"] else 0.1) if well_formed else 0.0
+    return {**measures, "reward": reward, "fmt": float(well_formed), "fmt_think": float(thought)}
 
 
 @reward
@@ -121,7 +121,7 @@ def _overlap(given: str, wanted: str) -> dict[str, float]:
 def _measures(given: str, answers: Sequence[str]) -> dict[str, float]:
     """Return the measures against the best of the answers, F1 as the reward; all 0 without an answer."""
     none = {"f1": 0.0, "precision": 0.0, "recall": 0.0}
-    best = max((_overlap(given, wanted) for wanted in answers), key=lambda found: found["f1"], default=none)
+    best = max((_overlap(given, wanted) for wanted in answers), key=lambda measures: measures["f1"], default=none)
     # F1 is 1 for the same words in another order too, and an exact match is not.
     exact = float(any(normalise(wanted) == normalise(given) for wanted in answers))
     return {"reward": best["f1"], **best, "em": exact}

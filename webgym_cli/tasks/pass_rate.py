@@ -49,12 +49,12 @@ class PassRateSampler(TaskSampler):
 
     def _shuffle(self, generator: random.Random) -> dict[TaskPool, list[int]]:
         """Return the tasks of each pool that has any, in random order."""
-        found: dict[TaskPool, list[int]] = {}
+        indices: dict[TaskPool, list[int]] = {}
         for index, code in enumerate(self.pools):
-            found.setdefault(POOLS[code], []).append(index)
-        for pool in sorted(found):
-            generator.shuffle(found[pool])
-        return found
+            indices.setdefault(POOLS[code], []).append(index)
+        for pool in sorted(indices):
+            generator.shuffle(indices[pool])
+        return indices
 
 
 def assign_pools(tasks: TaskSet, rates: Mapping[int, float], bounds: tuple[float, float]) -> bytes:

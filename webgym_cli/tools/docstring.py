@@ -23,9 +23,9 @@ def read_docstring(documented: Callable[..., object] | type) -> tuple[str, dict[
 
 def _google(lines: list[str]) -> dict[str, str]:
     start = next((number for number, line in enumerate(lines) if _ARGUMENTS.match(line)), None)
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     if start is None:
-        return found
+        return descriptions
     margin, name = 0, ""
     for line in lines[start + 1 :]:
         if line and not line[0].isspace():
@@ -33,20 +33,20 @@ def _google(lines: list[str]) -> dict[str, str]:
         indent, text = len(line) - len(line.lstrip()), line.strip()
         margin = margin or indent
         if text and indent <= margin and (match := _GOOGLE.match(text)):
-            name, found[match[1]] = match[1], match[2]
+            name, descriptions[match[1]] = match[1], match[2]
         elif text and name:
-            found[name] = f"{found[name]} {text}".strip()
-    return found
+            descriptions[name] = f"{descriptions[name]} {text}".strip()
+    return descriptions
 
 
 def _rest(lines: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     name = ""
     for line in lines:
         if match := _REST.match(line.strip()):
-            name, found[match[1]] = match[1], match[2]
+            name, descriptions[match[1]] = match[1], match[2]
         elif _REST_FIELD.match(line.strip()) or not line.strip():
             name = ""
         elif name:
-            found[name] = f"{found[name]} {line.strip()}".strip()
-    return found
+            descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
+    return descriptions

@@ -25,12 +25,12 @@ TOOLS: Registry[Tool] = Registry(
 
 def find_tools(names: Sequence[str]) -> tuple[Tool, ...]:
     """Return the tools of these names, in order. Raises `UsageError`, also where two have the same name."""
-    found: dict[str, Tool] = {}
+    tools: dict[str, Tool] = {}
     for named in names:
         item = TOOLS.find(named)
-        if item.name in found:
+        if item.name in tools:
             raise UsageError(
                 f"agent.tools: two tools are called {item.name}", hint='give one another name: @tool(name="...")'
             )
-        found[item.name] = item
-    return tuple(found.values())
+        tools[item.name] = item
+    return tuple(tools.values())

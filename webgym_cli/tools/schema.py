@@ -61,12 +61,12 @@ def parameters_schema(model: type[BaseModel]) -> dict[str, Any]:
 def check_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments in the parameters' types, defaults left out. Raises `BadArgumentsError`."""
     try:
-        found = model.model_validate(arguments)
+        validated = model.model_validate(arguments)
     except ValidationError as error:
         reasons = (_reason(detail) for detail in error.errors(include_url=False, include_context=False))
         raise BadArgumentsError("; ".join(reasons)) from None
-    names = {name: info.alias or name for name, info in type(found).model_fields.items()}
-    return {names[name]: getattr(found, name) for name in names if name in found.model_fields_set}
+    names = {name: info.alias or name for name, info in type(validated).model_fields.items()}
+    return {names[name]: getattr(validated, name) for name in names if name in validated.model_fields_set}
 
 
 def _reason(detail: Any) -> str:

@@ -30,7 +30,7 @@ _SUDO_TIMEOUT = 10.0
 class BrowserPlan:
     """What will be tried, in this order, until a Chromium is found."""
 
-    found: Path | None
+    program: Path | None
     attempts: tuple[tuple[tuple[str, ...], ...], ...]
     """Each attempt is a sequence of commands."""
     log: Path
@@ -38,8 +38,8 @@ class BrowserPlan:
     def to_json(self) -> dict[str, object]:
         """Return the plan as plain data."""
         attempts = [[list(command) for command in attempt] for attempt in self.attempts]
-        state = "ready" if self.found else "make"
-        path = str(self.found) if self.found else None
+        state = "ready" if self.program else "make"
+        path = str(self.program) if self.program else None
         return {"role": "browser", "path": path, "state": state, "attempts": attempts, "log": str(self.log)}
 
 
@@ -56,9 +56,9 @@ def plan_browser(find: Finder) -> BrowserPlan:
 
 def execute_browser(plan: BrowserPlan, report: Report, run: Runner, find: Finder) -> Path:
     """Return a browser, installed if need be. Raises `VenvError` with the command that a person can type."""
-    if plan.found:
-        report(f"browser: already there ({plan.found})")
-        return plan.found
+    if plan.program:
+        report(f"browser: already there ({plan.program})")
+        return plan.program
     plan.log.unlink(missing_ok=True)
     for attempt in plan.attempts:
         report(f"browser: {' '.join(attempt[-1])} (log: {plan.log})")

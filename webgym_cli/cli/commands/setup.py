@@ -116,8 +116,8 @@ async def _run(command: Sequence[str], log: Path, report: Callable[[str], None])
             await asyncio.sleep(0.1)
             if loop.time() - reported >= REPORT_SECONDS:
                 reported = loop.time()
-                told_last = [line for line in last_lines(log, 50) if not line.startswith("WARNING")][-1:]
-                report(f"  {reported - started:.0f} s: {' '.join(told_last).strip()[:100]}")
+                last_line = [line for line in last_lines(log, 50) if not line.startswith("WARNING")][-1:]
+                report(f"  {reported - started:.0f} s: {' '.join(last_line).strip()[:100]}")
     finally:
         await job.stop()
     return 124 if code is None else code

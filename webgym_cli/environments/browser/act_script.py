@@ -25,29 +25,29 @@ class ActScript:
 
     async def call_at(self, function: str, point: tuple[float, float], *arguments: object) -> dict[str, Any]:
         """Call a function with a point of the viewport first. A frame that only it can read answers itself."""
-        told = await self.call(function, self._shift(point), *arguments)
+        result = await self.call(function, self._shift(point), *arguments)
         for _ in range(_DEEPEST):
-            if "frame" not in told:
-                return told
-            x, y = told["frame"]
+            if "frame" not in result:
+                return result
+            x, y = result["frame"]
             place = x + self._offset[0], y + self._offset[1]
-            found = await find_frame_at(self._session, place, within=self._frame)
-            if found is None:
+            place_in_frame = await find_frame_at(self._session, place, within=self._frame)
+            if place_in_frame is None:
                 break
-            self._frame, self._offset = found
-            told = await self.call(function, self._shift(point), *arguments)
-        return {} if "frame" in told else told
+            self._frame, self._offset = place_in_frame
+            result = await self.call(function, self._shift(point), *arguments)
+        return {} if "frame" in result else result
 
     async def call(self, function: str, *arguments: object) -> dict[str, Any]:
         """Call a function in the document that answered last; the page's own at first."""
         script = f"(given) => {ACT_JS}.{function}(...given)"
         if self._frame is None:
-            told: dict[str, Any] = await self._session.evaluate(script, list(arguments))
-            return told
+            result: dict[str, Any] = await self._session.evaluate(script, list(arguments))
+            return result
         try:
             async with asyncio.timeout(FRAME_SECONDS):
-                told = await self._frame.evaluate(script, list(arguments))
-                return told
+                result = await self._frame.evaluate(script, list(arguments))
+                return result
         except Exception:  # noqa: BLE001  Playwright's boundary: the frame went away, or hangs
             return {}
 

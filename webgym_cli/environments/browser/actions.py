@@ -62,15 +62,15 @@ def normalise_point(point: tuple[float, float], size: tuple[int, int]) -> tuple[
 async def locate_element(session: BrowserSession, element_id: int) -> tuple[float, float] | str:
     """Return where a listed element can be clicked, in CSS pixels, or why it can't be."""
     if framed := session.framed.get(element_id):
-        found = await locate_framed(framed)
+        result = await locate_framed(framed)
     else:
-        found = await session.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", element_id)
-    if "point" in found:
-        return found["point"][0], found["point"][1]
-    if found["error"] == "unknown":
-        known = f"they are numbered 0 to {found['count'] - 1}" if found["count"] else "none are marked"
+        result = await session.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", element_id)
+    if "point" in result:
+        return result["point"][0], result["point"][1]
+    if result["error"] == "unknown":
+        known = f"they are numbered 0 to {result['count'] - 1}" if result["count"] else "none are marked"
         return f"there is no element {element_id}; {known}"
-    return _WRONG_ELEMENT[found["error"]].format(id=element_id)
+    return _WRONG_ELEMENT[result["error"]].format(id=element_id)
 
 
 async def _find_point(

@@ -122,8 +122,8 @@ class EgressProxy:
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         """Resolve a host, and refuse it when any of its addresses is private: a public one beside it is a trick."""
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = [str(entry[4][0]) for entry in found]
+        resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        addresses = [str(entry[4][0]) for entry in resolved]
         if host not in self.rules.names:
             for address in addresses:
                 if reason := self.rules.refuse_address(ipaddress.ip_address(address.partition("%")[0])):

@@ -54,24 +54,24 @@ def find_chromium(settings: BrowserSettings) -> Path:
                 hint="correct the setting, or leave it empty to have a browser searched for",
             )
         return Path(named)
-    found = _playwright_chromium() or _system_chromium()
-    if found is None:
+    program = _playwright_chromium() or _system_chromium()
+    if program is None:
         raise VenvError("no Chromium was found on this machine", hint=_install_hint())
-    return found
+    return program
 
 
 def chromium_version(path: Path) -> str:
     """Return what the browser calls itself, for example `156.0.8078.79`. Raises `VenvError` if it can't be run."""
     try:
-        told = subprocess.run(
+        shown = subprocess.run(
             [str(path), "--version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise VenvError(f"{path} does not tell its version: {error}", hint=_install_hint()) from error
-    version = re.search(r"\d+(?:\.\d+){1,3}", told.stdout)
+    version = re.search(r"\d+(?:\.\d+){1,3}", shown.stdout)
     if version is None:
         raise VenvError(
-            f"{path} does not tell its version: {(told.stderr or told.stdout).strip()[-300:]}", hint=_install_hint()
+            f"{path} does not tell its version: {(shown.stderr or shown.stdout).strip()[-300:]}", hint=_install_hint()
         )
     return version.group()
 
@@ -101,8 +101,8 @@ def _playwright_chromium() -> Path | None:
         return None
     for name in _PLAYWRIGHT_NAMES:
         folder = _playwright_cache(package) / f"{name.replace('-', '_')}-{revisions.get(name)}"
-        programs = (found for found in sorted(folder.glob("*/**/*")) if found.name in _BINARIES)
-        if program := next((found for found in programs if found.is_file() and os.access(found, os.X_OK)), None):
+        programs = (file for file in sorted(folder.glob("*/**/*")) if file.name in _BINARIES)
+        if program := next((file for file in programs if file.is_file() and os.access(file, os.X_OK)), None):
             return program
     return None
 

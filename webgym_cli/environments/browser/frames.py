@@ -32,14 +32,14 @@ class FramedElement:
 async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]], start: int, room: int) -> list[Any]:
     """List the elements in frames at these places of the viewport, as `look()` does, with ids from `start`."""
     session.framed.clear()
-    found: list[Any] = []
+    elements: list[Any] = []
     boxes = list(boxes)  # a frame is asked for those within it; it comes before them
     for frame in session.page.frames[1:] if boxes else ():
-        if len(found) >= room:
+        if len(elements) >= room:
             break
         try:
             async with asyncio.timeout(FRAME_SECONDS):
-                listed, inner = await _look_into(frame, boxes[:_MOST_FRAMES], room - len(found))
+                listed, inner = await _look_into(frame, boxes[:_MOST_FRAMES], room - len(elements))
                 boxes += inner
                 reached = await session.evaluate(
                     f"(points) => {OBSERVE_JS}.through(points)", [one["point"] for one in listed]
@@ -47,21 +47,21 @@ async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]],
         except Exception:  # noqa: BLE001  the frame is gone, hangs or is empty: what is in it is not listed
             continue
         for one in (one for one, clear in zip(listed, reached, strict=True) if clear):
-            number = start + len(found)
+            number = start + len(elements)
             session.framed[number] = FramedElement(frame, one["id"])
-            found.append({**one, "id": number})
-    return found
+            elements.append({**one, "id": number})
+    return elements
 
 
 async def locate_framed(place: FramedElement) -> dict[str, Any]:
     """Say where an element in a frame can be clicked now, as `locate()` does."""
     try:
         async with asyncio.timeout(FRAME_SECONDS):
-            told: dict[str, Any] = await place.frame.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", place.id)
+            result: dict[str, Any] = await place.frame.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", place.id)
             left, top, _, _ = await _find_frame(place.frame)
     except Exception:  # noqa: BLE001  Playwright's boundary: the frame went away, or hangs
         return {"error": "gone"}
-    return {"point": [told["point"][0] + left, told["point"][1] + top]} if "point" in told else told
+    return {"point": [result["point"][0] + left, result["point"][1] + top]} if "point" in result else result
 
 
 async def find_frame_at(
@@ -71,7 +71,7 @@ async def find_frame_at(
 
     `within`: the frame that it lies in; None for the page.
     """
-    found: list[tuple[float, Frame, tuple[float, float]]] = []
+    candidates: list[tuple[float, Frame, tuple[float, float]]] = []
     for frame in session.page.frames[1:]:
         try:
             async with asyncio.timeout(FRAME_SECONDS):
@@ -79,8 +79,8 @@ async def find_frame_at(
         except Exception:  # noqa: BLE001  the frame is gone, hangs or is not shown: no point lies in it
             continue
         if frame != within and left <= point[0] <= left + width and top <= point[1] <= top + height:
-            found.append((width * height, frame, (left, top)))
-    best = min(found, key=lambda one: one[0], default=None)
+            candidates.append((width * height, frame, (left, top)))
+    best = min(candidates, key=lambda one: one[0], default=None)
     return best and best[1:]
 
 

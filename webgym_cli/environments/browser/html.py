@@ -52,13 +52,13 @@ async def read_page(session: BrowserSession, *, released: bool = False) -> PageS
 
     Raises `BoundaryError` where the page keeps itself from being read.
     """
-    told = await session.evaluate(
+    page = await session.evaluate(
         f"(options) => {READER_JS}.read(options, {LISTENERS_JS})", {"limit": MAX_IDS, "released": released}
     )
     try:
-        elements = tuple(seen.element for seen in parse_elements(told["listed"]))
-        html = (simplify_released if released else simplify)(told["nodes"])[:MAX_CHARACTERS]
-        return PageSnapshot(str(told["url"]), str(told["title"]), elements, html)
+        elements = tuple(seen.element for seen in parse_elements(page["listed"]))
+        html = (simplify_released if released else simplify)(page["nodes"])[:MAX_CHARACTERS]
+        return PageSnapshot(str(page["url"]), str(page["title"]), elements, html)
     except (LookupError, TypeError, ValueError) as error:  # the page has replaced what it is read with
         reason = f"the page can't be read: {type(error).__name__}"
         raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, reason) from error
@@ -71,14 +71,14 @@ def simplify(nodes: Sequence[Sequence[Any]]) -> str:
     """
     root = _HtmlNode(-1, "html", None, [])
     open_, elements = [root], [root]
-    for told in nodes:
-        depth = int(told[0])
+    for fields in nodes:
+        depth = int(fields[0])
         while open_[-1].depth >= depth:
             open_.pop()
-        if len(told) == 2:
-            open_[-1].children.append(str(told[1]))
+        if len(fields) == 2:
+            open_[-1].children.append(str(fields[1]))
             continue
-        node = _HtmlNode(depth, str(told[1]), told[2], [(str(name), str(value)) for name, value in told[3]])
+        node = _HtmlNode(depth, str(fields[1]), fields[2], [(str(name), str(value)) for name, value in fields[3]])
         open_[-1].children.append(node)
         open_.append(node)
         elements.append(node)
@@ -95,8 +95,8 @@ def simplify_released(nodes: Sequence[Sequence[Any]]) -> str:
     """
     parents: list[int] = []
     open_: list[int] = []
-    for number, told in enumerate(nodes):
-        while open_ and int(nodes[open_[-1]][0]) >= int(told[0]):
+    for number, fields in enumerate(nodes):
+        while open_ and int(nodes[open_[-1]][0]) >= int(fields[0]):
             open_.pop()
         parents.append(open_[-1] if open_ else -1)
         open_.append(number)
@@ -119,8 +119,8 @@ def simplify_released(nodes: Sequence[Sequence[Any]]) -> str:
     return " ".join(reversed(inner[-1]))
 
 
-def _write_released(told: Sequence[Any], inner: str) -> str:
-    _, tag, id_, attributes, text, _ = told
+def _write_released(fields: Sequence[Any], inner: str) -> str:
+    _, tag, id_, attributes, text, _ = fields
     tag = tag if _TAG.fullmatch(tag) else "element"
     values: dict[str, str] = {}
     for name, value in attributes:
@@ -170,10 +170,10 @@ def _attributes(node: _HtmlNode) -> Iterator[str]:
     """Yield an element's attributes; a value that its text or another one tells already is left out."""
     if node.id is not None:
         yield f' id="{node.id}"'
-    told = {child for child in node.children if isinstance(child, str)}
+    values = {child for child in node.children if isinstance(child, str)}
     for name, value in node.attributes:
-        if value not in told:
-            told.add(value)
+        if value not in values:
+            values.add(value)
             yield f' {name}="{_plain(value).replace(chr(34), "&quot;")}"'
 
 

@@ -39,7 +39,7 @@ def find_key(name: str) -> str | None:
 def combine_keys(names: Sequence[str]) -> str:
     """Return keys that are pressed together, from `["ctrl", "a"]` or `["ctrl+a"]`. Raises `ValueError` for no key."""
     parts = [part for name in names for part in (_PART.findall(name.strip()) or [name])]
-    found = [find_key(part) for part in parts]
-    if unknown := [part for part, key in zip(parts, found, strict=True) if key is None]:
+    keys = [find_key(part) for part in parts]
+    if unknown := [part for part, key in zip(parts, keys, strict=True) if key is None]:
         raise ValueError(f"there is no key {unknown[0][:40]!r}; keys are called like Enter, Control, ArrowDown, F5, a")
-    return "+".join(key for key in found if key)
+    return "+".join(key for key in keys if key)

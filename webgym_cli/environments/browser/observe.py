@@ -65,16 +65,16 @@ def parse_elements(listed: list[dict[str, Any]]) -> list[ElementSnapshot]:
     return [
         ElementSnapshot(
             element=Element(
-                id=told["id"],
-                role=told["role"],
-                name=told["name"],
-                value=told["value"],
-                box=(told["box"][0], told["box"][1], told["box"][2], told["box"][3]),
+                id=fields["id"],
+                role=fields["role"],
+                name=fields["name"],
+                value=fields["value"],
+                box=(fields["box"][0], fields["box"][1], fields["box"][2], fields["box"][3]),
             ),
-            point=(told["point"][0], told["point"][1]),
-            detail={key: str(value) for key, value in told.get("detail", {}).items()},
+            point=(fields["point"][0], fields["point"][1]),
+            detail={key: str(value) for key, value in fields.get("detail", {}).items()},
         )
-        for told in listed
+        for fields in listed
     ]
 
 
@@ -84,13 +84,13 @@ async def look_at(session: BrowserSession, *, limit: int = MAX_ELEMENTS, detail:
     The elements' ids stay valid for actions until the next look. A limit of 0 lists none.
     """
     asked = {"limit": limit, "detail": detail}
-    told: dict[str, Any] = await session.evaluate(_LOOK, asked)
-    if told["hosts"]:
+    view: dict[str, Any] = await session.evaluate(_LOOK, asked)
+    if view["hosts"]:
         await open_closed_roots(session)
-        told = await session.evaluate(_LOOK, asked)
-    listed = told["listed"]
-    listed += await list_framed(session, told["opaque"], len(listed), limit - len(listed))
-    return told
+        view = await session.evaluate(_LOOK, asked)
+    listed = view["listed"]
+    listed += await list_framed(session, view["opaque"], len(listed), limit - len(listed))
+    return view
 
 
 async def list_elements(

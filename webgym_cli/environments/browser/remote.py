@@ -33,5 +33,5 @@ def redact_keys(text: str) -> str:
 
 def error_reason(error: Exception) -> str:
     """Return what Playwright says of a failed connection as one short line, without its call log and without keys."""
-    told = str(error).split("Call log:")[0].removeprefix("BrowserType.connect_over_cdp: ")
-    return redact_keys(" ".join(told.split()))[:_LONGEST] or type(error).__name__
+    reason = str(error).split("Call log:")[0].removeprefix("BrowserType.connect_over_cdp: ")
+    return redact_keys(" ".join(reason.split()))[:_LONGEST] or type(error).__name__

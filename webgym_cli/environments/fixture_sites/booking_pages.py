@@ -72,7 +72,7 @@ def _crossings(state: BookingState, request: SiteRequest) -> SiteResponse:
     offers = crossings(state.seed, given["from"], given["to"], given["date"])
     if errors or not offers:
         return PAGES.page("home", state, given=given, errors=errors or ["There is no such crossing."])
-    return PAGES.page("crossings", state, given=given, found=offers)
+    return PAGES.page("crossings", state, given=given, offers=offers)
 
 
 def _find_crossing(state: BookingState, request: SiteRequest) -> Crossing:

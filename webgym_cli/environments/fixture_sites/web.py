@@ -20,7 +20,7 @@ class SeededState(Protocol):
 
 
 World = TypeVar("World", bound=SeededState)
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class SitePages(Generic[World]):
         return handler
 
 
-def require(item: Found | None) -> Found:
+def require(item: T | None) -> T:
     """Return what an address names. Raises `MissingPageError` where it does not exist."""
     if item is None:
         raise MissingPageError

@@ -180,8 +180,8 @@ def _focus_nth(scene: OracleScene) -> OracleMove:
 def _click_widget(scene: OracleScene) -> OracleMove:
     kind = scene.asked(r'Click on a "(\w+)" widget')
     tag = "textarea" if kind == "textarea" else "input"
-    found = scene.all(_WIDGET_ROLES.get(kind, kind))
-    return OracleMove(next(seen for seen in found if kind not in _WIDGET_ROLES or seen.detail["tag"] == tag))
+    candidates = scene.all(_WIDGET_ROLES.get(kind, kind))
+    return OracleMove(next(seen for seen in candidates if kind not in _WIDGET_ROLES or seen.detail["tag"] == tag))
 
 
 def _click_colour(scene: OracleScene) -> OracleMove:

@@ -23,7 +23,7 @@ _SCROLLED_AS_TEXT = 2 / 3
 
 def read_credentials(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     """Return user and password by host from the named environment variables. Raises `SettingsError`."""
-    found = {}
+    credentials = {}
     for host, name in variables.items():
         user, colon, password = os.environ.get(name, "").partition(":")
         if not colon:
@@ -31,8 +31,8 @@ def read_credentials(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]
                 f"browser.http_credentials: {host}: the environment variable {name} holds no user:password",
                 hint=f"export {name}=USER:PASSWORD",
             )
-        found[host.lower()] = (user, password)
-    return found
+        credentials[host.lower()] = (user, password)
+    return credentials
 
 
 class WebPool:

@@ -174,11 +174,11 @@ class _BatchWriter:
         """Write the rows of a trajectory that is to be trained; return the reward that counts, or why none does."""
         if member.masked is not None or member.greedy:
             return member.reward, member.masked
-        found = self._rows_of(member)
-        if isinstance(found, MaskReason):
-            self.tally.masked[found.value] += 1
-            return None, found
-        for line in found:
+        rows = self._rows_of(member)
+        if isinstance(rows, MaskReason):
+            self.tally.masked[rows.value] += 1
+            return None, rows
+        for line in rows:
             self.tally.steps += len(line["steps"])
             self._add(line)
         return member.reward, None
@@ -208,17 +208,17 @@ class _BatchWriter:
             self.tally.damaged.append(str(error))
             self._sink(make_event("damaged", line=str(error), message=f"left out: {error}"))
             return MaskReason.DAMAGED
-        told = read_turns(trajectory, self._tokens)
-        if isinstance(told, MaskReason):
-            return told
-        found = list(build_rows(told, merge=self._plan.how.merge_turns))
-        states = self._states(trajectory, told)
+        turns = read_turns(trajectory, self._tokens)
+        if isinstance(turns, MaskReason):
+            return turns
+        rows = list(build_rows(turns, merge=self._plan.how.merge_turns))
+        states = self._states(trajectory, turns)
         limit = self._plan.how.max_row_tokens
-        sequences = (*(row.input_ids for row in found), *(state.ids for state in states))
+        sequences = (*(row.input_ids for row in rows), *(state.ids for state in states))
         if limit is not None and any(len(ids) > limit for ids in sequences):
             return MaskReason.TOO_LONG
         try:
-            lines = [_row(member, row, self._locate_all(row.images)) for row in found]
+            lines = [_row(member, row, self._locate_all(row.images)) for row in rows]
             after = [self._locate_all(state.images) for state in states]
         except StoreError:
             return MaskReason.IMAGE_MISSING
@@ -233,11 +233,11 @@ class _BatchWriter:
                 lines[number] |= {"next_images": after[number], "next_sizes": [list(size) for size in state.sizes]}
         return lines
 
-    def _states(self, trajectory: Trajectory, told: Sequence[ServedTurn]) -> list[PromptState]:
+    def _states(self, trajectory: Trajectory, turns: Sequence[ServedTurn]) -> list[PromptState]:
         """Return the state after each step, for `webrl`; for others none."""
         if self._plan.replay is None:
             return []
-        later = [PromptState(turn.prompt, turn.images, turn.sizes) for turn in told[1:]]
+        later = [PromptState(turn.prompt, turn.images, turn.sizes) for turn in turns[1:]]
         return [*later, render_last_state(trajectory, self._tokens)]
 
     def _locate_all(self, images: Sequence[str]) -> list[str]:

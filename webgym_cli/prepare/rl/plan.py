@@ -142,11 +142,11 @@ class RlPlan:
         how: list[object] = [self.iteration, self.how.model_dump(), self.group_by, self.sampling.model_dump()]
         how += ["anchors"] if self.anchors else []
         how += [] if self.replay is None else self.replay.digest_parts()
-        found = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
         for member in self.members():
-            told = (member.place.id, member.group, member.reward, member.success, member.greedy, member.masked)
-            found.update(repr((*told, member.policy)).encode())
-        return found.hexdigest()
+            facts = (member.place.id, member.group, member.reward, member.success, member.greedy, member.masked)
+            digest.update(repr((*facts, member.policy)).encode())
+        return digest.hexdigest()
 
     def to_json(self) -> dict[str, object]:
         """Return what `--dry-run` prints."""
@@ -259,10 +259,10 @@ def _counts(index: Index) -> BatchCounts:
 
 def _refuse_untold(index: Index) -> None:
     """Raise where a server gave no token ids: the index knows that of all steps at once."""
-    found = index.one(_UNTOLD)
-    if found["count"]:
-        others = f" (and {found['count'] - 1} more)" if found["count"] > 1 else ""
-        raise missing_tokens_error(f"{found['first']}{others}", "token ids", found["policy"])
+    untold = index.one(_UNTOLD)
+    if untold["count"]:
+        others = f" (and {untold['count'] - 1} more)" if untold["count"] > 1 else ""
+        raise missing_tokens_error(f"{untold['first']}{others}", "token ids", untold["policy"])
 
 
 def _refuse_unplanned(index: Index, run: RunDir) -> None:
@@ -276,8 +276,8 @@ def _refuse_unplanned(index: Index, run: RunDir) -> None:
 
 def _refuse_empty(counts: BatchCounts, run: RunDir) -> None:
     if not counts.trained:
-        found = {**counts.masked, "greedy": counts.greedy}
-        reasons = ", ".join(f"{count} x {reason}" for reason, count in found.items() if count)
+        dropped = {**counts.masked, "greedy": counts.greedy}
+        reasons = ", ".join(f"{count} x {reason}" for reason, count in dropped.items() if count)
         rewarded = f"webgym judge {run.root}, or webgym score {run.root} --orm MODEL"
         raise WebGymError(
             f"{run.root}: no trajectory has a reward to learn from ({reasons or 'there is none'})",

@@ -114,8 +114,8 @@ class ReplayPlan:
     def digest_parts(self) -> list[object]:
         """Return all that decides what is taken over."""
         stored = ((str(one.run.root), one.place.id, one.reward, one.success, one.policy) for one in self.candidates)
-        found = hashlib.sha256("\n".join(map(repr, stored)).encode()).hexdigest()
-        return [self.how.model_dump(mode="json", exclude=_OF_THE_SERVER), self.policy, self.seed, found]
+        digest = hashlib.sha256("\n".join(map(repr, stored)).encode()).hexdigest()
+        return [self.how.model_dump(mode="json", exclude=_OF_THE_SERVER), self.policy, self.seed, digest]
 
     def to_json(self) -> dict[str, object]:
         """Return the part of what `--dry-run` prints."""
@@ -162,7 +162,7 @@ def plan_replay(
 
 def _other_runs(run: RunDir, how: ReplaySettings) -> list[RunDir]:
     """Return the runs of `experience`, each once, and not the run itself. Raises `SettingsError`."""
-    found: dict[Path, RunDir] = {}
+    runs: dict[Path, RunDir] = {}
     for path in how.experience:
         other = RunDir(Path(path))
         if not other.exists:
@@ -170,8 +170,8 @@ def _other_runs(run: RunDir, how: ReplaySettings) -> list[RunDir]:
                 f"rl.replay.experience: {path}: there is no run", hint=f"webgym rollout {path}, or leave it out"
             )
         if other.root.resolve() != run.root.resolve():
-            found.setdefault(other.root.resolve(), other)
-    return list(found.values())
+            runs.setdefault(other.root.resolve(), other)
+    return list(runs.values())
 
 
 @contextmanager

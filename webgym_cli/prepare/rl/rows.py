@@ -109,13 +109,13 @@ def read_turns(trajectory: Trajectory, tokens: PromptTokenizer) -> list[ServedTu
     """
     # An error rather than a mask: what a server omits, it omits for the whole rollout.
     shots = {shot.sha256: shot for step in trajectory.steps for shot in step.observation.pictures}
-    found: list[ServedTurn] = []
+    turns: list[ServedTurn] = []
     for index, step in enumerate(trajectory.steps):
         turn = _turn(trajectory, index, step, shots, tokens)
         if isinstance(turn, MaskReason):
             return turn
-        found.append(turn)
-    return found
+        turns.append(turn)
+    return turns
 
 
 def digest_observation(seen: Observation) -> str:
@@ -133,8 +133,8 @@ def oldest_version(trajectory: Trajectory, steps: Iterable[int]) -> int:
 
     A server that is not ours, or an older webgym, did not tell: its policy was the iteration's.
     """
-    told = (trajectory.steps[index].generation.policy_version for index in steps)
-    return min(version.number if version else trajectory.iteration for version in told)
+    versions = (trajectory.steps[index].generation.policy_version for index in steps)
+    return min(version.number if version else trajectory.iteration for version in versions)
 
 
 def missing_tokens_error(where: str, what: str, policy: str) -> SettingsError:
@@ -150,7 +150,7 @@ def missing_tokens_error(where: str, what: str, policy: str) -> SettingsError:
 def _turn(
     trajectory: Trajectory, index: int, step: Step, shots: Mapping[str, Screenshot], tokens: PromptTokenizer
 ) -> ServedTurn | MaskReason:
-    sampled, logprobs, digest = _told(trajectory, index, step)
+    sampled, logprobs, digest = _read_generation(trajectory, index, step)
     if not sampled or len(logprobs) != len(sampled) or not all(map(_possible, logprobs)):
         return MaskReason.LOGPROBS_UNUSABLE
     if tokens.placeholder in sampled:
@@ -165,15 +165,15 @@ def _turn(
     return ServedTurn(index, ids, sampled, logprobs, prompt.images, tuple(sizes))
 
 
-def _told(trajectory: Trajectory, index: int, step: Step) -> tuple[tuple[int, ...], tuple[float, ...], str]:
+def _read_generation(trajectory: Trajectory, index: int, step: Step) -> tuple[tuple[int, ...], tuple[float, ...], str]:
     """Return what the server told of a step. Raises `SettingsError` unless it told all."""
-    told = step.generation
-    if told.token_ids is None or told.logprobs is None or told.prompt_token_digest is None:
+    generation = step.generation
+    if generation.token_ids is None or generation.logprobs is None or generation.prompt_token_digest is None:
         names = ("token ids", "log-probabilities", "digest of the prompt's token ids")
-        values = (told.token_ids, told.logprobs, told.prompt_token_digest)
+        values = (generation.token_ids, generation.logprobs, generation.prompt_token_digest)
         missing = [name for name, value in zip(names, values, strict=True) if value is None]
         raise missing_tokens_error(f"step {index} of {trajectory.id}", " and no ".join(missing), trajectory.policy)
-    return told.token_ids, told.logprobs, told.prompt_token_digest
+    return generation.token_ids, generation.logprobs, generation.prompt_token_digest
 
 
 def _sizes(prompt: Prompt, shots: Mapping[str, Screenshot]) -> list[Size]:

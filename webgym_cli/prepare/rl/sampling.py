@@ -22,20 +22,20 @@ def require_one_sampling(run: RunDir, index: Index) -> Sampling:
     Raises `SettingsError` where it is not known or not the same of all, where nothing was sampled, and where the
     log-probabilities can't be those of the distribution.
     """
-    found: Counter[Sampling] = Counter()
+    samplings: Counter[Sampling] = Counter()
     for row in index.rows(_SAMPLED):
         sampling = _known(run, row)
         if sampling.logprobs != "processed" and not sampling.untouched:
             raise _of_another(sampling)
-        found[sampling.model_copy(update={"logprobs": "processed"})] += row["count"]
-    if len(found) > 1:
-        counts = ", ".join(f"{count} from {_in_words(sampling)}" for sampling, count in found.most_common())
+        samplings[sampling.model_copy(update={"logprobs": "processed"})] += row["count"]
+    if len(samplings) > 1:
+        counts = ", ".join(f"{count} from {_in_words(sampling)}" for sampling, count in samplings.most_common())
         raise SettingsError(
             f"{run.root}: the trajectories of the batch were not all sampled from the same distribution ({counts}): "
             "their log-probabilities do not compare",
             hint="train on what one setting sampled: -s rl.data.last_n_iterations=1, or roll out again in another run",
         )
-    return next(iter(found))
+    return next(iter(samplings))
 
 
 def _known(run: RunDir, row: dict[str, Any]) -> Sampling:

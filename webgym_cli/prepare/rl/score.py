@@ -76,7 +76,7 @@ class LogprobScoring:
         """`limit`: the longest row in tokens. Raises `StoreError` where the scores can't be read."""
         self._plan, self._tokens, self._sink, self._limit, self._make_client = plan, tokens, sink, limit, make_client
         try:
-            self._found = ScoringResult(plan, LogprobCache(run.action_logprobs, plan.policy))
+            self._result = ScoringResult(plan, LogprobCache(run.action_logprobs, plan.policy))
         except OSError as error:
             raise StoreError(f"{run.action_logprobs}: can't be read: {error.strerror or error}") from error
         self._client: LogprobClient | None = None
@@ -93,17 +93,17 @@ class LogprobScoring:
             workers = min(self._plan.how.concurrency, len(self._plan.candidates))
             await run_workers(workers, lambda: self._work(waiting))
             self._refuse_empty_result()
-        self._found.scored.sort(key=lambda one: (one.candidate, one.step))
-        return self._found
+        self._result.scored.sort(key=lambda one: (one.candidate, one.step))
+        return self._result
 
     async def _work(self, waiting: Iterator[tuple[int, ReplayCandidate]]) -> None:
         for number, candidate in waiting:
             # Reading and tokenizing block, and the other workers' requests must go on.
-            told = await asyncio.to_thread(self._actions, candidate)
-            if isinstance(told, ReplayDropReason):
-                self._found.dropped_trajectories[told.value] += 1
+            actions = await asyncio.to_thread(self._actions, candidate)
+            if isinstance(actions, ReplayDropReason):
+                self._result.dropped_trajectories[actions.value] += 1
             else:
-                for action in told:
+                for action in actions:
                     await self._score_action(number, action)
             self._done += 1
             self._report_progress()
@@ -113,30 +113,30 @@ class LogprobScoring:
         try:
             return tokenize_actions(read(candidate.run, candidate.place, without=("logprobs",)), self._tokens)
         except StoreError as error:
-            self._found.damaged.append(str(error))
+            self._result.damaged.append(str(error))
             self._sink(make_event("damaged", line=str(error), message=f"left out: {error}"))
             return ReplayDropReason.DAMAGED
 
     async def _score_action(self, number: int, action: TokenizedAction) -> None:
         if not action.said:
-            self._found.dropped[ReplayDropReason.EMPTY_ACTION.value] += 1
+            self._result.dropped[ReplayDropReason.EMPTY_ACTION.value] += 1
         elif self._limit is not None and action.longest > self._limit:
-            self._found.dropped[ReplayDropReason.TOO_LONG.value] += 1
+            self._result.dropped[ReplayDropReason.TOO_LONG.value] += 1
         elif (mean := await self._fetch_mean(action)) is None:
-            self._found.dropped[ReplayDropReason.REFUSED.value] += 1
+            self._result.dropped[ReplayDropReason.REFUSED.value] += 1
         else:
-            self._found.scored.append(ScoredAction(number, action.step, mean))
+            self._result.scored.append(ScoredAction(number, action.step, mean))
 
     async def _fetch_mean(self, action: TokenizedAction) -> float | None:
         """Return the mean log-probability of what was said, asked for unless it is known; None: the server refuses."""
         digest = digest_action(action)
-        logprobs = self._found.known.get(digest)
+        logprobs = self._result.known.get(digest)
         if logprobs is None:
-            told = await (await self._server()).of(action.prompt, action.response)
-            if told is None:
+            response_logprobs = await (await self._server()).of(action.prompt, action.response)
+            if response_logprobs is None:
                 return None
-            self._found.asked += 1
-            logprobs = self._found.known.add(digest, told)
+            self._result.asked += 1
+            logprobs = self._result.known.add(digest, response_logprobs)
         return compute_mean_logprob(logprobs[: action.said])
 
     async def _server(self) -> LogprobClient:
@@ -148,22 +148,22 @@ class LogprobScoring:
         return self._client
 
     def _report_progress(self) -> None:
-        found = self._found
-        facts = f"{len(found.scored)} actions, {found.asked} asked"
+        result = self._result
+        facts = f"{len(result.scored)} actions, {result.asked} asked"
         progress = {"bar": "score", "done": self._done, "total": len(self._plan.candidates), "facts": facts}
         self._sink(make_event("replay_progress", **progress))
 
     def _refuse_empty_result(self) -> None:
         """Raise, or say it, where a single cause leaves nothing to take over."""
-        pictures = self._found.dropped_trajectories[ReplayDropReason.PICTURES.value]
+        pictures = self._result.dropped_trajectories[ReplayDropReason.PICTURES.value]
         if pictures == len(self._plan.candidates):
             words = (
                 f"nothing is replayed: the prompts of all {pictures} trajectories of the experience have pictures, and "
                 "a server tells log-probabilities of token ids for text alone"
             )
             self._sink({"event": "note", "message": words})
-        refused = self._found.dropped[ReplayDropReason.REFUSED.value]
-        if refused and not self._found.scored:
+        refused = self._result.dropped[ReplayDropReason.REFUSED.value]
+        if refused and not self._result.scored:
             raise WebGymError(
                 f"rl.replay: the server takes none of the {refused} actions of the experience",
                 hint="it must have the policy, and room for its longest prompts: -s serve.max_model_len=TOKENS",

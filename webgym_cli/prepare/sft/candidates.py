@@ -132,8 +132,8 @@ class CandidateTable:
     def count_first(self, count: int) -> dict[int, int]:
         """Return how many of the first so many steps of the draw by position each iteration has."""
         chosen = "SELECT iteration FROM prepare_steps WHERE reason IS NULL ORDER BY key, priority LIMIT ?"
-        found = self._index.rows(f"SELECT iteration, count(*) AS count FROM ({chosen}) GROUP BY iteration", [count])
-        return {**dict.fromkeys(self._read, 0), **{row["iteration"]: row["count"] for row in found}}
+        rows = self._index.rows(f"SELECT iteration, count(*) AS count FROM ({chosen}) GROUP BY iteration", [count])
+        return {**dict.fromkeys(self._read, 0), **{row["iteration"]: row["count"] for row in rows}}
 
     def fetch_page(self, iteration: int, offset: int, limit: int) -> list[StepCandidate]:
         """Return the next steps in the order of the draw, of one iteration or, by position, of all."""

@@ -65,11 +65,11 @@ def build_trajectory_sample(trajectory: Trajectory) -> Sample:
 def _webrl_sample(trajectory: Trajectory) -> Sample:
     """Return an episode whose pages are text as one conversation; none of its pages is cut."""
     spec, last = trajectory.prompt.model_copy(update={"max_characters": None}), trajectory.steps[-1]
-    told = webrl_prompt.render_conversation(
+    conversation = webrl_prompt.render_conversation(
         spec, trajectory.instruction, trajectory.steps[:-1], last.observation, every_page=True
     )
     replies = iter(range(last.index + 1))
-    turns = [build_reply(trajectory, next(replies)) if turn.role == "assistant" else turn for turn in told]
+    turns = [build_reply(trajectory, next(replies)) if turn.role == "assistant" else turn for turn in conversation]
     messages = (*webrl_prompt.render_system_message(spec), *turns, build_reply(trajectory, last.index))
     return _sample(trajectory, last.index, messages, ())
 

@@ -210,9 +210,9 @@ def _over_long(converter: Converter, settings: Settings) -> dict[str, int]:
     }
 
 
-def _over_long_in_words(found: dict[str, int]) -> str:
+def _over_long_in_words(counts: dict[str, int]) -> str:
     return (
-        f"{found['steps']} drawn steps have more tokens than algorithm_config.cutoff_len ({found['cutoff_len']}), the "
-        f"longest {found['longest_tokens']}: {found['shortened']} lost their oldest rounds, {found['left_out']} were "
-        "left out"
+        f"{counts['steps']} drawn steps have more tokens than algorithm_config.cutoff_len ({counts['cutoff_len']}), "
+        f"the longest {counts['longest_tokens']}: {counts['shortened']} lost their oldest rounds, "
+        f"{counts['left_out']} were left out"
     )

@@ -40,8 +40,8 @@ class NearDuplicateIndex:
 
     def add(self, task: str, png: bytes) -> bool:
         """Note a picture of a task and return True, unless one like it was noted. Raises `StoreError`."""
-        found, known = difference_hash(png), self._hashes.setdefault(task, [])
-        if any((found ^ other).bit_count() <= self._bits for other in known):
+        image_hash, known = difference_hash(png), self._hashes.setdefault(task, [])
+        if any((image_hash ^ other).bit_count() <= self._bits for other in known):
             return False
-        known.append(found)
+        known.append(image_hash)
         return True

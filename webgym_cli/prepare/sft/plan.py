@@ -140,5 +140,5 @@ def refuse_empty(plan: PreparePlan, run: RunDir) -> None:
 def damaged_lines(run: RunDir, index: Index, read: Sequence[int]) -> list[str]:
     """Return the lines of these training iterations that can't be read: file, first byte and reason."""
     which = f"split = 'train' AND iteration IN ({', '.join(map(str, read))})"
-    found = index.rows(f"SELECT file, start, reason FROM damage WHERE {which} ORDER BY file, start")
-    return [f"{run.root / row['file']}: the line at byte {row['start']} is damaged: {row['reason']}" for row in found]
+    rows = index.rows(f"SELECT file, start, reason FROM damage WHERE {which} ORDER BY file, start")
+    return [f"{run.root / row['file']}: the line at byte {row['start']} is damaged: {row['reason']}" for row in rows]

@@ -90,12 +90,12 @@ class StepSampler:
                 batch = self._queues[share].take(count)
                 self._left[share] -= count - len(batch)  # nothing, unless another pool took this one's place
                 for candidate, made in self._convert_batch(batch):
-                    found = self._drop_near_duplicate(candidate, made)
-                    if isinstance(found, DropReason):
-                        self._drawn.dropped[found.value] += 1
+                    result = self._drop_near_duplicate(candidate, made)
+                    if isinstance(result, DropReason):
+                        self._drawn.dropped[result.value] += 1
                         self._left[share] -= 1
                     else:
-                        self._taken[share].append(found)
+                        self._taken[share].append(result)
         self._drawn.samples = [sample for of_one in self._taken.values() for sample in of_one]
         return self._drawn
 

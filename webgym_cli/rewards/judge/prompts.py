@@ -123,11 +123,11 @@ def _page(step: Step) -> dict[str, Any]:
 def _describe_step(step: Step) -> dict[str, Any]:
     """Return what a step's line says: page, action, what became of it, and the agent's note."""
     note = _NOT_A_NOTE.sub("", step.response).strip()
-    told = {
+    description = {
         **_page(step),
         "action": describe_action(step.action) if step.action else f"none ({step.parse_error})",
         "refused": step.action_error,
         "page_changed": step.page_changed,
         "note": note if len(note) <= NOTE_CHARACTERS else f"{note[:NOTE_CHARACTERS]}…",
     }
-    return {name: value for name, value in told.items() if value not in (None, "")}
+    return {name: value for name, value in description.items() if value not in (None, "")}

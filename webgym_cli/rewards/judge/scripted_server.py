@@ -192,8 +192,8 @@ def _fact(data: Mapping[str, Any]) -> bool:
     if data["fact"].startswith(CARRIED_OUT) and _QUOTED.search(data["fact"]):
         shown = data["steps"][-1].get("title", "") if data["steps"] else ""
         return _all_in(_items(data["fact"].removeprefix(CARRIED_OUT)), f"{data['answer']} {shown}")
-    told = [str(step.get(name, "")) for step in data["steps"] for name in ("title", "action", "note")]
-    text = " ".join([data["answer"], *told])
+    texts = [str(step.get(name, "")) for step in data["steps"] for name in ("title", "action", "note")]
+    text = " ".join([data["answer"], *texts])
     return any(_all_in(_items(part), text) for part in _alternatives(data["fact"]))
 
 
@@ -216,13 +216,13 @@ def _alternatives(text: str) -> list[str]:
 
 
 def _all_in(items: list[str], text: str) -> bool:
-    found = (re.search(rf"(?<!\w){re.escape(item)}(?!\w)", text, re.IGNORECASE) for item in items)
-    return bool(items) and all(found)
+    matches = (re.search(rf"(?<!\w){re.escape(item)}(?!\w)", text, re.IGNORECASE) for item in items)
+    return bool(items) and all(matches)
 
 
 def _items(fact: str) -> list[str]:
     """Return what a fact asks for: what is quoted, numeric or named, else its words of four letters and more."""
-    quoted = ["".join(found) for found in _QUOTED.findall(fact)]
+    quoted = ["".join(groups) for groups in _QUOTED.findall(fact)]
     named = _NAMED.findall(_QUOTED.sub(" ", fact))
     return [*quoted, *named] or _WORD.findall(fact)
 

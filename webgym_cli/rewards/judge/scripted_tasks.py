@@ -47,6 +47,6 @@ def feasible(data: Mapping[str, Any]) -> bool:
 def _vary(task: str, names: Sequence[Sequence[str]], step: int, draw: random.Random) -> str:
     """Return a task with other numbers and names; `step` counts how often it is made anew, from 1."""
     places = iter(names)
-    other = _NUMBER.sub(lambda found: str(int(found[0]) + step), task)
-    other = _QUOTED.sub(lambda found: draw.choice(next(places)), other)
+    other = _NUMBER.sub(lambda match: str(int(match[0]) + step), task)
+    other = _QUOTED.sub(lambda match: draw.choice(next(places)), other)
     return draw.choice(OTHERWISE).format(other) if other == task or draw.random() < _REPHRASED else other

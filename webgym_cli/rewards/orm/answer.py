@@ -36,14 +36,14 @@ def find_first_tokens(spelled: Mapping[str, Sequence[int]]) -> dict[str, frozens
     Those are the first token of what is asked for, which is what a model is trained to say, and the other spellings of
     one token. Raises `NoAnswerError` where both answers begin alike.
     """
-    found: dict[str, set[int]] = {}
+    tokens_by_answer: dict[str, set[int]] = {}
     for answer, spellings in SPELLINGS.items():
         single = {spelled[spelling][0] for spelling in spellings if len(spelled[spelling]) == 1}
-        found[answer] = single | set(spelled[spellings[0]][:1])
-    shared = found[YES] & found[NO]
-    if not (found[YES] - shared and found[NO] - shared):
+        tokens_by_answer[answer] = single | set(spelled[spellings[0]][:1])
+    shared = tokens_by_answer[YES] & tokens_by_answer[NO]
+    if not (tokens_by_answer[YES] - shared and tokens_by_answer[NO] - shared):
         raise NoAnswerError("the model's tokenizer begins YES and NO with the same token")
-    return {answer: frozenset(ids - shared) for answer, ids in found.items()}
+    return {answer: frozenset(ids - shared) for answer, ids in tokens_by_answer.items()}
 
 
 def compute_probability(listed: Iterable[tuple[str, float]], yes: Collection[str], no: Collection[str]) -> Probability:

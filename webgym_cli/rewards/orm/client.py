@@ -74,10 +74,10 @@ class OrmClient:
         fitted = await fit_prompt(prompt, tokens, self._settings)
         listed = await self._list_tokens(fitted.prompt.messages(self._settings.system_prompt))
         try:
-            found = compute_probability(listed, self._name_tokens(YES), self._name_tokens(NO))
+            probability = compute_probability(listed, self._name_tokens(YES), self._name_tokens(NO))
         except NoAnswerError as error:
             raise OrmError(str(error)) from error
-        return OrmReply(found, fitted.count, fitted.cut)
+        return OrmReply(probability, fitted.count, fitted.cut)
 
     async def call(self, path: str, body: Mapping[str, Any]) -> Any:
         """Return what one of vLLM's own addresses answers. Raises `OrmError`."""

@@ -93,11 +93,11 @@ class LatencyWindow:
 
     def recent(self, now: float) -> Histogram:
         """Return the durations of the last minutes."""
-        found = Histogram()
+        histogram = Histogram()
         for number, part in self._parts:
             if number > now // WIDTH - KEPT:
-                found.merge(part)
-        return found
+                histogram.merge(part)
+        return histogram
 
 
 # Seconds that are forgotten together.
@@ -122,7 +122,7 @@ class Rate:
         """Count what happened `now`."""
         number = int(now // self.width)
         if number not in self._parts:
-            self._parts = {old: found for old, found in self._parts.items() if old > number - self.kept}
+            self._parts = {old: part for old, part in self._parts.items() if old > number - self.kept}
         self._parts[number] = self._parts.get(number, 0) + count
 
     def per_second(self, now: float) -> float:

@@ -94,7 +94,7 @@ def without_buckets(snapshot: dict[str, Any]) -> dict[str, Any]:
     """Return the snapshot without what only `merge` needs."""
 
     def lean(value: dict[str, Any]) -> dict[str, Any]:
-        return {key: found for key, found in value.items() if key != "buckets"}
+        return {key: item for key, item in value.items() if key != "buckets"}
 
     stages = {name: {**lean(stage), "recent": lean(stage["recent"])} for name, stage in snapshot["stages"].items()}
     return {**snapshot, "stages": stages}
@@ -113,8 +113,8 @@ def top_sites(failures: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
 
 def _add(counts: list[dict[str, int]]) -> dict[str, int]:
     total: Counter[str] = Counter()
-    for found in counts:
-        for key, count in found.items():
+    for counter in counts:
+        for key, count in counter.items():
             total[key] += count
     return dict(sorted(total.items()))
 
@@ -122,8 +122,8 @@ def _add(counts: list[dict[str, int]]) -> dict[str, int]:
 def merge_servers(counts: list[ServerCounters]) -> ServerCounters:
     """Return the summed request counters of several processes, by server."""
     total: ServerCounters = {}
-    for found in counts:
-        for address, facts in found.items():
+    for counters in counts:
+        for address, facts in counters.items():
             mine = total.setdefault(address, dict.fromkeys(facts, 0))
             mine.update({name: round(mine[name] + value, 2) for name, value in facts.items()})
     return total
@@ -131,15 +131,15 @@ def merge_servers(counts: list[ServerCounters]) -> ServerCounters:
 
 def _sites(counts: list[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
     total: dict[str, Counter[str]] = {}
-    for found in counts:
-        for site, kinds in found.items():
+    for failures in counts:
+        for site, kinds in failures.items():
             total.setdefault(site, Counter()).update(kinds)
     return top_sites(total)
 
 
 def _stages(stages: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
-    names = dict.fromkeys(name for found in stages for name in found)
-    return {name: _stage([found[name] for found in stages if name in found]) for name in names}
+    names = dict.fromkeys(name for stage in stages for name in stage)
+    return {name: _stage([stage[name] for stage in stages if name in stage]) for name in names}
 
 
 def _stage(ranks: list[dict[str, Any]]) -> dict[str, Any]:

@@ -71,15 +71,15 @@ def _choose_samples(file: Path) -> list[dict[str, Any]]:
 
 def _digest(question: dict[str, Any], folder: Path, python: Path) -> str:
     """Return the SHA-256 of what decides both renderings: programs, files, settings and the shapes of the texts."""
-    found = hashlib.sha256(SCRIPT.read_bytes())
+    digest = hashlib.sha256(SCRIPT.read_bytes())
     for file in (folder / name for name in FILES):
-        found.update(file.read_bytes() if file.is_file() else b"\0")
+        digest.update(file.read_bytes() if file.is_file() else b"\0")
     versions = sorted(path.name for path in python.parent.parent.glob("lib/python*/site-packages/llamafactory-*"))
     names = ("template", "tool_format", "default_system", "enable_thinking", "preserve_thinking", "mask_history")
-    told = [question["config"].get(name) for name in names]
+    values = [question["config"].get(name) for name in names]
     shapes = sorted({json.dumps(_shape(sample)) for sample in question["samples"]})
-    found.update(json.dumps([versions, told, question["chat_template_kwargs"], shapes]).encode())
-    return found.hexdigest()
+    digest.update(json.dumps([versions, values, question["chat_template_kwargs"], shapes]).encode())
+    return digest.hexdigest()
 
 
 def _shape(sample: dict[str, Any]) -> list[Any]:

@@ -167,8 +167,8 @@ def load_targets(folder: Path, digest: str) -> TokenTargets | None:
     held = load_tensors(folder, digest)
     if held is None:
         return None
-    found, facts = held
-    given: dict[str, Any] = {name: found.get(name) for name in _TENSORS}
+    tensors, facts = held
+    given: dict[str, Any] = {name: tensors.get(name) for name in _TENSORS}
     return TokenTargets(**given, kl_coef=facts["kl_coef"], metrics=facts["metrics"])
 
 
@@ -189,10 +189,10 @@ def load_tensors(folder: Path, digest: str) -> tuple[dict[str, torch.Tensor], di
     try:
         with safe_open(folder / FILE, "pt") as file:
             facts = json.loads((file.metadata() or {}).get("facts", "{}"))
-            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError):
         return None
-    return (found, facts) if facts.get("digest") == digest else None
+    return (tensors, facts) if facts.get("digest") == digest else None
 
 
 def select(lessons: TokenTargets, places: torch.Tensor, device: torch.device) -> TokenTargets:

@@ -29,12 +29,12 @@ NOT_COPIED = ("model.safetensors.index.json", "pytorch_model.bin.index.json", TR
 
 def newest_state(output: Path, digest: str) -> tuple[Path, int] | None:
     """Return the folder and the step of the newest state of exactly this training, or None."""
-    found = []
+    states = []
     for path in output.glob("state-*/" + STATE):
         value = json.loads(path.read_text(encoding="utf-8"))
         if value.get("digest") == digest:
-            found.append((int(value["step"]), path.parent))
-    return (max(found)[1], max(found)[0]) if found else None
+            states.append((int(value["step"]), path.parent))
+    return (max(states)[1], max(states)[0]) if states else None
 
 
 def is_finished(output: Path, step: int, digest: str) -> bool:

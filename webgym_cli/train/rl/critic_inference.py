@@ -65,8 +65,8 @@ def main(arguments: list[str]) -> int:
     critic, policy, states, values = map(Path, arguments)
     try:
         prompts = [json.loads(line) for line in states.read_text(encoding="utf-8").splitlines()]
-        found = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, policy, prompts)]
-        values.write_text("".join(found), encoding="utf-8")
+        lines = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, policy, prompts)]
+        values.write_text("".join(lines), encoding="utf-8")
     except (TrainingError, OSError) as error:
         sys.stderr.write(f"webgym: {error}\n")
         return 1

@@ -78,9 +78,9 @@ def load_head(critic: Any, folder: Path) -> None:
     path = folder / f"{critic.HEAD}.safetensors"
     if not path.is_file():
         return
-    head, found = getattr(critic, critic.HEAD), load_file(path)
-    if {name: value.shape for name, value in found.items()} != {
+    head, weights = getattr(critic, critic.HEAD), load_file(path)
+    if {name: value.shape for name, value in weights.items()} != {
         name: value.shape for name, value in head.state_dict().items()
     }:
         raise TrainingError(f"{path}: is of another kind of critic: set rl.webrl.heads as it was, or rl.critic.path")
-    head.load_state_dict(found)
+    head.load_state_dict(weights)

@@ -122,21 +122,21 @@ def read_batch(folder: Path, *, with_baseline: bool = False) -> Batch:
         raise TrainingError(f"{folder / 'rl.json'}: schema {head.get('schema')} is not known here: {AGAIN}")
     trajectories = _trajectories(folder / "trajectories.jsonl", with_baseline)
     rows_file = folder / "rows.jsonl"
-    found = hashlib.sha256()
-    rows = sorted(_rows(rows_file, trajectories, found), key=lambda row: (row.trajectory, row.step))
-    if found.hexdigest() != head.get("digest"):
+    digest = hashlib.sha256()
+    rows = sorted(_rows(rows_file, trajectories, digest), key=lambda row: (row.trajectory, row.step))
+    if digest.hexdigest() != head.get("digest"):
         raise TrainingError(f"{rows_file}: is not what rl.json names (its SHA-256 differs): {AGAIN}")
     if not rows:
         raise TrainingError(f"{rows_file}: nothing to learn from: no trajectory with a reward has tokens")
     temperature, truncation = _sampling(head, folder / "rl.json")
-    found.update((folder / "trajectories.jsonl").read_bytes())
+    digest.update((folder / "trajectories.jsonl").read_bytes())
     return Batch(
         rows=tuple(rows),
         trajectories=trajectories,
         temperature=temperature,
         truncation=truncation,
         iteration=int(head.get("iteration", 0)),
-        digest=found.hexdigest(),
+        digest=digest.hexdigest(),
     )
 
 

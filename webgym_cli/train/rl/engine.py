@@ -99,15 +99,15 @@ class PlainEngine:
         path = folder / STATES
         if not path.is_file():
             raise TrainingError(f"{path}: is missing: the states there are of another kind of training")
-        found = torch.load(path, map_location=self._world.device, weights_only=True)
-        if {name: value.shape for name, value in found["weights"].items()} != {
+        state = torch.load(path, map_location=self._world.device, weights_only=True)
+        if {name: value.shape for name, value in state["weights"].items()} != {
             name: value.shape for name, value in self._trained.items()
         }:
             raise TrainingError(f"{path}: holds other weights than those that are trained now")
         with torch.no_grad():
-            for name, value in found["weights"].items():
+            for name, value in state["weights"].items():
                 self._trained[name].copy_(value)
-        self._optimizer.load_state_dict(found["optimizer"])
+        self._optimizer.load_state_dict(state["optimizer"])
 
 
 class DeepSpeedEngine:

@@ -65,9 +65,9 @@ class Collator:
         blank = self._blank() if self.together and self._sees else None
         if blank is not None:
             rows, pictures = [*rows, blank[0]], [*pictures, blank[1]]
-        positions = [self._positions(row, found) for row, found in zip(rows, pictures, strict=True)]
+        positions = [self._positions(row, picture) for row, picture in zip(rows, pictures, strict=True)]
         arguments, before = self._pack(rows, positions) if self.packed else self._pad(rows, positions)
-        seen = [found for found in pictures if found is not None]
+        seen = [picture for picture in pictures if picture is not None]
         if seen:
             arguments["pixel_values"] = torch.cat([pixels for pixels, _ in seen])
             arguments["image_grid_thw"] = torch.cat([grids for _, grids in seen])
@@ -132,11 +132,11 @@ class Collator:
         pixels, grids = made["pixel_values"], made.get("image_grid_thw")
         if grids is None:
             raise TrainingError(f"{row.place}: pictures can be trained on with models of the Qwen-VL families only")
-        found = int((grids.prod(-1) // self.processor.merge_size**2).sum())
-        if found != wanted:
+        tokens = int((grids.prod(-1) // self.processor.merge_size**2).sum())
+        if tokens != wanted:
             raise TrainingError(
                 f"{row.place}: the policy saw {wanted} tokens of pictures, the image processor of model.path makes "
-                f"{found}: train the model that was served, with its preprocessor_config.json"
+                f"{tokens}: train the model that was served, with its preprocessor_config.json"
             )
         return pixels, grids
 

@@ -60,9 +60,9 @@ class PolicyModel(nn.Module):  # type: ignore[misc]
 def hidden_states(transformer: Any, inputs: Inputs) -> torch.Tensor:
     """Return [k, H]: the states that predict the trained tokens."""
     states = transformer(**inputs.arguments, use_cache=False).last_hidden_state
-    found = states[inputs.before]
+    hidden = states[inputs.before]
     # an empty picture counts nothing, but gradients of what sees must come in all processes
-    return found if inputs.blank is None else found + states[inputs.blank].sum() * 0.0
+    return hidden if inputs.blank is None else hidden + states[inputs.blank].sum() * 0.0
 
 
 def _layer_log_probs(

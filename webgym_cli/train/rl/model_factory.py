@@ -47,11 +47,11 @@ class ModelFactory:
         """Return the critic that is trained."""
         network = self._load(folder, self._held)
         model.configure_training(network, self.options.model)
-        told = self.options.webrl
-        if told is None:
+        options = self.options.webrl
+        if options is None:
             critic: Any = critics.Critic(network)
         else:
-            critic = critics.OutcomeCritic(network, told.heads)
+            critic = critics.OutcomeCritic(network, options.heads)
         critics.load_head(critic, folder)
         return self._engine(critic, self.options.critic.optim, self.options.critic.grad_clip)
 

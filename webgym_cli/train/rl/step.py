@@ -53,9 +53,9 @@ class BatchRunner:
         engine.module.eval()
         with torch.no_grad():
             for micro in self._rounds(range(len(self.batch.rows))):
-                found = engine.call(self._inputs(micro))
+                output = engine.call(self._inputs(micro))
                 if not micro.idle:
-                    scores[_places(offsets, micro)] = (read or _first)(found).float().cpu()
+                    scores[_places(offsets, micro)] = (read or _first)(output).float().cpu()
         return self.world.total(scores)
 
     def step(
@@ -66,10 +66,10 @@ class BatchRunner:
         offsets = self.batch.offsets
         totals = BatchNormalizer(sum(int(offsets[row + 1] - offsets[row]) for row in rows), len(rows))
 
-        def share(name: str, found: Any, micro: MicroBatch) -> LossTerm:
+        def share(name: str, output: Any, micro: MicroBatch) -> LossTerm:
             part = select(lessons, _places(offsets, micro), self.world.device)
             line = _lines(offsets, micro).to(self.world.device)
-            return self._share(name, found, part, line, totals)
+            return self._share(name, output, part, line, totals)
 
         return self.update(learning, rows, share, _names(self.options, learning), number)
 
@@ -105,7 +105,7 @@ class BatchRunner:
         return self.options.needs_critic and self.batch.iteration < self.options.trainer.critic_warmup
 
     def _share(
-        self, name: str, found: Any, part: TokenTargets, line: torch.Tensor, totals: BatchNormalizer
+        self, name: str, output: Any, part: TokenTargets, line: torch.Tensor, totals: BatchNormalizer
     ) -> LossTerm:
         """Return this call's share of a mini-batch's loss; `line` [k] is the row of each token."""
         if name == "critic":
@@ -113,7 +113,7 @@ class BatchRunner:
             if values is None or returns is None:
                 raise ValueError("the critic has nothing to learn from")
             return value_loss(
-                found,
+                output,
                 values,
                 returns,
                 line,
@@ -121,7 +121,7 @@ class BatchRunner:
                 cliprange_value=self.options.critic.cliprange_value,
                 loss_agg_mode=self.options.critic.loss_agg_mode,
             )
-        log_probs, entropy = found
+        log_probs, entropy = output
         options = self.options.actor
         return policy_loss(
             log_probs,
@@ -158,9 +158,9 @@ class BatchRunner:
         return micro_batches(rows, lengths, self.options.actor, packed=packed, rank=world.rank, world=world.size)
 
 
-def _first(found: Any) -> torch.Tensor:
+def _first(output: Any) -> torch.Tensor:
     """Return the values, or the log-probs without the entropies."""
-    first: torch.Tensor = found[0] if isinstance(found, tuple) else found
+    first: torch.Tensor = output[0] if isinstance(output, tuple) else output
     return first
 
 

@@ -140,15 +140,15 @@ class Trainer(ABC, Generic[L]):
     def _about_the_whole(self) -> dict[str, float]:
         seconds = self.metrics["timing_s/step"]
         tokens = sum(len(row.input_ids) for row in self.batch.rows)
-        found = {
+        metrics = {
             "training/global_step": float(self.batch.iteration),
             "perf/time_per_step": seconds,
             "perf/throughput": tokens / seconds / self.world.size,
         }
         if self.world.device.type == "cuda":
-            found["perf/max_memory_allocated_gb"] = torch.cuda.max_memory_allocated(self.world.device) / 2**30
-            found["perf/max_memory_reserved_gb"] = torch.cuda.max_memory_reserved(self.world.device) / 2**30
-        return found
+            metrics["perf/max_memory_allocated_gb"] = torch.cuda.max_memory_allocated(self.world.device) / 2**30
+            metrics["perf/max_memory_reserved_gb"] = torch.cuda.max_memory_reserved(self.world.device) / 2**30
+        return metrics
 
     @contextmanager
     def _time(self, name: str) -> Iterator[None]:

@@ -44,13 +44,13 @@ class TrainerLog:
 
     def means(self) -> dict[str, float]:
         """Return the mean of each metric over the steps that tell it, those before an interruption included."""
-        told: dict[str, list[float]] = {}
+        values_by_name: dict[str, list[float]] = {}
         path = self.folder / TRAINER_LOG
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
             for name, value in json.loads(line).items():
                 if "/" in name:
-                    told.setdefault(name, []).append(value)
-        return {name: statistics.fmean(values) for name, values in told.items()}
+                    values_by_name.setdefault(name, []).append(value)
+        return {name: statistics.fmean(values) for name, values in values_by_name.items()}
 
     def close(self, metrics: dict[str, float]) -> None:
         """Log what is to be said of the whole training."""

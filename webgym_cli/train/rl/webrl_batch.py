@@ -49,8 +49,8 @@ def compute_targets(
 ) -> ActionTargets:
     """Return what the actions teach; `reference`, V(s) and V(s') are [n] on the CPU."""
     success = successes(batch).float()
-    told = [require_transition(row) for row in batch.rows]
-    last = torch.tensor([found.last for found in told])
+    transitions = [require_transition(row) for row in batch.rows]
+    last = torch.tensor([transition.last for transition in transitions])
     if options.objective == "paper":
         after = next_value.masked_fill(last, 0.0)
         advantages = webrl.paper_advantage(success * last, value, after, success, options.lam)
@@ -67,7 +67,7 @@ def compute_targets(
         **summary_stats("response_length", lengths),
         **summary_stats("prompt_length", torch.tensor([len(row.input_ids) for row in batch.rows]) - lengths),
         "actor/reference_log_prob": float(reference.double().sum() / lengths.double().sum()),
-        "data/replayed": sum(found.replayed for found in told) / len(told),
+        "data/replayed": sum(transition.replayed for transition in transitions) / len(transitions),
         "response/aborted_ratio": batch.trajectories.failed / len(batch.trajectories.reward),
         "perf/total_num_tokens": float(sum(len(row.input_ids) for row in batch.rows)),
     }
@@ -120,7 +120,7 @@ def critic_loss_term(logits: torch.Tensor, tally: torch.Tensor, totals: tuple[in
 
 
 def actor_loss_term(
-    found: tuple[torch.Tensor, torch.Tensor],
+    output: tuple[torch.Tensor, torch.Tensor],
     lengths: torch.Tensor,
     lessons: ActionTargets,
     options: WebRLSettings,
@@ -128,12 +128,12 @@ def actor_loss_term(
 ) -> LossTerm:
     """Return a call's share of the actor's loss, the mean over a mini-batch's actions.
 
-    `found`: log-probs and entropies [k] of the tokens of its actions, which have `lengths` [m] tokens; `lessons` are
+    `output`: log-probs and entropies [k] of the tokens of its actions, which have `lengths` [m] tokens; `lessons` are
     those of the m actions; `totals`: tokens and actions of the mini-batch.
     """
     tokens, actions = totals
     action = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
-    sums = webrl.action_sums(found[0], action, len(lengths))
+    sums = webrl.action_sums(output[0], action, len(lengths))
     if options.objective == "paper":
         losses = webrl.paper_loss(sums, lessons.reference, lessons.advantages, options.beta)
     else:
@@ -142,6 +142,6 @@ def actor_loss_term(
         losses.sum() / actions,
         {
             "actor/log_ratio": (sums - lessons.reference).detach().sum() / actions,
-            "actor/entropy": found[1].detach().sum() / tokens,
+            "actor/entropy": output[1].detach().sum() / tokens,
         },
     )

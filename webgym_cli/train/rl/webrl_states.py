@@ -56,15 +56,15 @@ def collect_states(batch: Batch, *, ends: bool) -> States:
 
     Raises `TrainingError` for a batch that was not prepared for `webrl`.
     """
-    found: dict[tuple[bytes, tuple[Path, ...]], int] = {}
+    row_of_state: dict[tuple[bytes, tuple[Path, ...]], int] = {}
     rows: list[TrainRow] = []
 
     def number(row: TrainRow, prompt: torch.Tensor, images: tuple[Path, ...], sizes: tuple[Size, ...]) -> int:
         key = prompt.numpy().tobytes(), images
-        if key not in found:
-            found[key] = len(rows)
+        if key not in row_of_state:
+            row_of_state[key] = len(rows)
             rows.append(replace(state_row(prompt, row.place, images, sizes), trajectory=row.trajectory, step=row.step))
-        return found[key]
+        return row_of_state[key]
 
     before, after = [], []
     for row in batch.rows:

@@ -102,8 +102,8 @@ class WebRLTrainer(Trainer[ActionTargets]):
         met = tally.sum(1)
         totals = (int(met.sum()), len(rows))
 
-        def share(name: str, found: Any, micro: MicroBatch) -> LossTerm:
-            return webrl_batch.critic_loss_term(found, tally[list(micro.rows)].to(self.world.device), totals)
+        def share(name: str, output: Any, micro: MicroBatch) -> LossTerm:
+            return webrl_batch.critic_loss_term(output, tally[list(micro.rows)].to(self.world.device), totals)
 
         states = met.nonzero()[:, 0].tolist()
         critic = {"critic": self.engines["critic"]}
@@ -113,14 +113,14 @@ class WebRLTrainer(Trainer[ActionTargets]):
         lengths = self.batch.offsets.diff()
         totals = (int(lengths[list(rows)].sum()), len(rows))
 
-        def share(name: str, found: Any, micro: MicroBatch) -> LossTerm:
+        def share(name: str, output: Any, micro: MicroBatch) -> LossTerm:
             chosen, device = list(micro.rows), self.world.device
             part = replace(
                 targets,
                 reference=targets.reference[chosen].to(device),
                 advantages=targets.advantages[chosen].to(device),
             )
-            return webrl_batch.actor_loss_term(found, lengths[chosen].to(device), part, self.webrl, totals)
+            return webrl_batch.actor_loss_term(output, lengths[chosen].to(device), part, self.webrl, totals)
 
         actor = {"actor": self.engines["actor"]}
         return runner.update(actor, rows, share, webrl_batch.ACTOR_METRICS, number)
