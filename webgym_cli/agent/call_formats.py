@@ -61,9 +61,9 @@ def make_call_format(
     """
 
     def parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
-        said = strip_reasoning(response, thinking=spec.thinking)
+        text = strip_reasoning(response, thinking=spec.thinking)
         try:
-            reading = read(said, spec.tools or ())
+            reading = read(text, spec.tools or ())
         except ValueError as error:
             reading = ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
         if not isinstance(reading, ParseError) and not reading[0] and (truncated or not reading[1].strip()):

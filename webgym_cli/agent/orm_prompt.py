@@ -111,8 +111,8 @@ def _describe_step(step: Step) -> str:
 
 def _format_response(step: Step, *, thinking: bool) -> str:
     """Return a step's response in one line, as WebRL's reward models read it."""
-    said = history_text(step.response, thinking=thinking).strip().splitlines()
-    return sanitize_line("; ".join(said), None)
+    lines = history_text(step.response, thinking=thinking).strip().splitlines()
+    return sanitize_line("; ".join(lines), None)
 
 
 def _format_page(seen: Observation) -> str:

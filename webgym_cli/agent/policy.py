@@ -114,16 +114,16 @@ class ChatPolicy:
 
     def sampling(self, *, greedy: bool) -> Sampling:
         """Return what replies are sampled from: just what the requests ask for. An unknown server is taken for vLLM."""
-        asked = self._settings
+        settings = self._settings
         if greedy:
             return Sampling(temperature=0.0, logprobs=self._logprobs)
         if self._is_vllm is False:
-            return Sampling(temperature=asked.temperature, top_p=asked.top_p, logprobs=self._logprobs)
+            return Sampling(temperature=settings.temperature, top_p=settings.top_p, logprobs=self._logprobs)
         return Sampling(
-            temperature=max(asked.temperature, _MIN_TEMPERATURE) if asked.temperature else 0.0,
-            top_k=asked.top_k if asked.top_k > 0 else -1,
-            top_p=asked.top_p,
-            min_p=asked.min_p,
+            temperature=max(settings.temperature, _MIN_TEMPERATURE) if settings.temperature else 0.0,
+            top_k=settings.top_k if settings.top_k > 0 else -1,
+            top_p=settings.top_p,
+            min_p=settings.min_p,
             logprobs=self._logprobs,
         )
 

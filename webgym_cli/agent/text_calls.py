@@ -36,14 +36,14 @@ def describe_react(tools: Schemas) -> str:
     )
 
 
-def read_react(said: str, tools: Schemas) -> Reading | ParseError:
+def read_react(text: str, tools: Schemas) -> Reading | ParseError:
     """Return the actions of a response with their inputs, or its final answer."""
-    said = _OBSERVATION.sub("", said)
-    matches = list(_ACTION.finditer(said))
+    text = _OBSERVATION.sub("", text)
+    matches = list(_ACTION.finditer(text))
     if not matches:
-        if re.search(r"^Action:", said, re.MULTILINE):
+        if re.search(r"^Action:", text, re.MULTILINE):
             return ParseError(ParseErrorKind.NO_TOOL_CALL, "an Action without an Action Input")
-        before, mark, answer = said.rpartition(_ANSWER)
+        before, mark, answer = text.rpartition(_ANSWER)
         return [], answer if mark else before + answer
     calls = []
     for action in matches:
@@ -51,14 +51,14 @@ def read_react(said: str, tools: Schemas) -> Reading | ParseError:
         if arguments is None:
             return ParseError(ParseErrorKind.INVALID_JSON, f"the Action Input of {action['name']} is no JSON object")
         calls.append((action["name"], arguments))
-    return calls, said[: matches[0].start()].strip().removeprefix("Thought:")
+    return calls, text[: matches[0].start()].strip().removeprefix("Thought:")
 
 
-def write_react(said: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
+def write_react(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
     """Return calls, or an answer, in ReAct's lines: the inverse of `read_react`."""
     if not calls:
-        return f"{_ANSWER} {said}"
-    lines = [f"Thought: {said}"] if said else []
+        return f"{_ANSWER} {content}"
+    lines = [f"Thought: {content}"] if content else []
     for name, arguments in calls:
         lines += [f"Action: {name}", f"Action Input: {json.dumps(arguments, ensure_ascii=False)}"]
     return "\n".join(lines)
@@ -72,9 +72,9 @@ def describe_code(tools: Schemas) -> str:
     )
 
 
-def read_code(said: str, tools: Schemas) -> Reading | ParseError:
+def read_code(text: str, tools: Schemas) -> Reading | ParseError:
     """Return the blocks of a response as calls of the tool that takes `code`."""
-    around, blocks = _BLOCK.sub("", said), _BLOCK.findall(said)
+    around, blocks = _BLOCK.sub("", text), _BLOCK.findall(text)
     if "```python" in around:
         return ParseError(ParseErrorKind.NO_TOOL_CALL, "a block that does not end")
     name = _find_runner(tools)
@@ -83,12 +83,12 @@ def read_code(said: str, tools: Schemas) -> Reading | ParseError:
     return [(name, {"code": block}) for block in blocks], around
 
 
-def write_code(said: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
+def write_code(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
     """Return calls as blocks of code: the inverse of `read_code`. Raises `ValueError` for a call without code."""
     if wrong := next((name for name, arguments in calls if arguments.keys() != {"code"}), None):
         raise ValueError(f"a call of {wrong} is no code")
     blocks = (f"```python\n{arguments['code'].removesuffix(chr(10))}\n```" for _, arguments in calls)
-    return "\n".join([*([said] if said else []), *blocks])
+    return "\n".join([*([content] if content else []), *blocks])
 
 
 def _read_input(text: str, parameters: Sequence[str]) -> dict[str, Any] | None:

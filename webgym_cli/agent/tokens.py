@@ -113,9 +113,9 @@ class ModelTokens:
     @cached_property
     def stop(self) -> int | None:
         """The id of the token with which the chat template ends an assistant's turn; None where it is no such token."""
-        said = "so it is"
-        text = self._render([{"role": "user", "content": ""}, {"role": "assistant", "content": said}], prompt=False)
-        after = self._ids(text.rpartition(said)[2])
+        content = "so it is"
+        text = self._render([{"role": "user", "content": ""}, {"role": "assistant", "content": content}], prompt=False)
+        after = self._ids(text.rpartition(content)[2])
         return after[0] if after and after[0] in self.tokenizer.get_added_tokens_decoder() else None
 
     def prompt_ids(self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]) -> list[int]:

@@ -15,13 +15,13 @@ from webgym_cli.records.trajectory import ParseErrorKind
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
-def read_tool_calls(said: str, tools: Schemas) -> Reading | ParseError:
+def read_tool_calls(response: str, tools: Schemas) -> Reading | ParseError:
     """Return the calls of a response and the text around them."""
-    around = _CALL.sub("", said)
+    around = _CALL.sub("", response)
     if "<tool_call>" in around:
         return ParseError(ParseErrorKind.NO_TOOL_CALL, "a call that does not end, or nothing at all")
     calls = []
-    for text in _CALL.findall(said):
+    for text in _CALL.findall(response):
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -32,9 +32,9 @@ def read_tool_calls(said: str, tools: Schemas) -> Reading | ParseError:
     return calls, around
 
 
-def write_tool_calls(said: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
+def write_tool_calls(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
     """Return calls of tools, or an answer, as the text of a response: the inverse of `read_tool_calls`."""
-    return "\n".join([*([said] if said else []), *(format_tool_call(*call) for call in calls)])
+    return "\n".join([*([content] if content else []), *(format_tool_call(*call) for call in calls)])
 
 
 def describe_tools(tools: Schemas) -> str:

@@ -78,14 +78,14 @@ def render_conversation(
     `every_page`: the earlier rounds show their pages, too, as in a conversation that is trained on whole.
     """
     pages = [step.observation if every_page else None for step in past]
-    asked = [_render_round(instruction, past[:index], page) for index, page in enumerate(pages)]
+    rounds = [_render_round(instruction, past[:index], page) for index, page in enumerate(pages)]
     replies = [sanitize_text(history_text(step.response, thinking=spec.thinking)) for step in past]
     head, tail = _render_head(instruction, past), _render_tail(current)
-    left = _count_page_characters(spec, sum(map(len, (*asked, *replies, head, tail))))
+    left = _count_page_characters(spec, sum(map(len, (*rounds, *replies, head, tail))))
     shown = sanitize_page(current.html)
-    asked.append(head + (shown if left is None else shown[:left]) + tail)
-    messages = [Message(role="user", content=asked[0])]
-    for reply, following in zip(replies, asked[1:], strict=True):
+    rounds.append(head + (shown if left is None else shown[:left]) + tail)
+    messages = [Message(role="user", content=rounds[0])]
+    for reply, following in zip(replies, rounds[1:], strict=True):
         messages += [Message(role="assistant", content=reply), Message(role="user", content=following)]
     return tuple(messages)
 

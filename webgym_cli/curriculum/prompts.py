@@ -120,5 +120,5 @@ def build_feasibility_chat(task: Task, site: str) -> list[dict[str, Any]]:
 
 
 def _build_chat(rules: Sequence[str], data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    asked = [{"type": "text", "text": fence_data(data)}]
-    return [{"role": "system", "content": "\n".join(rules)}, {"role": "user", "content": asked}]
+    content = [{"type": "text", "text": fence_data(data)}]
+    return [{"role": "system", "content": "\n".join(rules)}, {"role": "user", "content": content}]

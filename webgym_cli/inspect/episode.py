@@ -26,7 +26,7 @@ class EpisodeView:
 
     def to_json(self) -> dict[str, Any]:
         """Return the trajectory's record with its `judgements`."""
-        judgements = [said.model_dump(mode="json", by_alias=True) for said in self.judgements]
+        judgements = [judgement.model_dump(mode="json", by_alias=True) for judgement in self.judgements]
         return {**self.trajectory.model_dump(mode="json", by_alias=True), "judgements": judgements}
 
 
@@ -55,8 +55,8 @@ def list_verdicts(judgement: Judgement) -> Iterator[tuple[str, Verdict]]:
 
 def split_thought(response: str, *, thinking: bool) -> tuple[str, str]:
     """Return a response's thought and what was said after it."""
-    said = strip_reasoning(response, thinking=thinking)
-    return response.removesuffix(said), said
+    rest = strip_reasoning(response, thinking=thinking)
+    return response.removesuffix(rest), rest
 
 
 def _judgements(run: RunDir, index: Index, trajectory: Trajectory) -> Iterator[Judgement]:

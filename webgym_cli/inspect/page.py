@@ -41,7 +41,7 @@ class StepView:
     action: str
     """The action in words, with the element that it named; empty without one."""
     thought: str
-    said: str
+    rest: str
     prompt: tuple[MessageView, ...]
     as_sent: bool
     """Whether the prompt has the digest of the one that was sent."""
@@ -55,7 +55,7 @@ def render_episode_page(view: EpisodeView, store: ScreenshotStore, scale: float 
         style="episode.css",
         told=view,
         trajectory=view.trajectory,
-        judgements=[(said, list(list_verdicts(said))) for said in reversed(view.judgements)],
+        judgements=[(judgement, list(list_verdicts(judgement))) for judgement in reversed(view.judgements)],
         steps=list(_build_step_views(view.trajectory, store, scale)),
     )
 
@@ -71,7 +71,7 @@ def describe_step_action(step: Step) -> str:
 def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iterator[StepView]:
     for step in trajectory.steps:
         image, missing = _load_image(step.observation.screenshot, store)
-        thought, said = split_thought(step.response, thinking=trajectory.prompt.thinking)
+        thought, rest = split_thought(step.response, thinking=trajectory.prompt.thinking)
         prompt = render_step(trajectory, step.index)
         pictures = _name_pictures(trajectory, step, prompt)
         turns = tuple(
@@ -88,7 +88,7 @@ def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: flo
             mark=locate_marker(step, scale),
             action=describe_step_action(step),
             thought=thought.strip(),
-            said=said.strip(),
+            rest=rest.strip(),
             prompt=turns,
             as_sent=prompt.digest == step.prompt_digest,
         )

@@ -113,18 +113,18 @@ def needs_judge(trajectory: Trajectory) -> bool:
     return is_rolled_out(trajectory.outcome.failure) and not scored_by_environment(trajectory)
 
 
-def newest_judgement(said: Sequence[Judgement], source: Literal["judge", "orm"]) -> Judgement | None:
+def newest_judgement(judgements: Sequence[Judgement], source: Literal["judge", "orm"]) -> Judgement | None:
     """Return the newest judgement of a source; they come oldest first."""
-    return next((judgement for judgement in reversed(said) if judgement.source == source), None)
+    return next((judgement for judgement in reversed(judgements) if judgement.source == source), None)
 
 
-def effective_verdict(said: Sequence[Judgement]) -> Judgement | None:
+def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:
     """Return the judgement that counts, of a trajectory's judgements, oldest first: the judge's newest.
 
     Without one, or where the judge failed: the outcome reward model's newest.
     """
     # The judge sees the evidence and a rubric; the reward model only estimates what it would decide.
-    by_judge, by_orm = newest_judgement(said, "judge"), newest_judgement(said, "orm")
+    by_judge, by_orm = newest_judgement(judgements, "judge"), newest_judgement(judgements, "orm")
     if by_judge is None or (by_orm is not None and by_judge.failure is FailureKind.JUDGE_FAILED):
         return by_orm
     return by_judge

@@ -124,9 +124,9 @@ def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> Sco
     pending: list[PendingTrajectory] = []
     skipped: Counter[str] = Counter()
     ids: set[str] = set()
-    for trajectory, said in _iter_selected(run, query, corrupt):
+    for trajectory, judgements in _iter_selected(run, query, corrupt):
         ids.add(trajectory.id)
-        last = newest_judgement(said, scorer.source)
+        last = newest_judgement(judgements, scorer.source)
         reason = scorer.find_skip_reason(trajectory, last, query.effective_selection)
         if reason is None:
             pending.append(_build_pending(trajectory, last, scorer.settings_digest))
@@ -158,10 +158,10 @@ def _iter_selected(
         for iteration in list_iterations(run, split):
             if query.iteration not in (None, iteration):
                 continue
-            said = read_judgements(run, split, iteration, corrupt)
+            judgements = read_judgements(run, split, iteration, corrupt)
             for trajectory in scan_stored(run, split, iteration, corrupt):
                 if query.ids is None or trajectory.id in query.ids:
-                    yield trajectory, said.get(trajectory.id, [])
+                    yield trajectory, judgements.get(trajectory.id, [])
 
 
 def _build_pending(trajectory: Trajectory, last: Judgement | None, digest: str) -> PendingTrajectory:

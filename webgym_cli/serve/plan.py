@@ -177,10 +177,10 @@ def _plan_server(
 
 def _plan_sleep(settings: Settings, device: str) -> SleepPolicy:
     """Return how the servers make room. Raises `SettingsError` for a sleep that is not possible."""
-    asked, host, gpus = settings.serve.during_training, settings.serve.host, settings.serve.gpus
+    setting, host, gpus = settings.serve.during_training, settings.serve.host, settings.serve.gpus
     apart = bool(gpus and settings.train.gpus) and set(gpus).isdisjoint(settings.train.gpus)
     usual: SleepAction = "keep" if device == "cpu" or apart else "sleep" if is_loopback(host) else "stop"
-    how = usual if asked == "auto" else asked
+    how = usual if setting == "auto" else setting
     if how == "sleep" and (device == "cpu" or not is_loopback(host)):
         why = "vLLM sleeps on GPUs only" if device == "cpu" else f"{host} is no loopback address"
         raise SettingsError(f"serve.during_training: sleep is not possible here: {why}", hint="leave it auto")

@@ -136,9 +136,9 @@ def tied_embeddings(model: str) -> bool:
     """Whether a folder's model uses its input embeddings as output layer; also when that can't be told."""
     folder = Path(model)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    said = (config.get("tie_word_embeddings"), config.get("text_config", {}).get("tie_word_embeddings"))
+    values = (config.get("tie_word_embeddings"), config.get("text_config", {}).get("tie_word_embeddings"))
     names = (name for file in folder.glob("*.safetensors") for name in read_header(file))
-    return True in said or not any("lm_head" in name for name in names)
+    return True in values or not any("lm_head" in name for name in names)
 
 
 def _stamp(model: str) -> tuple[str, ...]:

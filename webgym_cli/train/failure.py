@@ -43,10 +43,10 @@ def is_peer_loss(code: int, log: Path) -> bool:
 
 def trainer_error(code: int, log: Path) -> JobError:
     """Return the error of a trainer that ended with a status other than 0."""
-    said = reason(log)
+    cause = reason(log)
     if code == 128 + signal.SIGKILL:
-        said = f"it was killed, most likely for lack of memory; its last words: {said}"
+        cause = f"it was killed, most likely for lack of memory; its last words: {cause}"
     hint = f"read {log}, fix the cause, then run the same command again"
-    if "No space left on device" in said:
+    if "No space left on device" in cause:
         hint = "free disk space, then run the same command again"
-    return JobError(f"the trainer failed (exit status {code}): {said}; log: {log}", hint=hint, returncode=code)
+    return JobError(f"the trainer failed (exit status {code}): {cause}; log: {log}", hint=hint, returncode=code)

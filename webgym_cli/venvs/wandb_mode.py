@@ -25,10 +25,10 @@ def wandb_mode(settings: Settings, environ: Mapping[str, str]) -> tuple[Mode, st
         "log_config.tracking": settings.log_config.tracking,
         "WANDB_MODE": environ.get("WANDB_MODE", "").lower(),
     }
-    said = {name: _NAMED[word] for name, word in words.items() if word in _NAMED}
-    if said:
-        name = min(said, key=lambda name: _STRICT.index(said[name]))
-        return said[name], f"{name}={words[name]}"
+    modes = {name: _NAMED[word] for name, word in words.items() if word in _NAMED}
+    if modes:
+        name = min(modes, key=lambda name: _STRICT.index(modes[name]))
+        return modes[name], f"{name}={words[name]}"
     key = key_source(settings, environ)
     return ("online", f"key: {key}") if key else ("offline", f"{settings.log_config.wandb_key_env_var} is not set")
 

@@ -21,7 +21,7 @@ def test_what_was_sampled_keeps_its_ids(tokens):
     made = served(talk(0), tokens, {0: [*pieces, tokens.stop], 1: tokens.response_ids(ANSWER)})
     first, last = tokenize_actions(made, tokens)
     assert first.response == (*pieces, tokens.stop)
-    assert (first.said, last.said) == (len(pieces), len(last.response))
+    assert (first.content_length, last.content_length) == (len(pieces), len(last.response))
     assert (first.tokenized, last.tokenized) == (False, False)
     for index, action in enumerate((first, last)):
         assert action.step == index
@@ -45,7 +45,7 @@ def test_what_nobody_sampled_is_tokenized(tokens):
     shown = talk(0)
     for action, said in zip(tokenize_actions(shown, tokens), (CALL, ANSWER), strict=True):
         assert action.response == tuple(sampled(tokens, said))
-        assert (action.said, action.tokenized) == (len(action.response) - 1, True)
+        assert (action.content_length, action.tokenized) == (len(action.response) - 1, True)
         assert action.prompt == tokens.prompt_ids(render_step(shown, action.step).messages, [])
     imported = served(shown, tokens)
     untold = imported.steps[1].generation.model_copy(update={"prompt_token_digest": None})
@@ -57,7 +57,7 @@ def test_what_nobody_sampled_is_tokenized(tokens):
 
 def test_an_empty_action_says_nothing(tokens):
     silent, _ = tokenize_actions(changed(talk(0), 0, response=""), tokens)
-    assert (silent.response, silent.said) == ((tokens.stop,), 0)
+    assert (silent.response, silent.content_length) == ((tokens.stop,), 0)
 
 
 def test_why_actions_can_not_be_told(tokens):

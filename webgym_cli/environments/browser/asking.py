@@ -21,10 +21,10 @@ _LAST_CHANCE = 0.3
 async def run_script(link: PageConnection, function: str, argument: object) -> Any:
     """Call a JavaScript function in the page and return its value. Raises `ScriptError`, or as the channel."""
     expression = f"({function})({json.dumps(argument)})"
-    asked = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+    parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
     # Only with the functions of the browser's tools can a script ask what listens for clicks.
-    asked["includeCommandLineAPI"] = True
-    answer = await link.channel.send("Runtime.evaluate", asked)
+    parameters["includeCommandLineAPI"] = True
+    answer = await link.channel.send("Runtime.evaluate", parameters)
     if "exceptionDetails" in answer:
         details = answer["exceptionDetails"]
         raise ScriptError(details.get("exception", {}).get("description") or details.get("text", "it threw"))

@@ -109,10 +109,10 @@ async def upload_files(session: BrowserSession, action: Action, point: mouse.Poi
     limit = session.options.action_timeout * _CHOOSER_SHARE * 1000
     async with session.guard("giving files"):
         try:
-            async with session.page.expect_file_chooser(timeout=limit) as asked:
+            async with session.page.expect_file_chooser(timeout=limit) as event:
                 # Not by our own connection: it would overtake the driver's request to be asked for the files.
                 await session.page.mouse.click(*(point or session.pointer))
-            chooser = await asked.value
+            chooser = await event.value
             session.pages.file_requests = 0
         except NoChooser:
             return "a click there asks for no file"

@@ -83,11 +83,11 @@ async def look_at(session: BrowserSession, *, limit: int = MAX_ELEMENTS, detail:
 
     The elements' ids stay valid for actions until the next look. A limit of 0 lists none.
     """
-    asked = {"limit": limit, "detail": detail}
-    view: dict[str, Any] = await session.evaluate(_LOOK, asked)
+    options = {"limit": limit, "detail": detail}
+    view: dict[str, Any] = await session.evaluate(_LOOK, options)
     if view["hosts"]:
         await open_closed_roots(session)
-        view = await session.evaluate(_LOOK, asked)
+        view = await session.evaluate(_LOOK, options)
     listed = view["listed"]
     listed += await list_framed(session, view["opaque"], len(listed), limit - len(listed))
     return view

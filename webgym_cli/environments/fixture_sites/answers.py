@@ -31,16 +31,16 @@ def find_stray_numbers(answer: str, *allowed: str) -> list[str]:
 def contains_answer_about(answer: str, subject: str, expected: str, others: Sequence[str]) -> bool:
     """Tell whether the answer contains what is expected after naming the subject and before naming another one."""
     tokens, names = _tokens(answer), {name: _tokens(name) for name in (subject, *others)}
-    current, said = "", list[str]()
+    current, about = "", list[str]()
     for at, token in enumerate(tokens):
         for name, words in names.items():
             if tokens[at : at + len(words)] == words:
                 current = name
         if current == subject:
-            said.append(token)
-        elif said and said[-1] != "|":
-            said.append("|")  # no words on both sides of another subject's part stand in a row
-    return _contains(said, _tokens(expected))
+            about.append(token)
+        elif about and about[-1] != "|":
+            about.append("|")  # no words on both sides of another subject's part stand in a row
+    return _contains(about, _tokens(expected))
 
 
 def is_same_text(one: str, other: str) -> bool:

@@ -17,10 +17,10 @@ _FAILED, _CAPTCHA = "Something went wrong", "Verify you are human"
 class SiteExpert:
     """Solves one episode. Also gets over pages that fail or come blank, as the faults make them."""
 
-    def __init__(self, steps: Sequence[Any], asked: Mapping[str, Any]) -> None:
-        """`steps`: as `ExpertDriver.follow` has them. `asked`: what the instruction says, by the names in the steps."""
+    def __init__(self, steps: Sequence[Any], values: Mapping[str, Any]) -> None:
+        """`steps`: as `ExpertDriver.follow` has them. `values`: what the instruction says, by the names in the steps."""
         self._driver = ExpertDriver()
-        self._plan = self._driver.follow(steps, dict(asked))
+        self._plan = self._driver.follow(steps, dict(values))
         self._waited = False
 
     def next(self, url: str, elements: Sequence[Element], text: str) -> AnyAction:

@@ -82,8 +82,8 @@ def _listing(state: ShopState, request: SiteRequest, title: str, products: Seque
     number = parse_whole(request.query.get("page", "1"), 1, pages) or 1
 
     def address(**changes: str | int) -> str:
-        asked = {"q": request.query.get("q", ""), "sort": sort, **changes}
-        return f"{request.path}?" + urlencode({key: value for key, value in asked.items() if value})
+        query = {"q": request.query.get("q", ""), "sort": sort, **changes}
+        return f"{request.path}?" + urlencode({key: value for key, value in query.items() if value})
 
     return PAGES.page(
         "listing",

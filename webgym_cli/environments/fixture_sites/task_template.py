@@ -101,29 +101,29 @@ class SiteTask:
 
     def score(self, instance: TaskInstance, state: Any, answer: str | None) -> tuple[float, str]:
         """Return 1.0 when every fact holds, else 0.0, and the reason in words."""
-        said = answer or ""
-        if instance.reference is not None and not said.strip():
+        text = answer or ""
+        if instance.reference is not None and not text.strip():
             return 0.0, "no answer was given"
-        unmet = self._find_unmet(instance, state, said)
+        unmet = self._find_unmet(instance, state, text)
         if unmet:
             return 0.0, "not met: " + "; ".join(unmet)
         if instance.reference is not None:
-            rivals = [rival for rival in instance.rivals if contains_answer(said, rival)]
-            stray = rivals or find_stray_numbers(said, instance.reference, self.asked(instance))
+            rivals = [rival for rival in instance.rivals if contains_answer(text, rival)]
+            stray = rivals or find_stray_numbers(text, instance.reference, self.asked(instance))
             if stray:
                 return 0.0, "the answer also names " + ", ".join(stray)
         return 1.0, "all facts hold"
 
-    def _find_unmet(self, instance: TaskInstance, state: Any, said: str) -> list[str]:
+    def _find_unmet(self, instance: TaskInstance, state: Any, answer: str) -> list[str]:
         def says_of(subject: object, value: str, candidates: Sequence[object]) -> bool:
             others = [str(one) for one in candidates if one is not subject]
-            return contains_answer_about(said, str(subject), value, others)
+            return contains_answer_about(answer, str(subject), value, others)
 
         names = {
             **find_site(self.host).names,
             **instance.drawn,
             "state": state,
-            "says": lambda *texts: any(contains_answer(said, str(text)) for text in texts),
+            "says": lambda *texts: any(contains_answer(answer, str(text)) for text in texts),
             "says_of": says_of,
             "same": is_same_text,
         }

@@ -39,11 +39,11 @@ def sum_questions() -> list[dict[str, str]]:
 
     All have the same shape, so that the smallest models learn them: two digits and a sign to be copied.
     """
-    asked = [(kind, f"{a} {sign} {b}") for kind, sign in _SUMS.items() for a in range(10) for b in range(10)]
-    random.Random(_SEED).shuffle(asked)
+    expressions = [(kind, f"{a} {sign} {b}") for kind, sign in _SUMS.items() for a in range(10) for b in range(10)]
+    random.Random(_SEED).shuffle(expressions)
     return [
         _record(f"sums-{number:03d}", kind, (f"Calculate {expression}.", expression))
-        for number, (kind, expression) in enumerate(asked)
+        for number, (kind, expression) in enumerate(expressions)
     ]
 
 
@@ -55,12 +55,12 @@ def arithmetic_questions() -> list[dict[str, str]]:
     draw = random.Random(_SEED)
     kinds = list(_KINDS.items())
     records: list[dict[str, str]] = []
-    asked: set[str] = set()
+    expressions: set[str] = set()
     while len(records) < COUNT:
         kind, make = kinds[len(records) % len(kinds)]
         made = make(draw)
-        if made[0] not in asked:
-            asked.add(made[0])
+        if made[0] not in expressions:
+            expressions.add(made[0])
             records.append(_record(f"arithmetic-{len(records):03d}", kind, made))
     return records
 

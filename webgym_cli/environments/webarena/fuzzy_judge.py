@@ -29,8 +29,8 @@ class FuzzyJudge:
     async def __call__(self, question: FuzzyQuestion) -> bool:
         """Return whether the answer is right. Raises `BoundaryError` (judge_failed) where the judge does not tell."""
         messages = [{"role": message.role, "content": message.content} for message in fuzzy_messages(question)]
-        said = await self._chat.ask(messages, _FORM, self._requests, model=self._model)
-        return said.verdict == "right"
+        reply = await self._chat.ask(messages, _FORM, self._requests, model=self._model)
+        return reply.verdict == "right"
 
     async def close(self) -> None:
         """Close the connections."""

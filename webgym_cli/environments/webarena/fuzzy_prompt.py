@@ -44,8 +44,8 @@ class FuzzyVerdict(Record):
 
 def fuzzy_messages(question: FuzzyQuestion) -> tuple[Message, ...]:
     """Return the chat that asks a question. Text of the agent stays within its JSON string."""
-    asked = {"task": question.intent, "reference": question.reference, "answer": question.answer}
-    content = json.dumps(asked, ensure_ascii=False, indent=1).encode(errors="replace").decode()
+    data = {"task": question.intent, "reference": question.reference, "answer": question.answer}
+    content = json.dumps(data, ensure_ascii=False, indent=1).encode(errors="replace").decode()
     system = _SYSTEM.format(asked=_ASKED[question.kind])
     # Neither a placeholder of an image nor a token of a chat template survives as one; a JSON reader sees the same.
     safe = content.replace("<", "\\u003c")

@@ -61,9 +61,9 @@ class LoginManager:
             for place, text in (("account_field", known.account), ("password_field", secret)):
                 await self._fill(session, site, place, text)
             await self._submit(session, site)
-            said = await self._complaint(session)
+            complaint = await self._complaint(session)
             if why := await self._check_session(session, site):
-                detail = f"; it said: {said}" if said else ""
+                detail = f"; it said: {complaint}" if complaint else ""
                 raise BoundaryError(
                     FailureKind.ENVIRONMENT_ERROR,
                     f"{site} did not let {known.account} in: {why}{detail}",

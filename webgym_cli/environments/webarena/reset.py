@@ -62,8 +62,8 @@ async def _run(site: WebArenaSite, command: str, log: Path) -> None:
     finally:
         await job.stop()
     if code:
-        said = "".join(f": {line}" for line in last_lines(log, 1))
-        raise _to_boundary_error(site, f"{command!r} ended with {code}{said}; log: {log}")
+        last_line = "".join(f": {line}" for line in last_lines(log, 1))
+        raise _to_boundary_error(site, f"{command!r} ended with {code}{last_line}; log: {log}")
 
 
 async def _answers(url: str) -> None:

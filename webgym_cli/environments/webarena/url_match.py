@@ -23,10 +23,10 @@ def _matches(address: str, wanted: str, rule: UrlRule) -> bool:
             return False
     except ValueError:  # half an IPv6 address, a port that is no number
         return False
-    asked, path = _query(theirs), _path(theirs)
+    query, path = _query(theirs), _path(theirs)
     if rule is UrlRule.EXACT:
-        return (_path(ours), _query(ours), ours.fragment) == (path, asked, theirs.fragment)
-    return f"{_path(ours)}/".startswith(f"{path}/") and asked <= _query(ours)
+        return (_path(ours), _query(ours), ours.fragment) == (path, query, theirs.fragment)
+    return f"{_path(ours)}/".startswith(f"{path}/") and query <= _query(ours)
 
 
 def _origin(parts: SplitResult) -> tuple[str, str, int | None]:

@@ -141,20 +141,20 @@ def _label(
 ) -> Iterator[LabelledTrajectory | OrmDrop]:
     """Yield each trajectory's label, or why it has none."""
     for iteration in read:
-        said = read_judgements(run, Split.TRAIN, iteration, damage)
+        judgements = read_judgements(run, Split.TRAIN, iteration, damage)
         for trajectory in scan_stored(run, Split.TRAIN, iteration, damage):
-            yield find_label(trajectory, said.get(trajectory.id, ()), sources)
+            yield find_label(trajectory, judgements.get(trajectory.id, ()), sources)
 
 
 def find_label(
-    trajectory: Trajectory, said: Sequence[Judgement], sources: Sequence[str]
+    trajectory: Trajectory, judgements: Sequence[Judgement], sources: Sequence[str]
 ) -> LabelledTrajectory | OrmDrop:
-    """Return the verdict of the first of these sources that has one, or why there is none. `said`: oldest first."""
+    """Return the verdict of the first of these sources that has one, or why there is none. `judgements`: oldest first."""
     if not is_rolled_out(trajectory.outcome.failure):
         return OrmDrop.INFRASTRUCTURE
     if not trajectory.steps:
         return OrmDrop.NO_STEPS
-    by_judge, by_orm = newest_judgement(said, "judge"), newest_judgement(said, "orm")
+    by_judge, by_orm = newest_judgement(judgements, "judge"), newest_judgement(judgements, "orm")
     verdicts = {
         "environment": environment_verdict(trajectory),
         "judge": by_judge.success if by_judge else None,

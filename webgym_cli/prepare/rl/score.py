@@ -118,7 +118,7 @@ class LogprobScoring:
             return ReplayDropReason.DAMAGED
 
     async def _score_action(self, number: int, action: TokenizedAction) -> None:
-        if not action.said:
+        if not action.content_length:
             self._result.dropped[ReplayDropReason.EMPTY_ACTION.value] += 1
         elif self._limit is not None and action.longest > self._limit:
             self._result.dropped[ReplayDropReason.TOO_LONG.value] += 1
@@ -137,7 +137,7 @@ class LogprobScoring:
                 return None
             self._result.asked += 1
             logprobs = self._result.known.add(digest, response_logprobs)
-        return compute_mean_logprob(logprobs[: action.said])
+        return compute_mean_logprob(logprobs[: action.content_length])
 
     async def _server(self) -> LogprobClient:
         """Return who is asked, found once; nobody is looked for where all is known."""

@@ -36,7 +36,7 @@ class TokenizedAction:
     """The ids that its state is served with."""
     response: tuple[int, ...]
     """The ids of what was said, with the stop token where it came to one."""
-    said: int
+    content_length: int
     """How many of them come before the stop token."""
     tokenized: bool
     """Whether they are those of its text: no server told which were sampled."""
@@ -79,13 +79,15 @@ def tokenize_actions(trajectory: Trajectory, tokens: ActionTokenizer) -> list[To
         if isinstance(ids, ReplayDropReason):
             return ids
         prompts.append(ids)
-    said = [_response(step, tokens) for step in trajectory.steps]
-    if any(tokens.placeholder in response for response, _ in said):
+    responses = [_response(step, tokens) for step in trajectory.steps]
+    if any(tokens.placeholder in response for response, _ in responses):
         return ReplayDropReason.PLACEHOLDER
     after = [*prompts[1:], render_last_state(trajectory, tokens).ids]
     return [
-        TokenizedAction(index, prompts[index], response, _said(step, response, tokens.stop), tokenized, after[index])
-        for index, (step, (response, tokenized)) in enumerate(zip(trajectory.steps, said, strict=True))
+        TokenizedAction(
+            index, prompts[index], response, _count_content(step, response, tokens.stop), tokenized, after[index]
+        )
+        for index, (step, (response, tokenized)) in enumerate(zip(trajectory.steps, responses, strict=True))
     ]
 
 
@@ -116,7 +118,7 @@ def _sampled(step: Step) -> tuple[int, ...] | None:
     return step.generation.token_ids if step.generation.prompt_token_digest else None
 
 
-def _said(step: Step, response: Sequence[int], stop: int | None) -> int:
+def _count_content(step: Step, response: Sequence[int], stop: int | None) -> int:
     """Return how many tokens come before the stop token."""
     stopped = bool(response) and (response[-1] == stop or step.generation.finish_reason == "stop")
     return len(response) - stopped

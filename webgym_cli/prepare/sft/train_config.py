@@ -141,8 +141,8 @@ def _optimisation(algorithm: AlgorithmSettings) -> dict[str, Any]:
 def _evaluation(algorithm: AlgorithmSettings, validation: bool) -> dict[str, Any]:
     if not (algorithm.do_eval and validation):  # LLaMA-Factory refuses to evaluate without a dataset
         return {"do_eval": False, "eval_strategy": "no"}
-    asked = {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION}
-    return asked if algorithm.eval_steps is None else asked | {"eval_steps": algorithm.eval_steps}
+    options = {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION}
+    return options if algorithm.eval_steps is None else options | {"eval_steps": algorithm.eval_steps}
 
 
 def _saving(algorithm: AlgorithmSettings) -> dict[str, Any]:

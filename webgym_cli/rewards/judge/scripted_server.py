@@ -109,7 +109,7 @@ class ScriptedJudgeServer:
     async def arrived(self, count: int, job: str = "") -> None:
         """Wait until so many questions (of this job) have arrived."""
         async with self._arrived:
-            await self._arrived.wait_for(lambda: sum(job in ("", asked.job) for asked in self.asked) >= count)
+            await self._arrived.wait_for(lambda: sum(job in ("", question.job) for question in self.asked) >= count)
 
     async def __aenter__(self) -> ScriptedJudgeServer:
         """Start listening."""
@@ -140,23 +140,23 @@ class ScriptedJudgeServer:
 
     async def _complete(self, request: web.Request) -> web.Response:
         try:
-            asked = _read(await request.json(), request.headers.get("Authorization", ""))
-            usual = decide(asked.job, asked.data)
+            question = _read(await request.json(), request.headers.get("Authorization", ""))
+            usual = decide(question.job, question.data)
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             return _refuse(400, f"not a question of webgym's judge: {error!r}")
         async with self._arrived:
-            self.asked.append(asked)
+            self.asked.append(question)
             self._arrived.notify_all()
-        scripted = self._next_script(asked.job)
+        scripted = self._next_script(question.job)
         if scripted is None:
-            return web.json_response(_completion(asked, json.dumps(usual), "stop"))
+            return web.json_response(_completion(question, json.dumps(usual), "stop"))
         if scripted.silent:
             await self._closed.wait()
         if scripted.body is not None:
             return web.Response(body=scripted.body, status=scripted.status, content_type="application/json")
         if scripted.status != 200:
             return _refuse(scripted.status, "scripted")
-        return web.json_response(_completion(asked, scripted.content, scripted.finish_reason))
+        return web.json_response(_completion(question, scripted.content, scripted.finish_reason))
 
     def _next_script(self, job: str) -> ScriptedReply | None:
         queue = self._scripts.get(job) or self._scripts.get("")
@@ -239,13 +239,13 @@ def _read(body: Mapping[str, Any], authorization: str) -> ReceivedQuestion:
     return ReceivedQuestion(data["question"], data, images, request, authorization)
 
 
-def _completion(asked: ReceivedQuestion, content: str | None, finish_reason: str) -> dict[str, Any]:
+def _completion(question: ReceivedQuestion, content: str | None, finish_reason: str) -> dict[str, Any]:
     message = {"role": "assistant", "content": content}
     return {
         "id": "scripted",
         "object": "chat.completion",
         "created": 0,
-        "model": str(asked.request.get("model", MODEL)),
+        "model": str(question.request.get("model", MODEL)),
         "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
     }

@@ -29,7 +29,7 @@ class JudgeSession:
         """Return the judge's reply to one question. Raises `ChatError` and `StoreError`."""
         return await self.client.ask(question, self.context)
 
-    async def vote(self, question: JudgeQuestion, asked: str) -> Verdict:
+    async def vote(self, question: JudgeQuestion, text: str) -> Verdict:
         """Ask as often as there are votes. Raises `ChatError` when those that can be read don't settle it."""
         votes = self.settings.votes
         replies = await gather_or_cancel(*(self._vote_once(question) for _ in range(votes)))
@@ -40,7 +40,7 @@ class JudgeSession:
             errors = [reply for reply in replies if isinstance(reply, ChatError)]
             raise next((error for error in errors if error.unavailable), errors[0])
         reason = next(reply.reason for reply in read if reply.yes is passed)
-        return Verdict(question=asked, passed=passed, reason=reason, votes=tuple(reply.yes for reply in read))
+        return Verdict(question=text, passed=passed, reason=reason, votes=tuple(reply.yes for reply in read))
 
     async def _vote_once(self, question: JudgeQuestion) -> JudgeReply | ChatError:
         try:

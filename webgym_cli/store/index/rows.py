@@ -113,24 +113,24 @@ def build_damage_row(split: str, iteration: int, line: LinePosition, reason: str
 
 
 def _step(step: Step) -> Row:
-    seen, said = step.observation, step.generation
+    observation, generation = step.observation, step.generation
     return {
         "step": step.index,
-        "url": seen.url,
-        "page_site": site_of(seen.url),
-        "screenshot": seen.screenshot and seen.screenshot.sha256,
-        "width": seen.screenshot and seen.screenshot.width,
-        "height": seen.screenshot and seen.screenshot.height,
+        "url": observation.url,
+        "page_site": site_of(observation.url),
+        "screenshot": observation.screenshot and observation.screenshot.sha256,
+        "width": observation.screenshot and observation.screenshot.width,
+        "height": observation.screenshot and observation.screenshot.height,
         "action": step.action and str(step.action.name),
         "parse_error": step.parse_error and step.parse_error.value,
         "action_error": step.action_error,
         "page_changed": step.page_changed,
         "response_characters": len(step.response),
         "response_digest": hashlib.sha256(step.response.encode(errors="replace")).hexdigest()[:16],
-        "prompt_tokens": said.prompt_tokens,
-        "response_tokens": None if said.token_ids is None else len(said.token_ids),
-        "finish_reason": said.finish_reason,
-        "policy_version": said.policy_version and said.policy_version.number,
+        "prompt_tokens": generation.prompt_tokens,
+        "response_tokens": None if generation.token_ids is None else len(generation.token_ids),
+        "finish_reason": generation.finish_reason,
+        "policy_version": generation.policy_version and generation.policy_version.number,
         "policy_seconds": step.policy_seconds,
         "environment_seconds": step.environment_seconds,
     }

@@ -79,8 +79,8 @@ def precision(folder: Path | None) -> str:
     except (OSError, ValueError):
         return "auto"
     text = config.get("text_config") or {}
-    said = (section.get(key) for section in (config, text) for key in ("dtype", "torch_dtype"))
-    return next((str(name) for name in said if name in PRECISIONS), "auto")
+    dtypes = (section.get(key) for section in (config, text) for key in ("dtype", "torch_dtype"))
+    return next((str(name) for name in dtypes if name in PRECISIONS), "auto")
 
 
 async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:

@@ -72,11 +72,11 @@ async def build_start(
         await asyncio.shield(job.stop())
     if code == 0:
         return ""
-    said = next(iter(last_lines(log, 1)), "")
+    last_line = next(iter(last_lines(log, 1)), "")
     if code == UNUSABLE:
-        return said.removeprefix("webgym: ")
+        return last_line.removeprefix("webgym: ")
     raise JobError(
-        f"the optimizer states of {parent.name} couldn't be prepared (exit status {code}): {said}",
+        f"the optimizer states of {parent.name} couldn't be prepared (exit status {code}): {last_line}",
         hint=f"read {log}; -s train.keep_optimizer_state=false starts with a fresh optimizer",
         returncode=code,
     )

@@ -91,10 +91,10 @@ def _shape(sample: dict[str, Any]) -> list[Any]:
 
 async def _compare(python: Path, settings: Settings, question: dict[str, Any], logs: Path) -> dict[str, Any] | None:
     """Return the first difference, or None. Raises `JobError` where it can't be found out."""
-    asked, answer, log = logs / QUESTION, logs / ANSWER, logs / LOG
-    write_json(asked, question)
+    question_file, answer, log = logs / QUESTION, logs / ANSWER, logs / LOG
+    write_json(question_file, question)
     answer.unlink(missing_ok=True)
-    argv = [str(python), str(SCRIPT), str(asked), str(answer)]
+    argv = [str(python), str(SCRIPT), str(question_file), str(answer)]
     # the model's files are here: nothing is asked of the hub
     alone = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     job = Job.spawn(argv, env=child_environment(alone, settings, python), log=log)
@@ -103,14 +103,14 @@ async def _compare(python: Path, settings: Settings, question: dict[str, Any], l
     finally:
         await asyncio.shield(job.stop())
     if code != 0:
-        said = next(iter(last_lines(log, 1)), "")
+        last_line = next(iter(last_lines(log, 1)), "")
         raise JobError(
-            f"LLaMA-Factory's rendering of the samples couldn't be compared (exit status {code}): {said}",
+            f"LLaMA-Factory's rendering of the samples couldn't be compared (exit status {code}): {last_line}",
             hint=f"read {log}; -s train.check_template=false trains without the comparison",
             returncode=code,
         )
     difference: dict[str, Any] | None = read_json(answer)
-    asked.unlink()
+    question_file.unlink()
     answer.unlink()
     return difference
 
