@@ -48,7 +48,7 @@ async def test_waits_until_the_memory_of_an_ended_process_is_given_back():
 async def test_names_the_processes_that_keep_it():
     nvml = Scripted([GpuProcess(GONE + 1, 1, GIB), GpuProcess(GONE, 0, 70 * GIB)])
     with pytest.raises(JobError) as caught:
-        await memory_freed({GONE: "1", GONE + 1: "2"}, nvml, lambda event: None, patience=0, poll_seconds=0)
+        await memory_freed({GONE: "1", GONE + 1: "2"}, nvml, lambda event: None, seconds=0, poll_seconds=0)
     assert f"process {GONE} (70.0 GiB of GPU 0), process {GONE + 1} (1.0 GiB of GPU 1)" in str(caught.value)
     assert f"kill -9 {GONE} {GONE + 1}" in caught.value.hint
     assert caught.value.exit_code == 4
@@ -71,7 +71,7 @@ async def test_another_process_that_got_the_number_is_not_waited_for(child):
     nvml = Scripted([GpuProcess(child.pid, 0, GIB)])
     await memory_freed({child.pid: "an earlier start"}, nvml, lambda event: None)
     with pytest.raises(JobError, match=str(child.pid)):
-        await memory_freed({child.pid: start_time(child.pid)}, nvml, lambda event: None, patience=0)
+        await memory_freed({child.pid: start_time(child.pid)}, nvml, lambda event: None, seconds=0)
 
 
 async def test_a_job_is_noted_while_it_runs_and_waited_for_after(child):

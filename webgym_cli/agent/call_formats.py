@@ -87,12 +87,12 @@ def make_call_format(
         first = past[0].observation if past else current
         pictures = f"{IMAGE}\n" * len(first.pictures)
         messages.append(Message(role="user", content=pictures + sanitize_page(instruction)))
-        seen = [step.observation for step in past[1:]] + ([current] if past else [])
-        for step, observation in zip(past, seen, strict=True):
+        observations = [step.observation for step in past[1:]] + ([current] if past else [])
+        for step, observation in zip(past, observations, strict=True):
             reply = history_text(step.response, thinking=spec.thinking)
             messages.append(Message(role="assistant", content=sanitize_text(reply)))
             messages.append(Message(role="user", content="\n".join(_format_results(step, observation, write_result))))
-        images = (picture.sha256 for observation in (first, *seen) for picture in observation.pictures)
+        images = (picture.sha256 for observation in (first, *observations) for picture in observation.pictures)
         return tuple(messages), tuple(images)
 
     return ActionSet(parse=parse, format_action=format_action, render=render)
@@ -104,8 +104,8 @@ def _make_action(calls: Sequence[tuple[str, Any]], text: str, *, limit: int) -> 
     try:
         if not calls:
             return Action(name=ActionName.ANSWER, text=text.strip())
-        made = tuple(ToolCall(name=name, arguments=arguments) for name, arguments in calls)
-        return Action(name=ActionName.CALL, calls=made, text=text.strip() or None)
+        tool_calls = tuple(ToolCall(name=name, arguments=arguments) for name, arguments in calls)
+        return Action(name=ActionName.CALL, calls=tool_calls, text=text.strip() or None)
     except ValidationError as error:
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, error.errors()[0]["msg"])
 

@@ -65,9 +65,9 @@ def build_orm_prompt(trajectory: Trajectory) -> OrmPrompt:
     return OrmPrompt(sanitize_page(trajectory.instruction), "\n".join(lines), page)
 
 
-def build_initial_orm_prompt(instruction: str, seen: Observation) -> OrmPrompt:
+def build_initial_orm_prompt(instruction: str, observation: Observation) -> OrmPrompt:
     """Return the prompt of a task of which nothing is done yet: its probability is what will become of it."""
-    return OrmPrompt(sanitize_page(instruction), "", _format_page(seen))
+    return OrmPrompt(sanitize_page(instruction), "", _format_page(observation))
 
 
 def compute_prompt_digest(settings: OrmSettings) -> str:
@@ -115,12 +115,16 @@ def _format_response(step: Step, *, thinking: bool) -> str:
     return sanitize_line("; ".join(lines), None)
 
 
-def _format_page(seen: Observation) -> str:
-    if seen.html:
-        return sanitize_page(seen.html)
-    lines = [f"url: {sanitize_line(seen.url, None)}", f"title: {sanitize_line(seen.title)}", *format_notices(seen)]
-    lines += [f"{result.name}: {sanitize_page(result.text)}" for result in seen.results]
-    return "\n".join([*lines, format_elements(seen.elements)] if seen.elements else lines)
+def _format_page(page: Observation) -> str:
+    if page.html:
+        return sanitize_page(page.html)
+    lines = [
+        f"url: {sanitize_line(page.url, None)}",
+        f"title: {sanitize_line(page.title)}",
+        *format_notices(page),
+    ]
+    lines += [f"{result.name}: {sanitize_page(result.text)}" for result in page.results]
+    return "\n".join([*lines, format_elements(page.elements)] if page.elements else lines)
 
 
 def _quote(text: str) -> str:

@@ -34,7 +34,7 @@ class PromptLogprobs:
         """Connect to nothing yet. `model`: its name in requests; `timeout`: of one request, in seconds."""
         self._model = model
         self._secret = api_key
-        self._asked = 0
+        self._requests = 0
         self._clients = [
             openai_client(url, api_key, timeout, retries=retries, max_answer=MAX_PROMPT_ANSWER) for url in base_urls
         ]
@@ -44,8 +44,8 @@ class PromptLogprobs:
 
         None: the server does not take so much at once. Raises `WebGymError` when it gives none.
         """
-        self._asked += 1
-        client = self._clients[self._asked % len(self._clients)]
+        self._requests += 1
+        client = self._clients[self._requests % len(self._clients)]
         body = {
             "model": self._model,
             "prompt": [*prompt, *response],

@@ -75,7 +75,7 @@ def _missing_kind(truncated: bool) -> ParseErrorKind:
 def _read_calls(text: str) -> list[Call]:
     """Return the calls of a text. Raises `BadCall` or `_InvalidCallError` for the first that is malformed."""
     calls: list[Call] = []
-    stranger, at = "", 0
+    unknown, at = "", 0
     while at < len(text):
         lead = _LEAD.match(text, at)
         begin = lead.end() if lead else at
@@ -84,11 +84,11 @@ def _read_calls(text: str) -> list[Call]:
             calls.append(read_call(text, begin))
             at = _skip_rest(text, calls[-1].end)
             continue
-        stranger = stranger or (opening[1] if opening else "")
+        unknown = unknown or (opening[1] if opening else "")
         end = text.find("\n", begin)
         at = len(text) if end < 0 else end + 1
-    if stranger and not calls:
-        raise _InvalidCallError(ParseErrorKind.UNKNOWN_FUNCTION, f"there is no function {stranger}")
+    if unknown and not calls:
+        raise _InvalidCallError(ParseErrorKind.UNKNOWN_FUNCTION, f"there is no function {unknown}")
     return calls
 
 

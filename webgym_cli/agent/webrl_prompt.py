@@ -113,7 +113,7 @@ def _render_head(instruction: str, past: Sequence[Step]) -> str:
     return opening + "\n".join(lines) + "\n"
 
 
-def _render_tail(seen: Observation) -> str:
+def _render_tail(observation: Observation) -> str:
     """Return what stands below a page: open tabs, what the browser told."""
-    lines = [*format_notices(seen), *format_tabs(seen)]
+    lines = [*format_notices(observation), *format_tabs(observation)]
     return "".join(f"\n{line}" for line in lines)

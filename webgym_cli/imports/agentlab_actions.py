@@ -57,9 +57,9 @@ def _convert_click(call: Call, place: Point | None, rest: int, clicks: int | Non
     if not isinstance(modifiers, list):
         return None
     # "ControlOrMeta" is Control on their machines, as on ours.
-    held = tuple("Control" if key == "ControlOrMeta" else key for key in modifiers)
+    keys = tuple("Control" if key == "ControlOrMeta" else key for key in modifiers)
     pressed = None if button == "left" else button
-    return _build(ActionName.CLICK, place, clicks=clicks, button=pressed, modifiers=held or None)
+    return _build(ActionName.CLICK, place, clicks=clicks, button=pressed, modifiers=keys or None)
 
 
 def _convert_text(name: ActionName, parameter: str) -> Callable[[Call, Point | None, int], Action | None]:

@@ -143,10 +143,10 @@ class _Check:
         self.counts["trajectories"] += 1
         self.counts["steps"] += len(trajectory.steps)
         for step in trajectory.steps:
-            seen = step.observation
-            for picture in seen.pictures:
+            observation = step.observation
+            for picture in observation.pictures:
                 self.references.add(picture, number, start)
-            if seen.digest and seen.digest != seen.compute_digest():
+            if observation.digest and observation.digest != observation.compute_digest():
                 detail = f"step {step.index} of {name}: screenshot, elements, address and title are not of one moment"
                 self.findings.add(FindingKind.OBSERVATION_ALTERED, source.path, place, detail)
         if name in self._ids:

@@ -127,19 +127,19 @@ async def memory_freed(
     nvml: Nvml,
     sink: EventSink,
     *,
-    patience: float = RELEASE_SECONDS,
+    seconds: float = RELEASE_SECONDS,
     poll_seconds: float = POLL_SECONDS,
 ) -> None:
     """Wait until none of our ended processes holds GPU memory, then warn of much that others hold.
 
     `ours`: process ids with their start times (`guard.start_time`). Raises `JobError` that names the processes when
-    the memory is not free after `patience` seconds.
+    the memory is not free after `seconds`.
     """
     began = time.monotonic()
     while left := [holder for holder in nvml.holders() if _is(holder.pid, ours)]:
-        if time.monotonic() - began >= patience:
+        if time.monotonic() - began >= seconds:
             raise JobError(
-                f"GPU memory was not given back {patience:.0f} s after its job had ended: {_words(left)}",
+                f"GPU memory was not given back {seconds:.0f} s after its job had ended: {_words(left)}",
                 hint=f"end what is left (kill -9 {' '.join(str(pid) for pid in sorted({h.pid for h in left}))}), then "
                 "run the same command again",
             )

@@ -164,10 +164,10 @@ class Pipeline:
         """Write what the current iteration is trained on, unless just that is there; or `again` even so."""
         began = time.monotonic()
         served = self.serving.current
-        made, fresh = await preparation.prepare(self.run, self.settings, self.sink, served, again=again)
+        prepared, fresh = await preparation.prepare(self.run, self.settings, self.sink, served, again=again)
         if fresh:
-            await self._note_prepared(made, began)
-        return made
+            await self._note_prepared(prepared, began)
+        return prepared
 
     async def prepare_selection(self, selection: BatchSelection) -> Prepared | RlData:
         """Write what a selection is trained on, unless just that is there, while the event loop goes on."""
@@ -177,15 +177,15 @@ class Pipeline:
             loop.call_soon_threadsafe(self.sink, event)
 
         # Not `asyncio.to_thread`: signals are this thread's, and its context says that they are handled here.
-        made, fresh = await loop.run_in_executor(
+        prepared, fresh = await loop.run_in_executor(
             None, preparation.prepare_selection, self.run, self.settings, sink, selection
         )
         if fresh:
-            await self._note_prepared(made, began)
-        return made
+            await self._note_prepared(prepared, began)
+        return prepared
 
-    async def _note_prepared(self, made: Prepared | RlData, began: float) -> None:
-        facts = made.facts() if isinstance(made, RlData) else made.model_dump(mode="json", by_alias=True)
+    async def _note_prepared(self, prepared: Prepared | RlData, began: float) -> None:
+        facts = prepared.facts() if isinstance(prepared, RlData) else prepared.model_dump(mode="json", by_alias=True)
         append_event(self.run, make_event("prepare", **facts, seconds=round(time.monotonic() - began, 2)))
         self.tracker.note()
         await preparation.check_prepared(self.run, self.settings, self.logs, self.sink)

@@ -90,8 +90,8 @@ async def prepare(
             index = stack.enter_context(open_index(run, progress=sink))
             plan = plan_preparation(run, settings, index)
             _enter_ledger(plan, run, settings, index, measure_ends(run, plan.read))
-            if not again and (made := _find_made(plan, run, settings)):
-                return made, False
+            if not again and (prepared := _find_made(plan, run, settings)):
+                return prepared, False
         replay = plan.replay if isinstance(plan, RlPlan) else None
         weights = None if replay is None else await _score_replay(replay, run, settings, sink, served)
         with interruptible():
@@ -105,8 +105,8 @@ def prepare_selection(
     with open_index(run, progress=sink, as_of=selection.as_of) as index:
         plan = plan_preparation(run, settings, index, selection)
         _enter_ledger(plan, run, settings, index, selection.as_of, selection)
-        if made := _find_made(plan, run, settings):
-            return made, False
+        if prepared := _find_made(plan, run, settings):
+            return prepared, False
         return _write(plan, run, settings, sink), True
 
 
@@ -186,10 +186,10 @@ async def check_prepared(run: RunDir, settings: Settings, logs: Path, sink: Even
         sink(make_event("note", message=message))
 
 
-def preparation_in_words(made: Prepared | RlData, run: RunDir) -> str:
+def preparation_in_words(prepared: Prepared | RlData, run: RunDir) -> str:
     """Return what was written, in one line."""
-    if isinstance(made, RlData):
-        replayed = "" if made.replayed_rows is None else f" ({made.replayed_rows} of them replayed)"
-        counts = f"{made.trained} trajectories in {made.rows} rows{replayed}"
-        return f"{counts}, {made.trained_tokens} trained tokens in {run.rl_data}"
-    return f"{made.train_samples} training and {made.val_samples} validation samples in {run.dataset}"
+    if isinstance(prepared, RlData):
+        replayed = "" if prepared.replayed_rows is None else f" ({prepared.replayed_rows} of them replayed)"
+        counts = f"{prepared.trained} trajectories in {prepared.rows} rows{replayed}"
+        return f"{counts}, {prepared.trained_tokens} trained tokens in {run.rl_data}"
+    return f"{prepared.train_samples} training and {prepared.val_samples} validation samples in {run.dataset}"

@@ -30,7 +30,7 @@ from webgym_cli.util.text import format_duration
 def build_sections(facts: ReportFacts) -> list[ReportSection]:
     """Return the sections that have something to tell."""
     every = (_success, _rewards, _pass_at_k, _steps, _failures, _verdicts, _time, _learning)
-    sections = [*(made(facts) for made in every), build_training_section(facts["trainings"])]
+    sections = [*(build(facts) for build in every), build_training_section(facts["trainings"])]
     sections.append(build_async_section(facts["asynchronous"]))
     sections.insert(1, build_change_section(facts["changes"]))
     return [section for section in sections if section.figures]

@@ -200,9 +200,9 @@ class PolicyServer:
 
     async def _still_held(self) -> str:
         """Say how much GPU memory a sleeping server holds if that is too much; nothing where NVML can't tell."""
-        held = await asyncio.to_thread(measure_held_gib, self._nvml, self.pid) if self.pid else None
+        used = await asyncio.to_thread(measure_held_gib, self._nvml, self.pid) if self.pid else None
         limit = self.plan.sleep.memory_gb
-        return "" if held is None or held <= limit else f"it holds {held:.1f} GiB (serve.sleep_memory_gb={limit:g})"
+        return "" if used is None or used <= limit else f"it holds {used:.1f} GiB (serve.sleep_memory_gb={limit:g})"
 
     async def _stop_for_training(self, began: float) -> None:
         """Stop the server and wait until its GPU memory is free. Raises `JobError` when it stays taken."""

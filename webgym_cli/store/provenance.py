@@ -26,8 +26,8 @@ def build_provenance(created_at: str) -> dict[str, object]:
 def read_newer_version(file: Path) -> str:
     """Return the version that made a run where it is a newer one than this; else empty, also for a damaged file."""
     with suppress(StoreError, TypeError, KeyError, ValueError, AttributeError):
-        made = read_json(file)["webgym"]
-        return str(made) if _minor(made) > _minor(webgym_cli.__version__) else ""
+        writer = read_json(file)["webgym"]
+        return str(writer) if _minor(writer) > _minor(webgym_cli.__version__) else ""
     return ""
 
 

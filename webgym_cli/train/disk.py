@@ -52,14 +52,14 @@ def estimate_sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: 
     AdamW keeps two numbers a trained parameter, as precise as the parameter; DeepSpeed keeps two and a copy of it in
     fp32. Without DeepSpeed what is trained is held, and saved, in fp32 even where bf16 is computed with.
     """
-    held = list(model)
-    everything = sum(math.prod(shape) for _, _, shape in held)
-    stored = sum(math.prod(shape) * BYTES.get(kind, 4) for _, kind, shape in held)
+    tensors = list(model)
+    everything = sum(math.prod(shape) for _, _, shape in tensors)
+    stored = sum(math.prod(shape) * BYTES.get(kind, 4) for _, kind, shape in tensors)
     half = bool(config.get("bf16") or config.get("fp16") or config.get("pure_bf16"))
     precise = 2 if half and (zero_stage is not None or config.get("pure_bf16")) else 4
     lora = config.get("finetuning_type") == "lora"
-    learning = (math.prod(shape) for name, _, shape in held if is_trained(name, config))
-    trained = adapter_parameters(held, config) if lora else sum(learning)
+    learning = (math.prod(shape) for name, _, shape in tensors if is_trained(name, config))
+    trained = adapter_parameters(tensors, config) if lora else sum(learning)
     weights = trained * precise + (0 if lora else (everything - trained) * (2 if half else 4))
     copied = 0 if zero_stage is None or zero_stage == 3 else weights
     states = copied + trained * (2 * precise if zero_stage is None else 12)

@@ -92,8 +92,8 @@ def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
     if plan.adopted is not None:
         shutil.rmtree(plan.folder, ignore_errors=True)
         plan.adopted.rename(plan.folder)
-    gone = publish.remove_leftovers(run, keep=lambda path: plan.mode in working_dir.KEEPING and path == plan.folder)
-    for path in gone:
+    removed = publish.remove_leftovers(run, keep=lambda path: plan.mode in working_dir.KEEPING and path == plan.folder)
+    for path in removed:
         if path.suffix == ".partial":
             message = f"{path.name}: an interrupted training without a usable checkpoint, or of other data: removed"
             sink({"event": "train_note", "message": message})

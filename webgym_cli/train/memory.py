@@ -97,11 +97,11 @@ def rl_memory(
     """
     rank, names = config["model"]["lora_rank"], config["model"]["target_modules"]
     layout = config["model"] | {"lora_target": "all" if names == "all-linear" else names}
-    held = list(model)
+    tensors = list(model)
     compared = bool(config["actor"]["use_kl_loss"] or config["algorithm"]["use_kl_in_reward"] or "webrl" in config)
     # An adapter's reference is the network with the adapter switched off, which needs no second copy.
-    policy = _of(held, layout, deepspeed, processes, lora=bool(rank), reference=compared and not rank)
-    return policy + _of(held, layout, deepspeed, processes, lora=bool(rank)) if critic else policy
+    policy = _of(tensors, layout, deepspeed, processes, lora=bool(rank), reference=compared and not rank)
+    return policy + _of(tensors, layout, deepspeed, processes, lora=bool(rank)) if critic else policy
 
 
 def _of(

@@ -105,11 +105,11 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
 def remove_leftovers(run: RunDir, keep: Callable[[Path], bool] = lambda _: False) -> list[Path]:
     """Remove the working folders of trainings, except those to keep. Return what was removed."""
     folders = [path for kind in ("partial", "start", "start.new") for path in run.checkpoints.glob(f"*.{kind}")]
-    gone = [path for path in sorted(folders) if not keep(path)]
-    for path in gone:
+    leftovers = [path for path in sorted(folders) if not keep(path)]
+    for path in leftovers:
         with disk_errors(path):
             shutil.rmtree(path)
-    return gone
+    return leftovers
 
 
 def _complete_files(plan: TrainPlan, weights: Path) -> None:

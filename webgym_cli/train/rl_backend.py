@@ -199,7 +199,10 @@ def total_steps(rl: RlSettings, batch: RlData, *, webrl: bool = False) -> int:
 
 def _before_gradients(run: RunDir) -> Checkpoint | None:
     """Return the newest policy that another backend made, which policy gradients began with; None: the base model."""
-    return next((made for made in reversed(checkpoints.checkpoints(run)) if not _is_ours(made.algorithm)), None)
+    return next(
+        (one for one in reversed(checkpoints.checkpoints(run)) if not _is_ours(one.algorithm)),
+        None,
+    )
 
 
 def _is_ours(name: str) -> bool:

@@ -91,9 +91,9 @@ def _read_prepared(inputs: PlanInputs, data: PreparedData) -> _Data:
     """Return what `webgym prepare` wrote. Raises `MissingStageError` unless it is the current policy's."""
     run, settings = inputs.run, inputs.settings
     if data == "dataset":
-        made: Prepared = dataset.read_prepared(run)
-        digest, model = dataset.read_data_digest(run, made), str(checkpoints.policy_path(run, settings))
-        return _Data(made.model_name, made.iteration, made.parent, model, run.dataset, digest)
+        prepared: Prepared = dataset.read_prepared(run)
+        digest, model = dataset.read_data_digest(run, prepared), str(checkpoints.policy_path(run, settings))
+        return _Data(prepared.model_name, prepared.iteration, prepared.parent, model, run.dataset, digest)
     batch = rl_backend.read_batch(run, settings, webrl=data == "transitions")
     return _Data(batch.model_name, batch.iteration, batch.policy, batch.model, run.rl_data, batch.digest)
 

@@ -92,13 +92,13 @@ def test_an_unknown_task_and_a_foreign_instruction_are_refused():
 
 def site_instruction(task: str) -> str:
     found = find_task(task)
-    return found.asked(found.draw(0))
+    return found.render_instruction(found.draw(0))
 
 
 async def solve(sites, chromium, task, seed, limit):
     token = sites.start_episode(task, seed)
     page = await visitor(chromium, token)
-    driven = await drive(page, task.start_url, make_site_expert(task.id, sites.instruction(token)), limit)
+    driven = await drive(page, task.start_url, make_site_expert(task.id, sites.render_instruction(token)), limit)
     await page.context.close()
     assert driven.errors == []
     assert driven.actions[-1].name is ActionName.ANSWER, (seed, driven.actions)

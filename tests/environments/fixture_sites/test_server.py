@@ -178,7 +178,7 @@ async def test_odd_requests_get_a_page_and_change_nothing(sites, visit):
 
 
 async def test_people_start_and_score_episodes_at_the_door():
-    async with SiteServer(door=True) as server:
+    async with SiteServer(by_hand=True) as server:
         listed = await request(server, "GET", "shop.test", "/_/")
         assert "shop-cheapest" in listed.body and "mail-reply" not in listed.body
         for form, status in (({"seed": "x"}, 400), ({"seed": "1", "task": "nothing"}, 400)):

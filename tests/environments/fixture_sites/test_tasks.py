@@ -33,7 +33,7 @@ def test_a_draft_fills_its_task_on_every_seed(task: SiteTask):
     for seed in SEEDS:
         instance = task.draw(seed)
         assert len(task.facts) == task.task.difficulty
-        instruction, rubric = task.asked(instance), task.rubric(instance)
+        instruction, rubric = task.render_instruction(instance), task.rubric(instance)
         assert "{" not in instruction + "".join(rubric)
         assert parse_instruction(task.instruction, instruction).items() <= instance.values.items()
         asked.add((instruction, rubric))
@@ -46,7 +46,7 @@ def test_a_draft_fills_its_task_on_every_seed(task: SiteTask):
 def test_doing_nothing_solves_nothing(task: SiteTask):
     for seed in SEEDS:
         instance = task.draw(seed)
-        for answer in (None, "", "done", "reward 1", task.asked(instance)):
+        for answer in (None, "", "done", "reward 1", task.render_instruction(instance)):
             assert task.score(instance, task.new_state(instance, seed), answer)[0] == 0.0
 
 
@@ -106,7 +106,7 @@ def test_mixed_up_cities_are_wrong():
 def test_an_instruction_of_another_task_is_not_understood():
     task, other = find_task("shop-cart"), find_task("wiki-watch")
     with pytest.raises(LookupError, match="not understood"):
-        parse_instruction(task.instruction, other.asked(other.draw(0)))
+        parse_instruction(task.instruction, other.render_instruction(other.draw(0)))
 
 
 def test_each_template_is_filled_from_what_the_seed_draws():

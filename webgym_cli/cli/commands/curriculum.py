@@ -71,10 +71,10 @@ def curriculum(
     if join_as_worker(directory, settings, output):
         return
 
-    def made(pipeline: Pipeline) -> Loop:
+    def make_loop(pipeline: Pipeline) -> Loop:
         return Loop(plan.loop, pipeline, Phases(pipeline))
 
-    work("curriculum", directory, phase_settings(settings), output, options, made)
+    work("curriculum", directory, phase_settings(settings), output, options, make_loop)
     output.next_step(f"webgym report {run}   or   webgym curriculum {run} --phases {settings.curriculum.phases + 1}")
 
 

@@ -56,6 +56,6 @@ def init_model(
     if dry_run:
         output.show(plan_tiny_model(directory, sizes))
         return
-    made = build_tiny_model(directory, settings, sizes)
-    output.show({"kind": kind.value, "model": str(made)})
+    model = build_tiny_model(directory, settings, sizes)
+    output.show({"kind": kind.value, "model": str(model)})
     output.next_step(f"webgym loop RUN -s policy_config.base_model={directory}")

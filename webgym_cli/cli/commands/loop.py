@@ -103,9 +103,9 @@ def work(
     settings: Settings,
     output: Output,
     options: dict[str, Any],
-    made: Callable[[Pipeline], Loop],
+    make_loop: Callable[[Pipeline], Loop],
 ) -> None:
-    """Have the loop that is `made` on the run's pipeline do its work, as a command with these `options`.
+    """Have the loop that `make_loop` returns for the run's pipeline do its work, as a command with these `options`.
 
     Shows how the policies did, what was gained over the SFT baseline, if there is one, and what failed meanwhile.
     """
@@ -114,7 +114,7 @@ def work(
     with stage(command, run, settings, output, options) as at:
 
         async def execute(pipeline: Pipeline) -> tuple[list[dict[str, Any]], list[Event]]:
-            working = made(pipeline)
+            working = make_loop(pipeline)
             return await working.execute(), working.failures
 
         evaluations, failures = at.execute(execute)

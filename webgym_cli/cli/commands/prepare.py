@@ -82,7 +82,7 @@ def _prepare_orm(run: Path, config: list[str], set_: list[str], *, json: bool, d
         output.show(plan_orm_dataset(directory, of_orm).to_json())
         return
     with stage("prepare", directory, settings, output, {"target": "orm"}) as at:
-        made = run_async(prepare_orm(at.run, of_orm, at.sink))
+        prepared = run_async(prepare_orm(at.run, of_orm, at.sink))
         run_async(check_prepared(at.run.orm, of_orm, at.logs, at.sink))
-    output.note(f"{made.train_samples} training and {made.val_samples} validation samples in {run / 'orm'}")
+    output.note(f"{prepared.train_samples} training and {prepared.val_samples} validation samples in {run / 'orm'}")
     output.next_step(f"webgym train {run / 'orm'}")

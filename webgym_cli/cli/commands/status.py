@@ -246,8 +246,8 @@ def _say_next(output: Output, facts: dict[str, Any], run: str, directory: RunDir
         output.note(f"webgym {command['command']}, begun {command['since']}, was interrupted")
         output.next_step(f"webgym resume {run}")
     elif judged := directory.orm_of:
-        made = f"version {facts['policy_version']}" if facts["policy_version"] else "not trained yet"
-        output.note(f"{run}: the outcome reward model of {judged.root}, {made}")
+        version = f"version {facts['policy_version']}" if facts["policy_version"] else "not trained yet"
+        output.note(f"{run}: the outcome reward model of {judged.root}, {version}")
         scoring = f"webgym score {judged.root} --orm {directory.model(settings)}"
         output.next_step(scoring if facts["policy_version"] else f"webgym train {run}")
     elif not rollout and not facts["stored"]:

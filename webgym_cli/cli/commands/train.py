@@ -41,10 +41,12 @@ def train(
     plan = plan_current_training(directory, settings)
     with stage("train", directory, settings, output) as at:
         at.execute(lambda pipeline: pipeline.train(plan))
-    if made := current(directory):
-        loss = "" if made.loss is None else f", loss {made.loss:.4g}"
+    if newest := current(directory):
+        loss = "" if newest.loss is None else f", loss {newest.loss:.4g}"
         what = "outcome reward model" if directory.orm_of else "policy"
-        output.note(f"{made.name}: {format_count(made.steps, 'step')}{loss}; the {what} is now version {made.version}")
+        output.note(
+            f"{newest.name}: {format_count(newest.steps, 'step')}{loss}; the {what} is now version {newest.version}"
+        )
     if judged := directory.orm_of:
         output.next_step(f"webgym score {judged.root} --orm {directory.model(settings)}")
     else:

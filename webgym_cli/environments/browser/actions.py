@@ -87,10 +87,10 @@ async def _find_point(
 
 
 async def _click(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    held = [find_key(name) for name in action.modifiers or ()]
-    if any(key not in mouse.MODIFIERS for key in held):
+    modifiers = [find_key(name) for name in action.modifiers or ()]
+    if any(key not in mouse.MODIFIERS for key in modifiers):
         return f"a key that is held must be one of {', '.join(mouse.MODIFIERS)}"
-    keys = [key for key in held if key]
+    keys = [key for key in modifiers if key]
     await mouse.click(
         session, point or session.pointer, button=action.button or "left", clicks=action.clicks or 1, held=keys
     )

@@ -76,10 +76,10 @@ class PageTracker:
             return True
         link = self.links.get(page)
         known = has_sign(error, SESSION_GONE) or page.is_closed() or (link is not None and not link.is_open)
-        gone = len(self._open) > 1 and known
-        if gone:
+        is_closed = len(self._open) > 1 and known
+        if is_closed:
             self._on_close(page)
-        return gone
+        return is_closed
 
     def _on_open(self, page: Page) -> None:
         if page in self._open:

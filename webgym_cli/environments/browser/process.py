@@ -62,7 +62,7 @@ class BrowserProcess:
     def __init__(self, settings: BrowserSettings, proxy: str = "", cdp_url: str = "") -> None:
         self.sessions = 0
         """Contexts that are open now."""
-        self.made = 0
+        self.contexts_opened = 0
         """Contexts that were ever opened."""
         self._settings = settings
         self._proxy = proxy
@@ -83,7 +83,7 @@ class BrowserProcess:
     def retired(self) -> bool:
         """Whether it has reached its cap of contexts or of age: it takes no new session."""
         old = time.monotonic() - self._born > self._settings.process_minutes * 60
-        return old or self.made >= self._settings.contexts_per_process
+        return old or self.contexts_opened >= self._settings.contexts_per_process
 
     def processes(self) -> list[int]:
         """Return the pids of the driver and of the browser's processes that are alive now."""
@@ -115,9 +115,9 @@ class BrowserProcess:
         """Return a session in a fresh context; `closed` is called once when it closes. Raises `BoundaryError`."""
         browser, context = self._browser, None
         self.sessions += 1
-        self.made += 1
+        self.contexts_opened += 1
 
-        def gone() -> None:
+        def on_close() -> None:
             self.sessions -= 1
             closed()
 
@@ -130,17 +130,17 @@ class BrowserProcess:
                     device_scale_factor=options.device_scale_factor,
                     **options.context_arguments,
                 )
-                session = await BrowserSession.open(context, options, self._direct, gone)
+                session = await BrowserSession.open(context, options, self._direct, on_close)
                 context = None
                 return session
         except BoundaryError:
-            gone()
+            on_close()
             raise
         except TimeoutError as error:
-            gone()
+            on_close()
             raise BoundaryError(FailureKind.PAGE_TIMEOUT, "no browser context within the deadline") from error
         except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
-            gone()
+            on_close()
             raise to_boundary_error(error, "opening a browser context") from error
         finally:
             if context is not None:

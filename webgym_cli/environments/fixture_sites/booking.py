@@ -229,7 +229,7 @@ def crossings(seed: int, origin: str, target: str, day: str) -> tuple[Crossing, 
     count = rng.randint(3, 5)
     prices = rng.sample(range(1900, 9900, 50), count)
     times = sorted(rng.sample(range(6 * 4, 22 * 4), count))
-    made = []
+    offers = []
     for cents, quarter in zip(prices, times, strict=True):
         time = f"{quarter // 4:02d}:{quarter % 4 * 15:02d}"
         # One seat at a window is always free, so that every task can be solved.
@@ -237,8 +237,8 @@ def crossings(seed: int, origin: str, target: str, day: str) -> tuple[Crossing, 
         taken = frozenset(rng.sample([seat for seat in seats() if seat != kept], rng.randint(9, 30)))
         key = f"{origin}_{target}_{day}_{time.replace(':', '')}"
         vessel = rng.choice(load_words("booking")["vessels"])
-        made.append(Crossing(key, origin, target, day, time, rng.randint(50, 310), vessel, cents, taken))
-    return tuple(made)
+        offers.append(Crossing(key, origin, target, day, time, rng.randint(50, 310), vessel, cents, taken))
+    return tuple(offers)
 
 
 def find_crossing(seed: int, key: str) -> Crossing | None:

@@ -18,7 +18,7 @@ class SiteExpert:
     """Solves one episode. Also gets over pages that fail or come blank, as the faults make them."""
 
     def __init__(self, steps: Sequence[Any], values: Mapping[str, Any]) -> None:
-        """`steps`: as `ExpertDriver.follow` has them. `values`: what the instruction says, by the names in the steps."""
+        """`steps`: as in `ExpertDriver.follow`. `values`: what the instruction says, by the names in the steps."""
         self._driver = ExpertDriver()
         self._plan = self._driver.follow(steps, dict(values))
         self._waited = False

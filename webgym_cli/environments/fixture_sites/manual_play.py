@@ -38,7 +38,7 @@ def _show(episodes: EpisodeTable, host: str, token: str, problem: str | None) ->
         host=host,
         tasks=[task for task in list_site_tasks() if task.start_url == f"http://{host}/"],
         live=live,
-        instruction=live.task.asked(live.instance) if live else "",
+        instruction=live.task.render_instruction(live.instance) if live else "",
         verdict=live.score(problem) if live and problem is not None else None,
         answer=problem or "",
     )

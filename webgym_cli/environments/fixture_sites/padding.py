@@ -20,11 +20,11 @@ def add_padding(body: str, nodes: int, endless: str | None) -> str:
 def padding_html(nodes: int) -> str:
     """Return HTML with exactly so many elements: sections with headings, lists, texts and some links."""
     parts: list[str] = []
-    made = 0
-    while made < nodes:
-        room = min(nodes - made, _GROUP)
-        parts.append(_section(made, room))
-        made += room
+    count = 0
+    while count < nodes:
+        room = min(nodes - count, _GROUP)
+        parts.append(_section(count, room))
+        count += room
     return "".join(parts)
 
 

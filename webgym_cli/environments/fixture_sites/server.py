@@ -8,8 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from webgym_cli.environments.fixture_sites import lab
-from webgym_cli.environments.fixture_sites import manual_play as door
+from webgym_cli.environments.fixture_sites import lab, manual_play
 from webgym_cli.environments.fixture_sites.episode import EpisodeTable, LiveEpisode
 from webgym_cli.environments.fixture_sites.faults import FaultConfig
 from webgym_cli.environments.fixture_sites.padding import add_padding
@@ -32,12 +31,12 @@ _SHUTDOWN = 1.0
 
 
 class SiteServer:
-    """An async context manager that serves all sites on 127.0.0.1. With `door`, people can start episodes by hand."""
+    """An async context manager that serves all sites on 127.0.0.1. With `by_hand`, people can start episodes."""
 
-    def __init__(self, *, port: int = 0, faults: FaultConfig | None = None, door: bool = False) -> None:
+    def __init__(self, *, port: int = 0, faults: FaultConfig | None = None, by_hand: bool = False) -> None:
         self.faults = faults or FaultConfig()
         self._port = port
-        self._door = door
+        self._by_hand = by_hand
         self._episodes = EpisodeTable()
         self._runner: web.AppRunner | None = None
         self.closing = asyncio.Event()
@@ -96,7 +95,7 @@ class SiteServer:
     def instruction(self, token: str) -> str:
         """Return what the episode asks for. This and the next three raise `KeyError` for an unknown token."""
         live = self._live(token)
-        return live.task.asked(live.instance)
+        return live.task.render_instruction(live.instance)
 
     def rubric(self, token: str) -> tuple[str, ...]:
         """Return the episode's facts."""
@@ -136,15 +135,15 @@ class SiteServer:
         except (ValueError, LookupError):  # an encoding that does not exist, or bytes that are not in it
             return _response(message_page("Bad request", "This form can't be read.", 400))
         token = request.cookies.get(EPISODE_COOKIE, "")
-        if self._door and visit.path.startswith(door.PREFIX):
-            return self._at_door(host, token, visit)
+        if self._by_hand and visit.path.startswith(manual_play.PREFIX):
+            return self._serve_manual_play(host, token, visit)
         live = self._episodes.find(token)
         if live is None:
             return _response(message_page("Forbidden", "This site is only open during an episode.", 403))
         return _response(await self._answer(live, host, visit))
 
-    def _at_door(self, host: str, token: str, visit: SiteRequest) -> web.StreamResponse:
-        reply, new_state = door.serve_manual_play(self._episodes, host, token, visit)
+    def _serve_manual_play(self, host: str, token: str, visit: SiteRequest) -> web.StreamResponse:
+        reply, new_state = manual_play.serve_manual_play(self._episodes, host, token, visit)
         response = _response(reply)
         if new_state is not None:
             response.set_cookie(EPISODE_COOKIE, new_state, httponly=True, samesite="Lax")
@@ -178,7 +177,7 @@ async def serve_forever(
 
     `started` is told the address once the sites can be visited. Raises `UsageError` when the port is taken.
     """
-    async with SiteServer(port=port, faults=faults, door=True) as server:
+    async with SiteServer(port=port, faults=faults, by_hand=True) as server:
         if started is not None:
             started(server.address)
         await server.closing.wait()

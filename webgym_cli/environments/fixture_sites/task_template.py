@@ -91,7 +91,7 @@ class SiteTask:
             evaluate(self.prepare, {**instance.drawn, "state": state})
         return state
 
-    def asked(self, instance: TaskInstance) -> str:
+    def render_instruction(self, instance: TaskInstance) -> str:
         """Return the instruction of an episode."""
         return self.instruction.format_map(instance.values)
 
@@ -109,7 +109,7 @@ class SiteTask:
             return 0.0, "not met: " + "; ".join(unmet)
         if instance.reference is not None:
             rivals = [rival for rival in instance.rivals if contains_answer(text, rival)]
-            stray = rivals or find_stray_numbers(text, instance.reference, self.asked(instance))
+            stray = rivals or find_stray_numbers(text, instance.reference, self.render_instruction(instance))
             if stray:
                 return 0.0, "the answer also names " + ", ".join(stray)
         return 1.0, "all facts hold"

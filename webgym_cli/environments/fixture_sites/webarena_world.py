@@ -28,7 +28,7 @@ def list_webarena_tasks() -> dict[str, Task]:
     """Return the tasks by their ids."""
     from webgym_cli.environments.webarena.tasks import read_config
 
-    return {name: read_config(made.config, ADDRESSES) for name, made in load_fixtures().items()}
+    return {name: read_config(fixture.config, ADDRESSES) for name, fixture in load_fixtures().items()}
 
 
 def is_fixture(task: Task) -> bool:
@@ -49,8 +49,8 @@ def require_webarena_expert(task: Task) -> None:
 def make_webarena_expert(task: Task) -> SiteExpert:
     """Return an expert for one episode. Raises as `require_webarena_expert`."""
     require_webarena_expert(task)
-    made = load_fixtures()[task.id]
-    return SiteExpert(made.expert, made.drawn)
+    fixture = load_fixtures()[task.id]
+    return SiteExpert(fixture.expert, fixture.drawn)
 
 
 def to_webrl_action(action: AnyAction, elements: Sequence[Element]) -> AnyAction:

@@ -40,7 +40,7 @@ class OracleScene:
                     return seen
         raise LookupError(f"no element is called {name!r}")
 
-    def asked(self, pattern: str) -> str:
+    def read_instruction(self, pattern: str) -> str:
         """Return what the instruction says at the pattern's first group."""
         match = re.search(pattern, self.instruction)
         if match is None:
@@ -98,7 +98,7 @@ def next_action(page: str, scene: OracleScene, mode: InteractionMode, size: tupl
 
 
 def _click_named(pattern: str, *roles: str) -> Rule:
-    return lambda scene: OracleMove(scene.named(scene.asked(pattern), *roles))
+    return lambda scene: OracleMove(scene.named(scene.read_instruction(pattern), *roles))
 
 
 def _click_fixed(name: str, *roles: str) -> Rule:
@@ -124,7 +124,7 @@ def _click_sequence(scene: OracleScene) -> OracleMove:
 
 
 def _dialog_button(scene: OracleScene) -> OracleMove:
-    label = scene.asked(r'labeled "(.+)"')
+    label = scene.read_instruction(r'labeled "(.+)"')
     return OracleMove(scene.named("Close" if label == "x" else label, "button"))
 
 
@@ -132,7 +132,7 @@ def _select_named(role: str) -> Rule:
     """Check each named box that isn't checked yet, then submit."""
 
     def rule(scene: OracleScene) -> OracleMove:
-        wanted = scene.asked(r"Select (.+) and click Submit").split(", ")
+        wanted = scene.read_instruction(r"Select (.+) and click Submit").split(", ")
         for seen in scene.all(role):
             if seen.element.name in wanted and not seen.element.value:
                 return OracleMove(seen)
@@ -142,7 +142,7 @@ def _select_named(role: str) -> Rule:
 
 
 def _choose(scene: OracleScene) -> OracleMove:
-    wanted = scene.asked(r"Select (.+) from the (?:scroll )?list")
+    wanted = scene.read_instruction(r"Select (.+) from the (?:scroll )?list")
     chooser = scene.all("combobox", "listbox")[0]
     if set(chooser.element.value.split(", ")) != set(wanted.split(", ")):
         return OracleMove(chooser, wanted)
@@ -151,21 +151,21 @@ def _choose(scene: OracleScene) -> OracleMove:
 
 def _enter(*patterns: str) -> Rule:
     """Type what stands at each pattern into the field of its place, then submit."""
-    return lambda scene: _fill(scene, [scene.asked(pattern) for pattern in patterns])
+    return lambda scene: _fill(scene, [scene.read_instruction(pattern) for pattern in patterns])
 
 
 def _enter_cased(scene: OracleScene) -> OracleMove:
-    text = scene.asked(r'Type "(.+?)"')
+    text = scene.read_instruction(r'Type "(.+?)"')
     return _fill(scene, [text.upper() if "upper case" in scene.instruction else text.lower()])
 
 
 def _enter_date(scene: OracleScene) -> OracleMove:
-    month, day, year = scene.asked(r"Enter ([\d/]+) as the date").split("/")
+    month, day, year = scene.read_instruction(r"Enter ([\d/]+) as the date").split("/")
     return _fill(scene, [f"{year}-{month:0>2}-{day:0>2}"])
 
 
 def _enter_time(scene: OracleScene) -> OracleMove:
-    hours, minutes, half = re.split(r"[:\s]+", scene.asked(r"Enter (\S+\s*[AP]M) as the time"))
+    hours, minutes, half = re.split(r"[:\s]+", scene.read_instruction(r"Enter (\S+\s*[AP]M) as the time"))
     return _fill(scene, [f"{int(hours) % 12 + (12 if half == 'PM' else 0):02}:{minutes}"])
 
 
@@ -174,23 +174,23 @@ def _focus_first(scene: OracleScene) -> OracleMove:
 
 
 def _focus_nth(scene: OracleScene) -> OracleMove:
-    return OracleMove(scene.all("textbox")[_ORDINALS[scene.asked(r"the (\w+) input")]])
+    return OracleMove(scene.all("textbox")[_ORDINALS[scene.read_instruction(r"the (\w+) input")]])
 
 
 def _click_widget(scene: OracleScene) -> OracleMove:
-    kind = scene.asked(r'Click on a "(\w+)" widget')
+    kind = scene.read_instruction(r'Click on a "(\w+)" widget')
     tag = "textarea" if kind == "textarea" else "input"
     candidates = scene.all(_WIDGET_ROLES.get(kind, kind))
     return OracleMove(next(seen for seen in candidates if kind not in _WIDGET_ROLES or seen.detail["tag"] == tag))
 
 
 def _click_colour(scene: OracleScene) -> OracleMove:
-    colour = scene.asked(r"Click on the (\w+) colored box")
+    colour = scene.read_instruction(r"Click on the (\w+) colored box")
     return OracleMove(next(seen for seen in scene.sightings if seen.detail.get("color") == colour))
 
 
 def _pick_shades(scene: OracleScene) -> OracleMove:
-    colour = scene.asked(r"shades of (\w+)")
+    colour = scene.read_instruction(r"shades of (\w+)")
     for seen in scene.sightings:
         if seen.detail.get("color") == colour and seen.detail.get("class") != "selected":
             return OracleMove(seen)

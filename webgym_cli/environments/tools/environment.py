@@ -58,7 +58,7 @@ class ToolsPool:
         tools = find_tools(agent.tools)
         schemas = tuple(tool.schema for tool in tools)
         judge = AnswerJudge(settings.judge)
-        self.kit = ToolEnvShared(
+        self.shared = ToolEnvShared(
             tools, schemas, REWARDS.find(agent.reward_name), agent, Workers(), judge, settings.image
         )
 
@@ -68,18 +68,18 @@ class ToolsPool:
 
     async def __aexit__(self, *exc: object) -> None:
         """Close the judge's connections: each environment closes its own tools."""
-        await self.kit.judge.close()
+        await self.shared.judge.close()
 
     def new(self) -> ToolsEnvironment:
         """Return a fresh environment."""
-        return ToolsEnvironment(self.kit)
+        return ToolsEnvironment(self.shared)
 
 
 class ToolsEnvironment(Environment):
     """One question, the tools for it, and what its answer is worth."""
 
-    def __init__(self, kit: ToolEnvShared) -> None:
-        self._kit = kit
+    def __init__(self, shared: ToolEnvShared) -> None:
+        self._shared = shared
         self._box: Toolbox | None = None
         self._task = Task(id="none", environment="tools")
         self._context = EpisodeContext()
@@ -89,20 +89,20 @@ class ToolsEnvironment(Environment):
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
         """The schemas of the tools."""
-        return self._kit.schemas
+        return self._shared.schemas
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Begin with the question, and with tools that no other episode has used."""
         await self.close()
         self._context = EpisodeContext(task.id, task.instruction, reward_fields(task), seed)
-        self._box = Toolbox(self._kit.tools, self._kit.limits, self._kit.workers, self._context)
+        self._box = Toolbox(self._shared.tools, self._shared.limits, self._shared.workers, self._context)
         self._task, self._calls = task, 0
         self._messages = [{"role": "user", "content": task.instruction}]
         return task.instruction, RawObservation(url="", title="", results=await self._load_images(task))
 
     async def _load_images(self, task: Task) -> tuple[CallResult, ...]:
         """Return the question's pictures, as results that came before the first call."""
-        places, limits = task.extra.get("images", []), self._kit.images
+        places, limits = task.extra.get("images", []), self._shared.images
         try:
             images = [await asyncio.to_thread(load_image, place, limits) for place in places]
         except ValueError as error:
@@ -140,7 +140,7 @@ class ToolsEnvironment(Environment):
     async def expert_action(self) -> Action:
         """Return the next calculations of the task's record, or its answer. Raises `UsageError` where it has none."""
         results = [message["content"] for message in self._messages if message["role"] == "tool"]
-        return next_action(self._task, results, self._kit.limits)
+        return next_action(self._task, results, self._shared.limits)
 
     async def close(self) -> None:
         """Close the tools that have a state."""
@@ -150,10 +150,10 @@ class ToolsEnvironment(Environment):
 
     async def _score(self, final_response: str) -> Score:
         """Ask the reward function. Raises `BoundaryError` where it fails: that is never a reward of 0."""
-        reward, limits = self._kit.reward, self._kit.limits
+        reward, limits = self._shared.reward, self._shared.limits
         offered = {
             "context": self._context,
-            "judge": self._kit.judge,
+            "judge": self._shared.judge,
             **reward_fields(self._task),
             "final_response": final_response,
             "trajectory": self._messages,
@@ -161,7 +161,7 @@ class ToolsEnvironment(Environment):
             "question": self._task.instruction,
         }
         try:
-            value = await self._kit.workers.call(_bind(reward, offered), limits.reward_timeout)
+            value = await self._shared.workers.call(_bind(reward, offered), limits.reward_timeout)
             verdict = parse_reward(value)
             extras = json.dumps(verdict.extras, ensure_ascii=False, default=str) if verdict.extras else ""
         except BoundaryError:

@@ -58,15 +58,15 @@ def arithmetic_questions() -> list[dict[str, str]]:
     expressions: set[str] = set()
     while len(records) < COUNT:
         kind, make = kinds[len(records) % len(kinds)]
-        made = make(draw)
-        if made[0] not in expressions:
-            expressions.add(made[0])
-            records.append(_record(f"arithmetic-{len(records):03d}", kind, made))
+        question = make(draw)
+        if question[0] not in expressions:
+            expressions.add(question[0])
+            records.append(_record(f"arithmetic-{len(records):03d}", kind, question))
     return records
 
 
-def _record(name: str, kind: str, made: Question) -> dict[str, str]:
-    question, expression = made
+def _record(name: str, kind: str, pair: Question) -> dict[str, str]:
+    question, expression = pair
     answer = format_number(evaluate(expression))
     return {"id": name, "question": question, "answer": answer, "expression": expression, "kind": kind}
 

@@ -38,8 +38,8 @@ def next_action(task: Task, results: Sequence[str], limits: AgentSettings) -> Ac
     expressions, first = calculations(task), 0
     for size in _turns(len(expressions), limits):
         if first == len(results):
-            made = expressions[first : first + size]
-            calls = tuple(ToolCall(name=CALCULATOR, arguments={EXPRESSION: expression}) for expression in made)
+            batch = expressions[first : first + size]
+            calls = tuple(ToolCall(name=CALCULATOR, arguments={EXPRESSION: expression}) for expression in batch)
             return Action(name=ActionName.CALL, calls=calls)
         first += size
     return Action(name=ActionName.ANSWER, text=ANSWER.format(_conclusion(task, results)))

@@ -109,8 +109,8 @@ class WebArenaEnvironment(WebEnvironment):
         """Close the browser context, then let the next episode onto the sites."""
         await super().close()
         self._expert = None
-        held, self._held = self._held, AsyncExitStack()
-        await held.aclose()
+        resources, self._held = self._held, AsyncExitStack()
+        await resources.aclose()
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
         """Take the sites' turn and their login."""

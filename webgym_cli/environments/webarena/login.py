@@ -174,7 +174,7 @@ class LoginManager:
 
 @asynccontextmanager
 async def open_login_manager(settings: Settings) -> AsyncIterator[LoginManager]:
-    """Yield a doorman with a browser of its own, behind a gate that lets the sites through."""
+    """Yield a manager with a browser of its own, behind a proxy that lets the sites through."""
     async with AsyncExitStack() as stack:
         rules = AddressRules.of(settings.browser.private_hosts).with_names(list_site_hosts(settings))
         gate = await stack.enter_async_context(EgressProxy(rules))

@@ -64,8 +64,8 @@ async def log_in(settings: Settings, sites: Iterable[WebArenaSite], on_status: O
     for site in sites:
         read_password(site, find_account(settings, site))
 
-    async def enter(doorman: LoginManager, entry: LoginStatus) -> LoginStatus:
-        states.save(entry.site, await doorman.log_in(entry.site))
+    async def enter(logins: LoginManager, entry: LoginStatus) -> LoginStatus:
+        states.save(entry.site, await logins.log_in(entry.site))
         return entry
 
     return await _each(settings, sites, states, enter, on_status)
@@ -77,11 +77,11 @@ async def check_logins(
     """Show each login to its site, and say what the site makes of it."""
     states = LoginStore.of(settings.webarena)
 
-    async def look(doorman: LoginManager, entry: LoginStatus) -> LoginStatus:
+    async def look(logins: LoginManager, entry: LoginStatus) -> LoginStatus:
         fault = states.fault(entry.site)
         if fault in ("missing", "unreadable"):
             return replace(entry, status="missing", detail=f"{entry.file} is {fault}")
-        why = fault or await doorman.check_session(entry.site, states.path((entry.site,)))
+        why = fault or await logins.check_session(entry.site, states.path((entry.site,)))
         return replace(entry, status="expired", detail=why) if why else entry
 
     return await _each(settings, tuple(sites), states, look, on_status)
@@ -95,12 +95,12 @@ async def _each(
     on_status: OnLoginStatus,
 ) -> list[LoginStatus]:
     entries: list[LoginStatus] = []
-    async with open_login_manager(settings) as doorman:
+    async with open_login_manager(settings) as logins:
         for site in sites:
             path = states.path((site,))
             entry = LoginStatus(site, "valid", find_account(settings, site).account, str(path))
             try:
-                entry = await work(doorman, entry)
+                entry = await work(logins, entry)
             except BoundaryError as error:
                 entry = replace(entry, status="failed", detail=str(error), hint=error.hint)
             on_status(entry)

@@ -119,8 +119,8 @@ def _list_known(task: Task, place: str, names: Iterable[object]) -> tuple[WebAre
 def _is_newest(path: Path, parts: Iterable[Path]) -> bool:
     if not path.is_file():
         return False
-    made = path.stat().st_mtime_ns
-    return all(part.is_file() and part.stat().st_mtime_ns < made for part in parts)
+    written_at = path.stat().st_mtime_ns
+    return all(part.is_file() and part.stat().st_mtime_ns < written_at for part in parts)
 
 
 def _together(states: dict[WebArenaSite, Any]) -> dict[str, Any]:

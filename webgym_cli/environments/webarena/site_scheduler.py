@@ -126,17 +126,17 @@ class SiteScheduler:
             shared = self._settings.webarena.site(site).isolation == "parallel"
             if shared and time.monotonic() - self._seen.get(site, -_BELIEVED) < _BELIEVED:
                 return
-            async with self._doorman() as doorman:
-                await _renew(self._settings, self._states, doorman, site)
+            async with self._open_logins() as logins:
+                await _renew(self._settings, self._states, logins, site)
             self._seen[site] = time.monotonic()
 
     @asynccontextmanager
-    async def _doorman(self) -> AsyncIterator[LoginManager]:
+    async def _open_logins(self) -> AsyncIterator[LoginManager]:
         if self._browsers is not None:
             yield LoginManager(self._settings, self._browsers)
             return
-        async with open_login_manager(self._settings) as doorman:
-            yield doorman
+        async with open_login_manager(self._settings) as logins:
+            yield logins
 
 
 def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
@@ -176,8 +176,8 @@ async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[We
     sites = sort_sites(site for logins in wanted for site in logins)
     if not sites:
         return ()
-    async with open_login_manager(settings) as doorman:
-        entered = [site for site in sites if await _renew(settings, states, doorman, site)]
+    async with open_login_manager(settings) as manager:
+        entered = [site for site in sites if await _renew(settings, states, manager, site)]
     for logins in sorted(wanted - {()}):
         states.joined(logins)
     return tuple(entered)
@@ -200,14 +200,14 @@ def describe_isolation(isolation: Mapping[str, str]) -> str:
     return "sites: " + "; ".join(f"{site} {words[kind]}" for site, kind in isolation.items())
 
 
-async def _renew(settings: Settings, states: LoginStore, doorman: LoginManager, site: WebArenaSite) -> bool:
+async def _renew(settings: Settings, states: LoginStore, logins: LoginManager, site: WebArenaSite) -> bool:
     """Log in where a login is of no use. Returns whether that was needed; raises where only a person may do it."""
-    why = states.fault(site) or await doorman.check_session(site, states.path((site,)))
+    why = states.fault(site) or await logins.check_session(site, states.path((site,)))
     if not why:
         return False
     if settings.webarena.login == "manual":
         raise _no_login(site, why)
-    states.save(site, await doorman.log_in(site))
+    states.save(site, await logins.log_in(site))
     return True
 
 

@@ -149,7 +149,7 @@ def _label(
 def find_label(
     trajectory: Trajectory, judgements: Sequence[Judgement], sources: Sequence[str]
 ) -> LabelledTrajectory | OrmDrop:
-    """Return the verdict of the first of these sources that has one, or why there is none. `judgements`: oldest first."""
+    """Return the verdict of the first source that has one, or why there is none. `judgements`: oldest first."""
     if not is_rolled_out(trajectory.outcome.failure):
         return OrmDrop.INFRASTRUCTURE
     if not trajectory.steps:

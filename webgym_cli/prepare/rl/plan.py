@@ -48,7 +48,7 @@ WHERE reason IS NULL AND id IN (SELECT id FROM rl_selected WHERE stale)
 _MEMBERS = f"""
 SELECT number, team, task, policy, reward, success, greedy, reason, {LINE_REF_COLUMNS} FROM rl_batch ORDER BY number
 """
-_UNTOLD = """
+_MISSING_TOKENS = """
 SELECT count(DISTINCT id) AS count, min(id) AS first, arg_min(policy, id) AS policy
 FROM rl_batch JOIN steps ON steps.trajectory = id AND steps.iteration = rl_batch.iteration AND steps.split = 'train'
 WHERE reason IS NULL AND NOT greedy AND response_tokens IS NULL
@@ -208,7 +208,7 @@ def plan_batch(
     _refuse_unplanned(index, run)
     counts = _counts(index)
     _refuse_empty(counts, run)
-    _refuse_untold(index)
+    _refuse_missing_tokens(index)
     sampling = require_one_sampling(run, index)
     damaged = tuple(damaged_lines(run, index, read))
     replay = None
@@ -257,12 +257,12 @@ def _counts(index: Index) -> BatchCounts:
     )
 
 
-def _refuse_untold(index: Index) -> None:
+def _refuse_missing_tokens(index: Index) -> None:
     """Raise where a server gave no token ids: the index knows that of all steps at once."""
-    untold = index.one(_UNTOLD)
-    if untold["count"]:
-        others = f" (and {untold['count'] - 1} more)" if untold["count"] > 1 else ""
-        raise missing_tokens_error(f"{untold['first']}{others}", "token ids", untold["policy"])
+    missing = index.one(_MISSING_TOKENS)
+    if missing["count"]:
+        others = f" (and {missing['count'] - 1} more)" if missing["count"] > 1 else ""
+        raise missing_tokens_error(f"{missing['first']}{others}", "token ids", missing["policy"])
 
 
 def _refuse_unplanned(index: Index, run: RunDir) -> None:

@@ -118,13 +118,13 @@ def read_turns(trajectory: Trajectory, tokens: PromptTokenizer) -> list[ServedTu
     return turns
 
 
-def digest_observation(seen: Observation) -> str:
+def digest_observation(observation: Observation) -> str:
     """Return the SHA-256 of what the policy was shown: equal observations are one anchor state of `gigpo`."""
     # A picture shows the elements; their ids depend on what else was counted.
-    pictures = [picture.sha256 for picture in seen.pictures]
-    elements = [(element.role, element.name, element.value) for element in seen.elements]
-    results = [(result.name, result.text) for result in seen.results]
-    content = [seen.url, pictures or elements, seen.html, seen.notices, results]
+    pictures = [picture.sha256 for picture in observation.pictures]
+    elements = [(element.role, element.name, element.value) for element in observation.elements]
+    results = [(result.name, result.text) for result in observation.results]
+    content = [observation.url, pictures or elements, observation.html, observation.notices, results]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 

@@ -89,8 +89,8 @@ class StepSampler:
             for share, count in missing.items():
                 batch = self._queues[share].take(count)
                 self._left[share] -= count - len(batch)  # nothing, unless another pool took this one's place
-                for candidate, made in self._convert_batch(batch):
-                    result = self._drop_near_duplicate(candidate, made)
+                for candidate, converted in self._convert_batch(batch):
+                    result = self._drop_near_duplicate(candidate, converted)
                     if isinstance(result, DropReason):
                         self._drawn.dropped[result.value] += 1
                         self._left[share] -= 1
@@ -116,18 +116,18 @@ class StepSampler:
 
     def _convert_batch(self, batch: list[StepCandidate]) -> Iterator[tuple[StepCandidate, Sample | DropReason]]:
         """Yield the batch in its order, each candidate with its sample or why there is none."""
-        made: dict[StepCandidate, Sample | DropReason] = {}
+        results: dict[StepCandidate, Sample | DropReason] = {}
         # By file and offset: one sequential pass, and each trajectory is parsed once for all its steps.
         in_place = sorted(batch, key=lambda candidate: (candidate.place.file, candidate.place.offset))
         prefetch(self._run, (candidate.place for candidate in in_place))
         for place, of_one in groupby(in_place, key=lambda candidate: candidate.place):
             trajectory = self._read(place)
             for candidate in of_one:
-                made[candidate] = (
+                results[candidate] = (
                     self._converter.convert(trajectory, candidate.step) if trajectory else DropReason.DAMAGED
                 )
-                self._report_progress(len(made), len(batch))
-        return ((candidate, made[candidate]) for candidate in batch)
+                self._report_progress(len(results), len(batch))
+        return ((candidate, results[candidate]) for candidate in batch)
 
     def _read(self, place: LineRef) -> Trajectory | None:
         """Read a trajectory; None for a damaged one, which is named."""
@@ -145,12 +145,12 @@ class StepSampler:
             total = max(self._tried, sum(self._compute_quotas().values()))
             self._sink({"event": "prepare_progress", "bar": "prepare", "done": self._tried, "total": total})
 
-    def _drop_near_duplicate(self, candidate: StepCandidate, made: Sample | DropReason) -> Sample | DropReason:
+    def _drop_near_duplicate(self, candidate: StepCandidate, converted: Sample | DropReason) -> Sample | DropReason:
         """Return the sample, or that one of its task with nearly the same picture was taken."""
-        if self._seen is None or isinstance(made, DropReason) or not made.images:
-            return made
+        if self._seen is None or isinstance(converted, DropReason) or not converted.images:
+            return converted
         try:
-            new = self._seen.add(candidate.task, self._pictures.get(made.images[-1]))
+            new = self._seen.add(candidate.task, self._pictures.get(converted.images[-1]))
         except StoreError:
             return DropReason.IMAGE_MISSING
-        return made if new else DropReason.NEAR_DUPLICATE
+        return converted if new else DropReason.NEAR_DUPLICATE

@@ -97,7 +97,7 @@ def reference(trajectory: Trajectory, expected: str) -> JudgeQuestion:
 
 
 # Everything that decides how a question reads.
-RULES = [FRAME, FORM, {kind.value: asked for kind, asked in _ASKED.items()}, REPLY_SCHEMA, NOTE_CHARACTERS]
+RULES = [FRAME, FORM, {kind.value: task for kind, task in _ASKED.items()}, REPLY_SCHEMA, NOTE_CHARACTERS]
 
 
 def _build(kind: QuestionKind, data: Mapping[str, Any], images: tuple[CaptionedImage, ...] = ()) -> JudgeQuestion:

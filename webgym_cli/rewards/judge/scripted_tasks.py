@@ -30,8 +30,8 @@ def new_tasks(data: Mapping[str, Any]) -> dict[str, Any]:
     given, count = list(data["tasks"]), int(data["count"])
     names = _list_columns([_QUOTED.findall(task) for task in given])
     draw = random.Random(json.dumps(given))
-    made = [_vary(given[number % len(given)], names, number // len(given) + 1, draw) for number in range(count - 1)]
-    return {"tasks": [given[0], *made]}
+    varied = [_vary(given[number % len(given)], names, number // len(given) + 1, draw) for number in range(count - 1)]
+    return {"tasks": [given[0], *varied]}
 
 
 def _list_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:

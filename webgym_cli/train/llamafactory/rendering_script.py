@@ -104,5 +104,5 @@ def find_difference(question: dict[str, Any]) -> dict[str, Any] | None:
 
 
 if __name__ == "__main__":
-    asked, answer = map(Path, sys.argv[1:])
-    answer.write_text(json.dumps(find_difference(json.loads(asked.read_text(encoding="utf-8")))), encoding="utf-8")
+    question, answer = map(Path, sys.argv[1:])
+    answer.write_text(json.dumps(find_difference(json.loads(question.read_text(encoding="utf-8")))), encoding="utf-8")

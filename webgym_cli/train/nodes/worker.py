@@ -93,33 +93,33 @@ class _Connection:
 
 
 async def _connect(
-    run: RunDir, patience: float, topology: NodeTopology, address: CoordinatorAddress | None
+    run: RunDir, seconds: float, topology: NodeTopology, address: CoordinatorAddress | None
 ) -> _Connection:
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         # A file that a killed command left names a port where nothing answers, or something else.
         with suppress(OSError, ValueError, StoreError, JobError):
             coordinator = address or CoordinatorAddress.model_validate(read_json(coordinator_file(run)))
-            return await _join(coordinator, run, patience, topology)
+            return await _join(coordinator, run, seconds, topology)
         await asyncio.sleep(POLL_SECONDS)
     raise JobError(
-        f"node 0 is not heard from for {patience:g} s (train.node_timeout)",
+        f"node 0 is not heard from for {seconds:g} s (train.node_timeout)",
         hint=f"NODE_RANK=0 must run the same command on {run.root}; {_AGAIN}",
     )
 
 
-async def _join(node: CoordinatorAddress, run: RunDir, patience: float, topology: NodeTopology) -> _Connection:
+async def _join(node: CoordinatorAddress, run: RunDir, seconds: float, topology: NodeTopology) -> _Connection:
     hello = NodeHello(
         token=node.token, rank=topology.rank, nodes=topology.count, host=socket.gethostname(), pid=os.getpid()
     )
-    async with asyncio.timeout(min(5.0, patience)):
+    async with asyncio.timeout(min(5.0, seconds)):
         reader, writer = await asyncio.open_connection(node.address, node.port, limit=LINE_LIMIT)
-        connection = _Connection(reader, writer, f"node 0 ({node.host})", patience)
+        connection = _Connection(reader, writer, f"node 0 ({node.host})", seconds)
         try:
-            welcome = await connection.exchange(hello)
-            if welcome.error:
+            answer = await connection.exchange(hello)
+            if answer.error:
                 hint = "export the same NNODES, and a NODE_RANK of its own, on every node"
-                raise getattr(errors, welcome.error)(f"{run.root}: {welcome.message}", hint=hint)
+                raise getattr(errors, answer.error)(f"{run.root}: {answer.message}", hint=hint)
         except BaseException:
             writer.close()
             raise

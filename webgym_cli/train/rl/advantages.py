@@ -50,8 +50,8 @@ def estimate(
         if estimator.needs_greedy:
             raise ValueError(f"adv_estimator={options.adv_estimator} needs the rewards of greedy rollouts")
         greedy = torch.full_like(tokens.reward, torch.nan)
-    made = estimator.estimate(EstimatorInputs(tokens, rewards, options, values, greedy, anchors))
-    advantages, returns = made if isinstance(made, tuple) else (made, None)
+    estimates = estimator.estimate(EstimatorInputs(tokens, rewards, options, values, greedy, anchors))
+    advantages, returns = estimates if isinstance(estimates, tuple) else (estimates, None)
     # a user's estimator may return anything; a wrong shape would broadcast silently in the loss
     for name, values in {"advantages": advantages, "returns": returns}.items():
         if values is not None and values.shape != rewards.shape:

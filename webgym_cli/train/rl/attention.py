@@ -46,5 +46,5 @@ def blocks(
             "flash attention set it to false"
         )
     parts = zip(*(part.split(lengths, dim=2) for part in (query, key, value)), strict=True)
-    made = [sdpa_attention_forward(module, q, k, v, None, **options)[0] for q, k, v in parts]
-    return torch.cat(made, dim=1), None
+    outputs = [sdpa_attention_forward(module, q, k, v, None, **options)[0] for q, k, v in parts]
+    return torch.cat(outputs, dim=1), None

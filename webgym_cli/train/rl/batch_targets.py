@@ -64,18 +64,18 @@ def compute_targets(
         coefficient = next_coefficient(options.kl_ctrl, kl, len(batch.rows))
     try:
         greedy, anchors = batch.trajectories.baseline, _anchors(batch, tokens)
-        made = estimate(tokens, rewards, options, values=values, greedy=greedy, anchors=anchors)
+        estimated = estimate(tokens, rewards, options, values=values, greedy=greedy, anchors=anchors)
     except ValueError as error:
         raise TrainingError(f"algorithm: {error}") from error
     rollout = batch.rollout_log_probs
     correction = importance_weights(old_log_probs, rollout, tokens.row, options.rollout_correction)
     difference = old_log_probs - rollout
     metrics = _about(batch, tokens, rewards) | kl_metrics
-    metrics |= summary_stats("critic/advantages", made.advantages)
-    metrics["actor/rows_with_gradient"] = _share_of_rows(tokens, made.advantages.abs() > NO_ADVANTAGE)
-    if made.returns is not None and values is not None:
-        metrics |= summary_stats("critic/returns", made.returns) | summary_stats("critic/values", values)
-        unexplained = float((made.returns - values).var(correction=0) / made.returns.var(correction=0))
+    metrics |= summary_stats("critic/advantages", estimated.advantages)
+    metrics["actor/rows_with_gradient"] = _share_of_rows(tokens, estimated.advantages.abs() > NO_ADVANTAGE)
+    if estimated.returns is not None and values is not None:
+        metrics |= summary_stats("critic/returns", estimated.returns) | summary_stats("critic/values", values)
+        unexplained = float((estimated.returns - values).var(correction=0) / estimated.returns.var(correction=0))
         metrics["critic/vf_explained_var"] = 1 - unexplained
     metrics |= {
         "rollout_corr/capped": correction.capped,
@@ -85,7 +85,14 @@ def compute_targets(
     }
     metrics |= mismatch_by_staleness(old_log_probs, rollout, correction.weights, _staleness(batch)[tokens.row])
     return TokenTargets(
-        old_log_probs, made.advantages, correction.weights, reference, values, made.returns, coefficient, metrics
+        old_log_probs,
+        estimated.advantages,
+        correction.weights,
+        reference,
+        values,
+        estimated.returns,
+        coefficient,
+        metrics,
     )
 
 
@@ -111,9 +118,9 @@ def _anchors(batch: Batch, tokens: Experience) -> torch.Tensor | None:
     return torch.tensor([numbers.setdefault(row.anchor, len(numbers)) for row in batch.rows])[tokens.row]
 
 
-def _share_of_rows(tokens: Experience, held: torch.Tensor) -> float:
+def _share_of_rows(tokens: Experience, mask: torch.Tensor) -> float:
     """Return the share of the rows with a token where something holds ([K] bool)."""
-    return len(tokens.row[held].unique()) / max(1, len(tokens.row.unique()))
+    return len(tokens.row[mask].unique()) / max(1, len(tokens.row.unique()))
 
 
 def _staleness(batch: Batch) -> torch.Tensor:
@@ -156,18 +163,18 @@ def _mean_of_rows(tokens: Experience, values: torch.Tensor) -> float:
     return statistics.fmean(float(row.mean()) for row in rows)
 
 
-def save_targets(lessons: TokenTargets, folder: Path, digest: str) -> None:
+def save_targets(targets: TokenTargets, folder: Path, digest: str) -> None:
     """Write them into a folder, under a digest of what they were computed from."""
-    tensors = {name: getattr(lessons, name) for name in _TENSORS if getattr(lessons, name) is not None}
-    save_tensors(tensors, {"digest": digest, "kl_coef": lessons.kl_coef, "metrics": lessons.metrics}, folder)
+    tensors = {name: getattr(targets, name) for name in _TENSORS if getattr(targets, name) is not None}
+    save_tensors(tensors, {"digest": digest, "kl_coef": targets.kl_coef, "metrics": targets.metrics}, folder)
 
 
 def load_targets(folder: Path, digest: str) -> TokenTargets | None:
     """Return what `save_targets` wrote under this digest, or None."""
-    held = load_tensors(folder, digest)
-    if held is None:
+    stored = load_tensors(folder, digest)
+    if stored is None:
         return None
-    tensors, facts = held
+    tensors, facts = stored
     given: dict[str, Any] = {name: tensors.get(name) for name in _TENSORS}
     return TokenTargets(**given, kl_coef=facts["kl_coef"], metrics=facts["metrics"])
 
@@ -195,10 +202,10 @@ def load_tensors(folder: Path, digest: str) -> tuple[dict[str, torch.Tensor], di
     return (tensors, facts) if facts.get("digest") == digest else None
 
 
-def select(lessons: TokenTargets, places: torch.Tensor, device: torch.device) -> TokenTargets:
-    """Return the lessons of some tokens, on a device; `places` [k] are their numbers among the K."""
-    tensors = {name: getattr(lessons, name) for name in _TENSORS}
+def select(targets: TokenTargets, places: torch.Tensor, device: torch.device) -> TokenTargets:
+    """Return the targets of some tokens, on a device; `places` [k] are their numbers among the K."""
+    tensors = {name: getattr(targets, name) for name in _TENSORS}
     moved: dict[str, Any] = {
         name: None if value is None else value[places].to(device) for name, value in tensors.items()
     }
-    return replace(lessons, **moved)
+    return replace(targets, **moved)

@@ -32,15 +32,15 @@ def mini_batches(trajectory: Sequence[int], options: ActorSettings, seed: int) -
     numbers = sorted(rows)
     size = options.ppo_mini_batch_size or len(numbers)
     steps = -(-len(numbers) // size)
-    made = []
+    batches = []
     for epoch in range(options.ppo_epochs):
         order = list(range(len(numbers)))
         if options.shuffle:
             chance = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
             order = torch.randperm(len(numbers), generator=chance).tolist()
         for chosen in torch.tensor(order).tensor_split(steps):
-            made.append(tuple(sorted(row for place in chosen.tolist() for row in rows[numbers[place]])))
-    return made
+            batches.append(tuple(sorted(row for place in chosen.tolist() for row in rows[numbers[place]])))
+    return batches
 
 
 def micro_batches(
@@ -58,12 +58,12 @@ def micro_batches(
     packs = [pack[start : start + most] for pack in packs for start in range(0, len(pack), most)]
     packs.sort(key=lambda pack: (-sum(own[place] for place in pack), pack))
     shortest = min(range(len(own)), key=lambda place: own[place])
-    made = []
+    batches = []
     for start in range(0, len(packs), world):
         idle = start + rank >= len(packs)
         places = [shortest] if idle else packs[start + rank]
-        made.append(MicroBatch(tuple(rows[place] for place in places), idle))
-    return made
+        batches.append(MicroBatch(tuple(rows[place] for place in places), idle))
+    return batches
 
 
 def _blocks(lengths: Sequence[int], budget: int) -> list[list[int]]:

@@ -79,10 +79,10 @@ def write_model(
     target = output / f"checkpoint-{facts['global_step']}"
     work = make_empty(output / f"{target.name}.new", world)
     for name, engine in engines.items():
-        held = dict(engine.weights())
+        weights = dict(engine.weights())
         if world.is_main_process:
             folder = work if name == "actor" else work / name
-            write_weights(folder, engine.module, held, options, sources[name])
+            write_weights(folder, engine.module, weights, options, sources[name])
     if world.is_main_process:
         state.rename(work / RL_STATE)
         write_json(work / TRAINER_STATE, facts)
@@ -92,10 +92,12 @@ def write_model(
     return target
 
 
-def write_weights(folder: Path, module: Any, held: dict[str, torch.Tensor], options: ModelConfig, source: Path) -> None:
+def write_weights(
+    folder: Path, module: Any, weights: dict[str, torch.Tensor], options: ModelConfig, source: Path
+) -> None:
     """Write a network in HuggingFace's format, in the type of the model that it came from, with that one's files."""
     folder.mkdir(exist_ok=True)
-    own = {name.removeprefix("network."): value for name, value in held.items() if name.startswith("network.")}
+    own = {name.removeprefix("network."): value for name, value in weights.items() if name.startswith("network.")}
     stored = module.network.state_dict().keys()
     own |= {name: value.cpu() for name, value in module.network.named_buffers() if name in stored}
     kind = stored_type(source, trusted=options.trust_remote_code)
@@ -104,7 +106,7 @@ def write_weights(folder: Path, module: Any, held: dict[str, torch.Tensor], opti
         for name, value in merge_adapter(own, options).items()
     }
     module.network.save_pretrained(folder, state_dict=whole)
-    if critics.save_head(module, held, folder):
+    if critics.save_head(module, weights, folder):
         return
     for pattern in SIDE_FILES:
         for path in source.glob(pattern):

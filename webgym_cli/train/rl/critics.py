@@ -59,14 +59,14 @@ def _outcome_head(width: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 2))
 
 
-def save_head(module: Any, held: dict[str, torch.Tensor], folder: Path) -> bool:
+def save_head(module: Any, weights: dict[str, torch.Tensor], folder: Path) -> bool:
     """Write a critic's head, of the weights by their names in the critic; tell whether the network is a critic."""
     from safetensors.torch import save_file
 
     if not isinstance(module, Critic | OutcomeCritic):
         return False
     prefix = f"{module.HEAD}."
-    own = {name.removeprefix(prefix): value for name, value in held.items() if name.startswith(prefix)}
+    own = {name.removeprefix(prefix): value for name, value in weights.items() if name.startswith(prefix)}
     save_file({name: value.contiguous() for name, value in own.items()}, folder / f"{module.HEAD}.safetensors")
     return True
 

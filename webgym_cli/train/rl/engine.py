@@ -91,8 +91,8 @@ class PlainEngine:
     def save(self, folder: Path) -> None:
         """See `TrainEngine`."""
         if self._world.is_main_process:
-            held = {name: value.detach() for name, value in self._trained.items()}
-            torch.save({"weights": held, "optimizer": self._optimizer.state_dict()}, folder / STATES)
+            weights = {name: value.detach() for name, value in self._trained.items()}
+            torch.save({"weights": weights, "optimizer": self._optimizer.state_dict()}, folder / STATES)
 
     def load(self, folder: Path) -> None:
         """See `TrainEngine`."""

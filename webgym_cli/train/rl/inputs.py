@@ -126,10 +126,10 @@ class Collator:
             return None
         if self.processor is None:
             raise TrainingError(f"{row.place}: has pictures, but the model reads text only: set model.path")
-        made = self.processor(
+        encoded = self.processor(
             images=[_open_image(row, number) for number in range(len(row.images))], return_tensors="pt"
         )
-        pixels, grids = made["pixel_values"], made.get("image_grid_thw")
+        pixels, grids = encoded["pixel_values"], encoded.get("image_grid_thw")
         if grids is None:
             raise TrainingError(f"{row.place}: pictures can be trained on with models of the Qwen-VL families only")
         tokens = int((grids.prod(-1) // self.processor.merge_size**2).sum())

@@ -67,7 +67,7 @@ class PolicyGradientTrainer(Trainer[TokenTargets]):
     def step(self, runner: BatchRunner, targets: TokenTargets | None, number: int) -> StepResult:
         """See `Trainer`."""
         if targets is None:
-            raise ValueError("a policy gradient has no step before its lessons")
+            raise ValueError("a policy gradient has no step before its targets")
         return runner.step(self.engines, self.steps[number], targets, number)
 
     def state_facts(self, targets: TokenTargets) -> dict[str, Any]:

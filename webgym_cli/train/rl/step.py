@@ -59,7 +59,7 @@ class BatchRunner:
         return self.world.total(scores)
 
     def step(
-        self, engines: Mapping[str, TrainEngine], rows: Sequence[int], lessons: TokenTargets, number: int
+        self, engines: Mapping[str, TrainEngine], rows: Sequence[int], targets: TokenTargets, number: int
     ) -> StepResult:
         """Learn from some rows; `number` counts optimizer steps from 0. Raises `TrainingError` when it diverges."""
         learning = {name: engine for name, engine in engines.items() if name == "critic" or not self._warming_up}
@@ -67,7 +67,7 @@ class BatchRunner:
         totals = BatchNormalizer(sum(int(offsets[row + 1] - offsets[row]) for row in rows), len(rows))
 
         def share(name: str, output: Any, micro: MicroBatch) -> LossTerm:
-            part = select(lessons, _places(offsets, micro), self.world.device)
+            part = select(targets, _places(offsets, micro), self.world.device)
             line = _lines(offsets, micro).to(self.world.device)
             return self._share(name, output, part, line, totals)
 
@@ -91,14 +91,14 @@ class BatchRunner:
                 engine.backward(part.loss * (0.0 if micro.idle else 1.0), last=count == len(micros))
                 if not micro.idle:
                     _add(sums, {f"{name}/loss": part.loss.detach(), **part.metrics})
-        made = self._gather(sums, metrics)
+        means = self._gather(sums, metrics)
         for name, engine in learning.items():
             optim = self.options.actor.optim if name == "actor" else self.options.critic.optim
-            made[f"{name}/lr"] = optim.rate(number)
-            made[f"{name}/grad_norm"] = engine.step(optim.rate(number))
-            self._check(name, made, number)
+            means[f"{name}/lr"] = optim.rate(number)
+            means[f"{name}/grad_norm"] = engine.step(optim.rate(number))
+            self._check(name, means, number)
         first = next(iter(learning))
-        return StepResult(made[f"{first}/loss"], made[f"{first}/lr"], made)
+        return StepResult(means[f"{first}/loss"], means[f"{first}/lr"], means)
 
     @property
     def _warming_up(self) -> bool:

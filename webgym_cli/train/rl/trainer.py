@@ -70,7 +70,7 @@ class Trainer(ABC, Generic[L]):
             known = self.load_cached_targets()
             state = checkpoint.newest_state(self.output, self.digest)
             if state and known is None and state[1] > self.critic_only_steps:
-                state = None  # the actor is no longer what the lessons begin with
+                state = None  # the actor is no longer what the targets begin with
             self.world.wait()  # nobody writes what another still looks for
             reference = self._own_reference() if known is None else None
             runner = self._start(state[0] if state else None)

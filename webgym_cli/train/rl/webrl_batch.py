@@ -86,16 +86,16 @@ def auc(value: torch.Tensor, success: torch.Tensor) -> float | None:
     return float((won * (lost.cumsum(0) - lost / 2)).sum() / pairs)
 
 
-def save_targets(lessons: ActionTargets, folder: Path, digest: str) -> None:
+def save_targets(targets: ActionTargets, folder: Path, digest: str) -> None:
     """Write them into a folder, under a digest of what they were computed from."""
-    tensors = {"reference": lessons.reference, "advantages": lessons.advantages}
-    save_tensors(tensors, {"digest": digest, "metrics": lessons.metrics}, folder)
+    tensors = {"reference": targets.reference, "advantages": targets.advantages}
+    save_tensors(tensors, {"digest": digest, "metrics": targets.metrics}, folder)
 
 
 def load_targets(folder: Path, digest: str) -> ActionTargets | None:
     """Return what `save_targets` wrote under this digest, or None."""
-    held = load_tensors(folder, digest)
-    return None if held is None else ActionTargets(**held[0], metrics=held[1]["metrics"])
+    stored = load_tensors(folder, digest)
+    return None if stored is None else ActionTargets(**stored[0], metrics=stored[1]["metrics"])
 
 
 # What `critic_loss_term` tells.
@@ -122,26 +122,26 @@ def critic_loss_term(logits: torch.Tensor, tally: torch.Tensor, totals: tuple[in
 def actor_loss_term(
     output: tuple[torch.Tensor, torch.Tensor],
     lengths: torch.Tensor,
-    lessons: ActionTargets,
+    targets: ActionTargets,
     options: WebRLSettings,
     totals: tuple[int, int],
 ) -> LossTerm:
     """Return a call's share of the actor's loss, the mean over a mini-batch's actions.
 
-    `output`: log-probs and entropies [k] of the tokens of its actions, which have `lengths` [m] tokens; `lessons` are
+    `output`: log-probs and entropies [k] of the tokens of its actions, which have `lengths` [m] tokens; `targets` are
     those of the m actions; `totals`: tokens and actions of the mini-batch.
     """
     tokens, actions = totals
     action = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
     sums = webrl.action_sums(output[0], action, len(lengths))
     if options.objective == "paper":
-        losses = webrl.paper_loss(sums, lessons.reference, lessons.advantages, options.beta)
+        losses = webrl.paper_loss(sums, targets.reference, targets.advantages, options.beta)
     else:
-        losses = webrl.released_loss(sums, lessons.reference, lengths, lessons.advantages)
+        losses = webrl.released_loss(sums, targets.reference, lengths, targets.advantages)
     return LossTerm(
         losses.sum() / actions,
         {
-            "actor/log_ratio": (sums - lessons.reference).detach().sum() / actions,
+            "actor/log_ratio": (sums - targets.reference).detach().sum() / actions,
             "actor/entropy": output[1].detach().sum() / tokens,
         },
     )

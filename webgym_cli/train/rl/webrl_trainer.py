@@ -84,10 +84,10 @@ class WebRLTrainer(Trainer[ActionTargets]):
         """See `Trainer`."""
         rows = self.steps[number]
         if number < self.critic_only_steps:
-            return self._teach_critic(self._judging(runner), rows, number)
+            return self._update_critic(self._judging(runner), rows, number)
         if targets is None:
             raise ValueError("the actor has nothing to learn from")
-        return self._teach_actor(runner, rows, targets, number - self.critic_only_steps)
+        return self._update_actor(runner, rows, targets, number - self.critic_only_steps)
 
     def state_facts(self, targets: ActionTargets) -> dict[str, Any]:
         """See `Trainer`."""
@@ -97,7 +97,7 @@ class WebRLTrainer(Trainer[ActionTargets]):
         """Return what puts the states through the critic."""
         return replace(runner, batch=replace(self.batch, rows=self.states.rows))
 
-    def _teach_critic(self, judging: BatchRunner, rows: Sequence[int], number: int) -> StepResult:
+    def _update_critic(self, judging: BatchRunner, rows: Sequence[int], number: int) -> StepResult:
         tally = self.states.tally(rows, self.success, after=self.webrl.objective == "released")
         met = tally.sum(1)
         totals = (int(met.sum()), len(rows))
@@ -109,7 +109,9 @@ class WebRLTrainer(Trainer[ActionTargets]):
         critic = {"critic": self.engines["critic"]}
         return judging.update(critic, states, share, webrl_batch.CRITIC_METRICS, number)
 
-    def _teach_actor(self, runner: BatchRunner, rows: Sequence[int], targets: ActionTargets, number: int) -> StepResult:
+    def _update_actor(
+        self, runner: BatchRunner, rows: Sequence[int], targets: ActionTargets, number: int
+    ) -> StepResult:
         lengths = self.batch.offsets.diff()
         totals = (int(lengths[list(rows)].sum()), len(rows))
 
