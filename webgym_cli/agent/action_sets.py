@@ -79,8 +79,8 @@ def find_action_set(spec: PromptSpec) -> ActionSet:
         from webgym_cli.agent.call_formats import CALL_FORMATS
 
         return CALL_FORMATS.find(spec.call_format)
-    found = ACTION_SETS.find(str(spec.version))
-    return found.answering or found if spec.dialogs else found
+    action_set = ACTION_SETS.find(str(spec.version))
+    return action_set.answering or action_set if spec.dialogs else action_set
 
 
 def require_template(spec: PromptSpec) -> PromptTemplate:

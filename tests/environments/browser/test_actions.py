@@ -123,7 +123,7 @@ async def test_clicking_hovering_dialogs(session: BrowserSession, mode: Interact
     assert await session.evaluate("() => document.title") == "span"
     assert await act(session, mode, ActionName.CLICK, "Ask") is None
     assert await session.evaluate("() => document.title") == "true"
-    assert session.dialogs.told == ["confirm: Sure?"] and not session.is_pristine
+    assert session.dialogs.answered == ["confirm: Sure?"] and not session.is_pristine
 
 
 async def test_popups_become_the_page_and_going_back_leaves_them(session: BrowserSession):
@@ -158,7 +158,7 @@ async def test_an_element_out_of_sight_is_scrolled_to(session: BrowserSession):
         await perform_action(session, Action(name=ActionName.CLICK, element_id=seen.element.id), RULES.refuse_url)
         is None
     )
-    assert session.dialogs.told
+    assert session.dialogs.answered
 
 
 @pytest.mark.parametrize(

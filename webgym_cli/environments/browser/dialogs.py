@@ -7,7 +7,7 @@ import json
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, TypeVar
 
-from webgym_cli.environments.browser.pages import MOST_TOLD, PageTracker
+from webgym_cli.environments.browser.pages import MOST_NOTICES, PageTracker
 from webgym_cli.jobs.workers import cancel_tasks
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class DialogTracker:
 
     def __init__(self, context: BrowserContext, pages: PageTracker, *, keep: bool) -> None:
         """`keep`: leave dialogs open until `accept` or `dismiss`."""
-        self.told: list[str] = []
+        self.answered: list[str] = []
         """What dialogs said that were accepted at once (prompts with their default), oldest first."""
         self.raised = asyncio.Event()
         """Set while a dialog is open, or, once a page asked whether to leave it and was not left, for this step."""
@@ -56,10 +56,10 @@ class DialogTracker:
         """Return what the open dialog is, what it says and holds."""
         if (dialog := self.open) is None:
             return ""
-        said = _LEAVES if dialog.type == "beforeunload" else f"it says {_quote(dialog.message, _LONGEST_SHOWN)}"
-        held = dialog.default_value if self.typed is None else self.typed
-        holds = f" and its field holds {_quote(held, _LONGEST_HELD)}" if dialog.type == "prompt" else ""
-        return f"A dialog ({dialog.type}) is open, nothing else can be done until it is answered: {said}{holds}"
+        content = _LEAVES if dialog.type == "beforeunload" else f"it says {_quote(dialog.message, _LONGEST_SHOWN)}"
+        value = dialog.default_value if self.typed is None else self.typed
+        holds = f" and its field holds {_quote(value, _LONGEST_HELD)}" if dialog.type == "prompt" else ""
+        return f"A dialog ({dialog.type}) is open, nothing else can be done until it is answered: {content}{holds}"
 
     async def accept(self, text: str | None) -> None:
         """Accept the open dialog, a prompt with a text: this, else what was typed, else its default."""
@@ -109,13 +109,13 @@ class DialogTracker:
             if await self._refuse(dialog):
                 self.raised.set()
             return
-        if len(self.told) < MOST_TOLD:
-            self.told.append(f"{dialog.type}: {dialog.message[:_LONGEST]}")
+        if len(self.answered) < MOST_NOTICES:
+            self.answered.append(f"{dialog.type}: {dialog.message[:_LONGEST]}")
         try:
             await dialog.accept(dialog.default_value)
         except Exception as error:  # noqa: BLE001  Playwright's boundary: the page may be gone, the next call says so
-            if len(self.told) < MOST_TOLD:
-                self.told.append(f"a dialog could not be answered: {error}")
+            if len(self.answered) < MOST_NOTICES:
+                self.answered.append(f"a dialog could not be answered: {error}")
 
     async def _refuse(self, dialog: Dialog) -> bool:
         """Dismiss a dialog. Returns False where its page is gone."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 # So many are open at once; a further one is closed as it opens.
 _MOST_PAGES = 10
 # So many dialogs, and as many downloads, are remembered.
-MOST_TOLD = 20
+MOST_NOTICES = 20
 
 
 class PageTracker:
@@ -115,5 +115,5 @@ class PageTracker:
                 self._current = self._open[-1]
 
     def _refuse_download(self, download: Download) -> None:
-        if len(self.downloads) < MOST_TOLD:
+        if len(self.downloads) < MOST_NOTICES:
             self.downloads.append(download.suggested_filename[:200])

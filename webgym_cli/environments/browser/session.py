@@ -86,7 +86,7 @@ class BrowserSession:
     def is_pristine(self) -> bool:
         """Whether nothing happened that another episode could notice: no failure, no popup, no dialog."""
         alone = len(self.pages) == 1 and not self.page.is_closed()
-        quiet = not self.dialogs.told and self.dialogs.open is None
+        quiet = not self.dialogs.answered and self.dialogs.open is None
         return self._sound and alone and quiet and self._closing is None
 
     @property

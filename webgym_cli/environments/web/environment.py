@@ -57,7 +57,7 @@ class WebEnvironment(Environment):
     def __init__(self, pool: WebPool) -> None:
         self._pool = pool
         self._session: BrowserSession | None = None
-        self._told = (0, 0)
+        self._noticed = (0, 0)
         self._titles: dict[Page, str] = {}
         self._is_stable = True
         self._settler = PageSettler(pool.max_idle_wait)
@@ -69,7 +69,7 @@ class WebEnvironment(Environment):
         when the site shuts the browser out.
         """
         await self.close()
-        self._told, self._is_stable, self._settler = (0, 0), True, PageSettler(self._pool.max_idle_wait)
+        self._noticed, self._is_stable, self._settler = (0, 0), True, PageSettler(self._pool.max_idle_wait)
         self._session = session = await self._pool.browsers.session(await self._options(task, seed))
         await self._enter(session, task, seed)
         _, view = await self._observe(session, partial(self._arrive, session, task.start_url))
@@ -124,7 +124,7 @@ class WebEnvironment(Environment):
             raise BoundaryError(FailureKind.START_PAGE_FAILED, f"{refusal} (browser.private_hosts)")
         await self._open(session, url)
         await self._settle(session)
-        await self._require_welcome(session)
+        await self._check_blocked(session)
 
     async def _perform(self, session: BrowserSession, action: AnyAction) -> str | None:
         """Carry out an action. Returns None, or why it was refused."""
@@ -144,7 +144,7 @@ class WebEnvironment(Environment):
         """Wait, within limits, for what was set off. Returns what to tell when a page has not come by then."""
         return await self._settler.settle(session)
 
-    async def _require_welcome(self, session: BrowserSession) -> None:
+    async def _check_blocked(self, session: BrowserSession) -> None:
         """Raise what a start page's status means, unless the page is fine, or becomes so."""
         status = await session.evaluate(_STATUS)
         if status in _SHUT_OUT and not session.asks_credentials and not self._refusal(session.url):
@@ -210,16 +210,16 @@ class WebEnvironment(Environment):
 
     def _notices(self, session: BrowserSession) -> tuple[str, ...]:
         """Return what was not told yet: dialogs and downloads."""
-        pages, answered = session.pages, session.dialogs.told
-        dialogs, downloads = answered[self._told[0] :], pages.downloads[self._told[1] :]
-        self._told = len(answered), len(pages.downloads)
+        pages, answered = session.pages, session.dialogs.answered
+        dialogs, downloads = answered[self._noticed[0] :], pages.downloads[self._noticed[1] :]
+        self._noticed = len(answered), len(pages.downloads)
         requests, pages.file_requests = pages.file_requests, 0
-        told = (
+        notices = (
             *(f"The page opened a dialog, which was accepted: {text}" for text in dialogs),
             *(("The page asks for a file; it was given none",) if requests else ()),
             *(f"The page offered the file {name}, which was not downloaded" for name in downloads),
         )
-        return tuple(text.encode(errors="replace").decode() for text in told)  # half a character can't be stored
+        return tuple(text.encode(errors="replace").decode() for text in notices)  # half a character can't be stored
 
     def _refusal(self, url: str) -> str | None:
         """Say why the page that is shown could not be reached, if so."""

@@ -10,7 +10,7 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.jobs.workers import cancel_tasks
 
 _IS_SPLASH = "window[Symbol.for('webgym.kinds')].isSplash()"
-_CALM = f"async (limit) => {{ await {ACT_JS}.calm(limit); return {_IS_SPLASH}; }}"
+_WAIT_UNTIL_IDLE = f"async (limit) => {{ await {ACT_JS}.calm(limit); return {_IS_SPLASH}; }}"
 # How many pages that open one another are followed after an action.
 _POPUPS = 4
 # A page that shows nothing but that it is busy is waited for so many times as long as another, once an episode.
@@ -52,7 +52,7 @@ class PageSettler:
             if traffic.navigating:
                 await session.stop_loading()
                 return f"the page did not load within {limit:g} s"
-            lives, is_splash = await self._calm(session, traffic, max(0.0, end - clock.time()))
+            lives, is_splash = await self._wait_until_idle(session, traffic, max(0.0, end - clock.time()))
             was_busy = False
             while lives and traffic.busy and not traffic.navigating and clock.time() < end:
                 was_busy = True
@@ -75,19 +75,21 @@ class PageSettler:
                 return
         self._awaits_splash = False
 
-    async def _calm(self, session: BrowserSession, traffic: PageActivity, seconds: float) -> tuple[bool, bool]:
+    async def _wait_until_idle(
+        self, session: BrowserSession, traffic: PageActivity, seconds: float
+    ) -> tuple[bool, bool]:
         """Wait for the page to calm down. Returns whether it lives, and whether it shows only that it is busy.
 
         A page that begins to be replaced runs no scripts.
         """
-        calming = asyncio.create_task(session.evaluate_once(_CALM, seconds * 1000, seconds))
+        waiting = asyncio.create_task(session.evaluate_once(_WAIT_UNTIL_IDLE, seconds * 1000, seconds))
         leaving = asyncio.create_task(traffic.leave())
         try:
-            await asyncio.wait((calming, leaving), return_when=asyncio.FIRST_COMPLETED)
-            lives, is_splash = await calming if calming.done() else (False, False)
+            await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
+            lives, is_splash = await waiting if waiting.done() else (False, False)
             return lives, bool(is_splash)
         finally:
-            await cancel_tasks(calming, leaving)
+            await cancel_tasks(waiting, leaving)
 
     async def await_navigation(self, session: BrowserSession, seconds: float) -> None:
         """Wait for the page to ask for another document, so long at most."""
