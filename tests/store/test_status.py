@@ -54,7 +54,7 @@ def altered(run, rank=0, **changes):
 
 
 def only(run):
-    (status,) = read_status(run)
+    ((status,),) = read_status(run)
     return status
 
 
@@ -124,7 +124,7 @@ def test_what_can_not_be_read_is_left_out(run, content):
 def test_the_ranks_of_one_rollout_come_in_their_order(run):
     for rank in (1, 10, 0, 2):
         write_status(run, rank, snapshot(started=rank))
-    assert [status.rank for status in read_status(run)] == [0, 1, 2, 10]
+    assert [status.rank for status in read_status(run)[0]] == [0, 1, 2, 10]
 
 
 def test_ranks_of_an_earlier_rollout_are_left_out(run):
@@ -132,9 +132,24 @@ def test_ranks_of_an_earlier_rollout_are_left_out(run):
         write_status(run, rank, snapshot())
     altered(run, 2, updated_at="2026-01-01T00:00:30Z")
     write_status(run, 0, snapshot(started=60))
-    assert [status.rank for status in read_status(run)] == [0, 1]
-    write_status(run, 0, snapshot(started=90, split="test"))
-    assert [status.rank for status in read_status(run)] == [0]
+    assert [status.rank for status in read_status(run)[0]] == [0, 1]
+    write_status(run, 0, snapshot(started=90, iteration=1))
+    assert [status.rank for status in read_status(run)[0]] == [0]
+
+
+def test_of_two_rollouts_those_that_go_on_are_told_else_the_newest(run):
+    def told():
+        return [ranks[0].snapshot["split"] for ranks in read_status(run)]
+
+    write_status(run, 0, snapshot())
+    write_status(run, 0, snapshot(started=5, split="test"))
+    assert told() == ["train", "test"]
+    write_status(run, 0, snapshot(), RolloutState.FINISHED)
+    assert told() == ["test"]
+    write_status(run, 0, snapshot(started=5, split="test"), RolloutState.FINISHED)
+    assert told() == ["test"]
+    write_status(run, 0, snapshot(started=9))
+    assert told() == ["train"]
 
 
 def test_a_reader_never_sees_a_part(run):

@@ -29,24 +29,29 @@ _GAP = (0, 2, 0, 0)
 class LiveView:
     """The board of one snapshot (`Monitor.snapshot`, or several merged). Takes the terminal's width and height."""
 
-    def __init__(self, snapshot: dict[str, Any], state: str = "running", below: int = 0) -> None:
+    def __init__(
+        self, snapshot: dict[str, Any], state: str = "running", below: int = 0, beside: dict[str, Any] | None = None
+    ) -> None:
+        """`below`: lines of the terminal left to others; `beside`: of an evaluation that runs too, told in short."""
         self._snapshot = snapshot
         self._state = state
         self._below = below
+        self._beside = beside
 
     @property
-    def bar(self) -> str:
-        """The name of the bar that the board stands in for."""
-        return str(self._snapshot["bar"])
+    def bars(self) -> tuple[str, ...]:
+        """The names of the bars that the board stands in for."""
+        return tuple(str(one["bar"]) for one in (self._snapshot, self._beside) if one)
 
     def leaving(self, lines: int) -> LiveView:
         """Return the board with so many lines of the terminal left to others."""
-        return LiveView(self._snapshot, self._state, lines)
+        return LiveView(self._snapshot, self._state, lines, self._beside)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it: the head, the stages beside the failures, and as many episodes as there is room for."""
         width, height = options.max_width, console.size.height - self._below - 1
-        head = [*_head(self._snapshot, self._state, width), Text()]
+        beside = _head(self._beside, self._beside.get("state", "running"), width) if self._beside else []
+        head = [*_head(self._snapshot, self._state, width), *beside, Text()]
         middle = console.render_lines(_middle(self._snapshot, width), options, pad=False)
         yield Group(*head)
         for line in middle:

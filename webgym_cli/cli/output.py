@@ -155,13 +155,16 @@ class ProgressBoard:
     """Turns events into bars and a board, live on stderr.
 
     An event with `done` and `total` moves the bar named by its `bar` or `event`. An event `status` is a rollout's
-    snapshot: it is drawn as the board, which stands in for the rollout's bar until the rollout's summary comes.
+    snapshot: it is drawn as the board, which stands in for the rollout's bar until the rollout's summary comes. Of
+    training episodes and an evaluation at the same time one board tells.
     """
 
     def __init__(self, output: Output) -> None:
         self._output = output
         self._bars: Progress | None = None
         self._board: LiveView | None = None
+        self._snapshots: dict[str, Event] = {}
+        """By split."""
         self._tasks: dict[str, Any] = {}
 
     @contextmanager
@@ -186,7 +189,8 @@ class ProgressBoard:
             try:
                 yield
             finally:
-                self._show(None)
+                self._snapshots.clear()
+                self._show()
 
     def __call__(self, event: Event) -> None:
         """Take one event."""
@@ -194,29 +198,37 @@ class ProgressBoard:
             self._output.event(event)
             return
         if event.get("event") == "status":
-            self._show(event)
+            self._snapshots[str(event.get("split"))] = event
+            self._show()
             return
         # The bars are on stderr; the data still goes to stdout.
         if self._output.as_json and not event.get("transient"):
             self._output.data(event)
         if event.get("event") == "rollout":
-            self._show(None)
+            self._end(str(event.get("split")), event.get("iteration"))
         if "total" in event:
             self._move(event, self._bars)
         elif message := event.get("message"):
             self._bars.console.print(replace_control(str(message)), markup=False, highlight=False)
 
-    def _show(self, status: Event | None) -> None:
-        """Draw the board of a status, or take it away."""
+    def _end(self, split: str, iteration: object) -> None:
+        """Take a rollout's snapshot away; that of an asynchronous loop stays when a further window of it ends."""
+        if split in self._snapshots and self._snapshots[split].get("iteration") == iteration:
+            del self._snapshots[split]
+            self._show()
+
+    def _show(self) -> None:
+        """Draw the board of the newest snapshots, or take it away."""
         from webgym_cli.cli.live_view import LiveView
 
-        self._board = LiveView(dict(status)) if status else None
+        shown = [dict(snapshot) for _, snapshot in sorted(self._snapshots.items(), reverse=True)]  # train before test
+        self._board = LiveView(shown[0], beside=shown[1] if len(shown) > 1 else None) if shown else None
         for name, task in self._tasks.items():
             if self._bars is not None:
                 self._bars.update(task, visible=self._has_bar(name))
 
     def _has_bar(self, name: str) -> bool:
-        return self._board is None or self._board.bar != name
+        return self._board is None or name not in self._board.bars
 
     def _picture(self, bars: Progress) -> RenderableType:
         """Return what is drawn. Called from rich's thread, so the board may go at any time."""

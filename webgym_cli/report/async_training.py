@@ -10,8 +10,9 @@ from typing import Any, TypedDict
 from webgym_cli.records.stored_events import BatchEvent, TimedEvent
 from webgym_cli.report.charts import format_number
 from webgym_cli.report.figures import NONE, Figure, ReportSection, Row, Table, make_bars, make_curve, make_version_point
-from webgym_cli.report.timing import TimeSpan, find_spans, measure_union
+from webgym_cli.report.timeline import LaneFacts, build_timeline, read_lanes
 from webgym_cli.store.batches import read_batches
+from webgym_cli.store.index.query import Index
 from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.text import format_duration
@@ -31,11 +32,11 @@ class AsyncFacts(TypedDict):
     """`BatchEvent`s."""
     dropped: list[dict[str, Any]]
     """Dropped trajectories by `reason`: their `count`, and of those with a reward the `mean_reward`."""
-    busy: dict[str, dict[str, float]]
-    """Seconds in which `server` and `trainer` were `at work` or `idle`, from the first batch's rollouts to the end."""
+    lanes: dict[str, LaneFacts]
+    """Of `server` and `trainer`, from the first asynchronous episode to the last training or episode."""
 
 
-def read_async_facts(run: RunDir, events: Sequence[TimedEvent]) -> AsyncFacts:
+def read_async_facts(run: RunDir, index: Index, events: Sequence[TimedEvent]) -> AsyncFacts:
     """Return the facts; `events`: those that `read_timed_events` returns."""
     ledger = {parent: batch for parent, batch in read_batches(run).items() if batch.mode == "async"}
     events_of = {event.iteration: event for event in read_records(run, BatchEvent)}
@@ -48,22 +49,7 @@ def read_async_facts(run: RunDir, events: Sequence[TimedEvent]) -> AsyncFacts:
     dropped = [
         {"reason": reason, "count": count, "mean_reward": means[reason]} for reason, count in sorted(counts.items())
     ]
-    return {"batches": batches, "dropped": dropped, "busy": _measure_busy(events, min(ledger)) if ledger else {}}
-
-
-def _measure_busy(events: Sequence[TimedEvent], first: int) -> dict[str, dict[str, float]]:
-    """Return how long server and trainer were at work; rollouts and trainings are of iterations from `first` on."""
-    spans = [span for span in find_spans(events) if span.iteration is not None and span.iteration >= first]
-    lanes = {"server": ("rollout", "evaluation"), "trainer": ("train",)}
-    mine = {lane: [span for span in spans if span.stage in stages] for lane, stages in lanes.items()}
-    every = [span for of_lane in mine.values() for span in of_lane]
-    if not every:
-        return {}
-    whole = TimeSpan("", None, min(span.start for span in every), max(span.end for span in every))
-    return {
-        lane: {"at work": measure_union(of_lane), "idle": max(0.0, whole.seconds - measure_union(of_lane))}
-        for lane, of_lane in mine.items()
-    }
+    return {"batches": batches, "dropped": dropped, "lanes": read_lanes(index, events, min(ledger)) if ledger else {}}
 
 
 def build_async_section(facts: AsyncFacts) -> ReportSection:
@@ -76,9 +62,8 @@ def build_async_section(facts: AsyncFacts) -> ReportSection:
         )
         waits = [(f"version {batch['iteration']}", _waits(batch)) for batch in batches]
         figures.append(make_bars("Waits before each batch", waits, list(WAITS.values()), format_duration))
-    if facts["busy"]:
-        lanes = list(facts["busy"].items())
-        figures.append(make_bars("Server and trainer", lanes, ["at work", "idle"], format_duration))
+    if facts["lanes"]:
+        figures.insert(0, build_timeline(facts["lanes"]))
     if facts["dropped"]:
         rows = tuple(
             (
@@ -91,8 +76,8 @@ def build_async_section(facts: AsyncFacts) -> ReportSection:
         table = Table(("reason", "episodes", "mean reward"), rows)
         figures.append(Figure("Episodes that were not trained on", "", (), False, table))
     note = (
-        "Staleness: trainings between the policy that produced a token and the one that is trained. Waits of slots and "
-        "episodes are sums over them."
+        "The server works while an episode is under way, the trainer while it trains. Staleness: trainings between the "
+        "policy that produced a token and the one that is trained. Waits of slots and episodes are sums over them."
     )
     return ReportSection("asynchronous", "Asynchronous training", tuple(figures), note)
 

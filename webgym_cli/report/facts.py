@@ -118,7 +118,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "samples_by_iteration": _samples(run),
         "trainings": trainings,
         "warnings": [*find_warnings(trainings, points), *warn_repetition(read_repetition(index))],
-        "asynchronous": read_async_facts(run, events),
+        "asynchronous": read_async_facts(run, index, events),
         "phases": list(read_records(run, PhaseEvent)),
         "settings": list_changed_settings(settings),
     }

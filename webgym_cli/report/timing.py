@@ -6,7 +6,6 @@ which is also so while a server starts, gets new weights, a dataset is prepared 
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -240,11 +239,33 @@ def _episode_seconds(events: Iterable[TimedEvent]) -> dict[str, float]:
 
 def measure_union(spans: Iterable[TimeSpan]) -> float:
     """Return how many seconds are in at least one stretch."""
-    total, reached = 0.0, -math.inf
+    return sum(span.seconds for span in merge_spans(spans))
+
+
+def merge_spans(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
+    """Return the stretches that are in at least one span, in their order, none touching the next."""
+    merged: list[TimeSpan] = []
     for span in sorted(spans, key=lambda span: span.start):
-        total += max(0.0, span.end - max(span.start, reached))
-        reached = max(reached, span.end)
-    return total
+        if merged and span.start <= merged[-1].end:
+            merged[-1] = replace(merged[-1], end=max(merged[-1].end, span.end))
+        else:
+            merged.append(span)
+    return merged
+
+
+def subtract_spans(spans: Iterable[TimeSpan], holes: Iterable[TimeSpan]) -> list[TimeSpan]:
+    """Return the stretches that are in at least one span and in no hole, in their order."""
+    left, gone = list[TimeSpan](), merge_spans(holes)
+    for span in merge_spans(spans):
+        start = span.start
+        for hole in gone:
+            if hole.start < span.end and hole.end > start:
+                if hole.start > start:
+                    left.append(replace(span, start=start, end=hole.start))
+                start = hole.end
+        if start < span.end:
+            left.append(replace(span, start=start))
+    return left
 
 
 def _end_of(event: TimedEvent) -> float:

@@ -159,9 +159,10 @@ class RunDir:
         """The run as one HTML page, made by `webgym report`."""
         return self.root / "report.html"
 
-    def status(self, rank: int = 0) -> Path:
-        """What a rollout is doing now: replaced each second, and left there at its end."""
-        return self.root / "status" / f"rollout-{rank}.json"
+    def status(self, rank: int = 0, split: Split = Split.TRAIN) -> Path:
+        """What a rollout is doing now, which may have one of the other split beside it: replaced each second."""
+        name = "rollout" if split is Split.TRAIN else "evaluation"
+        return self.root / "status" / f"{name}-{rank}.json"
 
     def model(self, settings: Settings) -> Path:
         """The current policy: a link that is replaced by rename, so never half-written."""

@@ -1,4 +1,4 @@
-"""What a rollout is doing now, as other shells can read it: one file a rank, replaced each second. Needs no lock."""
+"""What a rollout is doing now, as other shells can read it: a file a split and rank, replaced each second. No lock."""
 
 from __future__ import annotations
 
@@ -96,18 +96,29 @@ def write_status(run: RunDir, rank: int, snapshot: dict[str, Any], state: Rollou
         state=state,
         snapshot=snapshot,
     )
+    file = run.status(rank, Split(snapshot["split"]))
     with _WRITING:
-        before = _read(run.status(rank)) if state is RolloutState.RUNNING else None
+        before = _read(file) if state is RolloutState.RUNNING else None
         if before is None or before.state is RolloutState.RUNNING or _rollout(before) != _rollout(status):
-            write_json(run.status(rank), status.model_dump(mode="json", by_alias=True))
+            write_json(file, status.model_dump(mode="json", by_alias=True))
 
 
-def read_status(run: RunDir) -> list[RankStatus]:
-    """Return the ranks of the newest rollout, in their order; what can't be read is left out.
+def read_status(run: RunDir) -> list[list[RankStatus]]:
+    """Return the ranks of each rollout that goes on: of training episodes, of an evaluation; else of the newest alone.
 
-    A file of an earlier rollout with more ranks, or of another split or iteration, is left out too.
+    What can't be read is left out; so is a file of an earlier rollout with more ranks, or of another iteration.
     """
-    statuses = [status for file in sorted(run.status().parent.glob("rollout-*.json")) if (status := _read(file))]
+    found = [_read_newest(run, split) for split in Split]
+    rollouts = [ranks for ranks in found if ranks]
+    going = [ranks for ranks in rollouts if any(rank.may_go_on() for rank in ranks)]
+    return going or sorted(rollouts, key=lambda ranks: ranks[0].started_at)[-1:]
+
+
+def _read_newest(run: RunDir, split: Split) -> list[RankStatus]:
+    """Return the ranks of the newest rollout of a split, in their order."""
+    example = run.status(0, split)
+    files = sorted(example.parent.glob(example.name.replace("-0.", "-*.")))
+    statuses = [status for file in files if (status := _read(file))]
     if not statuses:
         return []
     newest = max(statuses, key=lambda status: status.started_at)

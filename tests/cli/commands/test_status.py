@@ -1,5 +1,6 @@
 """`webgym status` and the live board, as people and scripts meet them."""
 
+import io
 import json
 import os
 import pty
@@ -12,10 +13,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from rich.console import Console
 
 from tests import forked
 from tests.cli.made_rollout import plain, rollout
 from tests.records.made import CRASHED, published, trajectory
+from webgym_cli.cli.live_view import LiveView
 from webgym_cli.cli.output import Output, ProgressBoard
 from webgym_cli.cli.stage import stage
 from webgym_cli.config.load import load
@@ -39,7 +42,7 @@ with Output(as_json=True).progress() as board:
         board({"event": "status", "transient": True, **status})
     board({"event": "note", "message": "a note for people"})
     sys.stdin.readline()
-    board({"event": "rollout", "message": "the summary"})
+    board({"event": "rollout", "split": "train", "iteration": 0, "message": "the summary"})
 """
 
 
@@ -215,6 +218,31 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     assert ["evaluation", "0", "4", "", "0", "1"] in lines
     assert len([line for line in lines if line[0] == "episode"]) == 30
     assert said.stderr.startswith("webgym loop has run since ")
+
+
+def test_training_episodes_and_an_evaluation_beside_them_are_both_told_whoever_wrote_last(webgym, run):
+    training, evaluation = rollout(running=2).snapshot(), {**rollout(running=1).snapshot(), "split": "test"}
+    evaluation |= {"bar": "test 1", "iteration": 1}
+    for one in (training, evaluation, training, evaluation):
+        write_status(run, 0, one)
+        found = json.loads(webgym("status", run.root, "--json").stdout)
+        assert found["rollout"]["bar"] == "train 0"
+    assert found["evaluation"]["bar"] == "test 1"
+    lines = webgym("status", run.root).stdout.splitlines()
+    assert [line.split("\t")[1] for line in lines if line.startswith("rollout\t")] == ["train 0", "test 1"]
+    write_status(run, 0, evaluation, RolloutState.FINISHED)
+    found = json.loads(webgym("status", run.root, "--json").stdout)
+    assert (found["rollout"]["bar"], found["evaluation"]) == ("train 0", None)
+
+
+def test_the_board_tells_of_training_episodes_and_of_an_evaluation_at_the_same_time():
+    evaluation = {**rollout(running=1).snapshot(), "split": "test", "bar": "test 1", "done": 3}
+    board = LiveView(rollout(running=2).snapshot(), beside=evaluation)
+    console = Console(width=80, height=24, record=True, file=io.StringIO())
+    console.print(board)
+    shown = console.export_text()
+    assert "train 0  vllm  running  10/100" in shown and "test 1  vllm  running  3/100" in shown
+    assert len(shown.splitlines()) <= 24
 
 
 def test_an_interrupted_rollout_names_the_next_command(webgym, run):

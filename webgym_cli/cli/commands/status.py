@@ -43,9 +43,9 @@ class RunStatus:
 def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
     """Show what a run is doing, and what is stored.
 
-    The newest rollout episode by episode, read from what it writes each second: so it works from any shell, on another
-    machine that sees the folder, and after the end. It takes no lock. `lost`: the rollout's process is gone; `silent`:
-    no word for 15 seconds.
+    The newest rollout episode by episode, and the evaluation that an asynchronous loop runs beside it, read from what
+    they write each second: so it works from any shell, on another machine that sees the folder, and after the end. It
+    takes no lock. `lost`: the rollout's process is gone; `silent`: no word for 15 seconds.
 
     Examples:
       webgym status runs/a --watch
@@ -91,7 +91,8 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
     from webgym_cli.store.metrics import read_valid_events
     from webgym_cli.store.status import read_lock_holder, read_status
 
-    ranks, at_work, command = read_status(run), read_lock_holder(run), _read_running_command(run)
+    rollouts, at_work, command = read_status(run), read_lock_holder(run), _read_running_command(run)
+    ranks = rollouts[0] if rollouts else []
     facts = {
         "event": "status",
         "run": str(run.root),
@@ -100,13 +101,14 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
         "command": None if command is None else {**command.model_dump(mode="json"), "at_work": at_work is not None},
         "holder": at_work,
         "rollout": _rollout(ranks),
+        "evaluation": _rollout(rollouts[1]) if len(rollouts) > 1 else None,  # beside it
         "ranks": [_rank(rank) for rank in ranks],
         "stored": counts.rows(),
         "phases": list(read_valid_events(run, PhaseEvent)),
         "evaluations": list(read_valid_events(run, EvaluationEvent)),
     }
     coming = bool(at_work and command and _begins(command, ranks))
-    return RunStatus(facts, coming or any(rank.may_go_on() for rank in ranks))
+    return RunStatus(facts, coming or any(rank.may_go_on() for ranks in rollouts for rank in ranks))
 
 
 def _read_running_command(run: RunDir) -> RunningCommand | None:
@@ -173,7 +175,7 @@ def _picture(facts: dict[str, Any]) -> Any:
     begins = command and command["at_work"] and (not rollout or rollout["started_at"] < command["since"])
     if begins and command["command"] in _ROLLOUTS and (not rollout or rollout["state"] != "running"):
         return Text(f"webgym {command['command']} has run since {command['since']}: its rollout has not started yet")
-    return LiveView(rollout, rollout["state"]) if rollout else Text("no rollout yet")
+    return LiveView(rollout, rollout["state"], beside=facts["evaluation"]) if rollout else Text("no rollout yet")
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]]:
@@ -213,7 +215,8 @@ def _cells(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     if command:
         yield "command", command["command"], "at work" if command["at_work"] else "interrupted", command["since"]
     if rollout:
-        yield "rollout", rollout["bar"], rollout["policy"], rollout["state"], rollout["done"], rollout["total"]
+        names = ("bar", "policy", "state", "done", "total")
+        yield from (("rollout", *(one[name] for name in names)) for one in (rollout, facts["evaluation"]) if one)
         yield "success", rollout["success_rate"], *rollout["interval"], rollout["known"]
         yield "pace", rollout["steps_per_second"], rollout["elapsed"], rollout["eta"]
         yield "slots", rollout["running"], rollout["slots"]
