@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from webgym_cli.agent.gate import PolicyGate
+from webgym_cli.agent.gate import PolicyGate, ServedPolicy
 from webgym_cli.records.sampling import PolicyVersion
 
-OLD, NEW = PolicyVersion(number=0, digest="a"), PolicyVersion(number=1, digest="b")
+OLD, NEW = (ServedPolicy(PolicyVersion(number=number, digest="a"), model=f"v{number}") for number in range(2))
 
 
 async def test_a_change_waits_for_the_requests_under_way_and_holds_the_others():
@@ -15,15 +15,15 @@ async def test_a_change_waits_for_the_requests_under_way_and_holds_the_others():
     answered = asyncio.Event()
 
     async def ask(name: str, until: asyncio.Event | None = None):
-        async with gate.request() as version:
-            order.append((name, version.number))
+        async with gate.request() as policy:
+            order.append((name, policy.version.number))
             if until:
                 await until.wait()
 
     async def change():
         async with gate.closed():
             order.append("changed")
-            gate.version = NEW
+            gate.policy = NEW
 
     first = asyncio.create_task(ask("first", answered))
     await asyncio.sleep(0)
@@ -61,3 +61,22 @@ async def test_who_watches_hears_of_each_closing():
     assert not watching.done()
     async with gate.closed():
         await asyncio.wait_for(watching, 5)
+
+
+async def test_a_policy_that_is_served_beside_the_one_before_leaves_requests_under_way_with_theirs():
+    gate, answered = PolicyGate(OLD), asyncio.Event()
+
+    async def ask():
+        async with gate.request() as policy:
+            await answered.wait()
+            return policy.model
+
+    first = asyncio.create_task(ask())
+    await asyncio.sleep(0)
+    gate.policy = NEW
+    second = asyncio.create_task(ask())
+    await asyncio.sleep(0)
+    assert gate.models == {"v0", "v1"} and gate.held == 0
+    answered.set()
+    assert await asyncio.gather(first, second) == ["v0", "v1"]
+    assert gate.models == {"v1"}

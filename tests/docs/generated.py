@@ -11,7 +11,7 @@ from tests.docs.pages import ROOT
 from webgym_cli.config.reference import fields_table, settings_reference
 from webgym_cli.records.action import Action, CustomAction
 from webgym_cli.records.batch import BatchGroup, DroppedGroup, TrainingBatch
-from webgym_cli.records.checkpoint import Checkpoint
+from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.judgement import Judgement, Verdict
@@ -56,6 +56,7 @@ RECORDS: dict[str, type[BaseModel]] = {
             Prepared,
             RlData,
             Checkpoint,
+            LoraAdapter,
             TrainingBatch,
             Block,
             RankStatus,

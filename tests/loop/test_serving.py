@@ -2,13 +2,15 @@
 
 import pytest
 
-from tests.serve.fakes import fake_python, look, weights
+from tests.serve.fakes import adapter, fake_python, look, weights
 from tests.train.fake_checkpoints import published
 from webgym_cli.config.load import load
 from webgym_cli.loop.serving import Serving
 from webgym_cli.serve import execute
+from webgym_cli.serve.weights import digest
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.util.files import read_json, write_json
 
 
 @pytest.fixture
@@ -73,3 +75,64 @@ async def test_on_a_cpu_the_server_stays_up(serving):
     assert kept(one.run) == [("serve", None, "base"), ("swap", "in_place", "model_20260101_000000")]
     await one.stop()
     assert one.watch() is None
+
+
+LORA = ("train.algorithm=grpo", "rl.model.lora_rank=4")
+LAYOUT = {"rank": 4, "alpha": 16, "targets": "all-linear", "vision": False}
+
+
+def trained_adapter(run, version, content, **layout):
+    """A training has published a version whose adapter is on the base model."""
+    folder = published(run, version)
+    record = read_json(folder / "checkpoint.json")
+    base = str(run.root.parent / "base")
+    write_json(folder / "checkpoint.json", {**record, "adapter": {"base": base, **LAYOUT, **layout}})
+    adapter(folder / "adapter", content)
+    return weights(folder, content)
+
+
+async def test_a_lora_policy_is_served_as_one_adapter_a_version_on_the_same_weights(serving):
+    one = serving("venvs.device=cpu", *LORA)
+    urls = await one.current()
+    assert one.policy.model == "" and not await one.serve_beside()
+    for version in (1, 2):
+        merged = trained_adapter(one.run, version, f"{version}".encode())
+        assert await one.serve_beside()
+        assert (one.policy.model, one.policy.version.number) == (f"policy-v{version}", version)
+        assert one.policy.version.digest == digest(merged)
+    assert (await look(urls[0]))["adapters"] == ["policy-v1", "policy-v2"]
+    await one.drop_adapters({"policy-v2"})
+    assert (await look(urls[0]))["adapters"] == ["policy-v2"]
+    await one.stop()
+    (url,) = await one.current()  # after a kill
+    assert (await look(url))["adapters"] == ["policy-v2"] and one.policy.model == "policy-v2"
+    assert [found[:2] for found in kept(one.run)] == [
+        ("serve", None), ("swap", "adapter"), ("swap", "adapter"), ("serve", None),
+    ]  # fmt: skip
+
+
+async def test_in_turns_the_adapter_before_is_dropped(serving):
+    one = serving("venvs.device=cpu", *LORA)
+    for version in (1, 2):
+        trained_adapter(one.run, version, f"{version}".encode())
+        (url,) = await one.current()
+    assert (await look(url))["adapters"] == ["policy-v2"]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "layout"),
+    [
+        (("serve.enable_lora=false",), {}),
+        (("rl.model.freeze_vision_tower=false",), {}),
+        ((), {"rank": 64}),
+        ((), {"base": "model_19990101_000000"}),
+    ],
+)
+async def test_what_vllm_can_t_serve_by_its_name_is_served_merged(serving, overrides, layout):
+    one = serving("venvs.device=cpu", *LORA, *overrides)
+    await one.current()
+    merged = trained_adapter(one.run, 1, b"1", **layout)
+    assert not await one.serve_beside()
+    await one.current()
+    assert one.policy.model == "" and one.policy.version.digest == digest(merged)
+    assert kept(one.run)[-1][:2] == ("swap", "in_place")

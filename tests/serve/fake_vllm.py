@@ -1,10 +1,11 @@
 """Speaks the HTTP of vLLM 0.32's server as far as we use it, without a model: its "weights" are a file's bytes.
 
 Run in place of the real one. It does what `behave.json` beside the model's folder says at that moment:
-`sleep` or `wake`: "refuses", "hangs" or "dies"; `reload`: "stale" (answers 200, loads nothing).
+`sleep` or `wake`: "refuses", "hangs" or "dies"; `reload`: "stale" (answers 200, loads nothing); `adapter`: "refuses".
 """
 
 import hashlib
+import itertools
 import json
 import os
 import sys
@@ -30,9 +31,24 @@ class Engine:
         self.awake = threading.Event()
         self.awake.set()
         self.calls = []
+        after = argv.index("--lora-modules") + 1 if "--lora-modules" in argv else len(argv)
+        named = itertools.takewhile(lambda word: not word.startswith("--"), argv[after:])
+        self.adapters = {name: self.read(folder) for name, folder in (word.split("=", 1) for word in named)}
 
     def read(self, folder):
-        return hashlib.sha256((Path(folder) / "model.safetensors").read_bytes()).hexdigest()
+        files = [Path(folder) / name for name in ("adapter_model.safetensors", "model.safetensors")]
+        return hashlib.sha256(next(file for file in files if file.is_file()).read_bytes()).hexdigest()
+
+    def change_adapters(self, path, body):
+        name = body["lora_name"]
+        if "--enable-lora" not in self.argv or os.environ.get("VLLM_ALLOW_RUNTIME_LORA_UPDATING") != "1":
+            return 404, {"detail": "Not Found"}
+        if path == "/v1/unload_lora_adapter":
+            return (200, "removed") if self.adapters.pop(name, None) else (404, {"error": {"message": "unknown"}})
+        if name in self.adapters or self.misbehave("adapter") == "refuses":
+            return 400, {"error": {"message": "The lora adapter can't be loaded."}}
+        self.adapters[name] = self.read(body["lora_path"])
+        return 200, "added"
 
     def misbehave(self, about):
         """Do what was asked for and return True when the request is to be refused."""
@@ -75,9 +91,9 @@ class Engine:
             self.weights = self.read(body["kwargs"]["weights_path"])
         return 200, {"results": [None]}
 
-    def answer(self):
-        """Return what these weights say to a known prompt."""
-        ids = list(hashlib.sha256(self.weights.encode()).digest()[:4])
+    def answer(self, model):
+        """Return what these weights say to a known prompt, with the adapter of this name if it is one's."""
+        ids = list(hashlib.sha256((self.weights + self.adapters.get(model, "")).encode()).digest()[:4])
         return ids, [-number / 100 for number in ids]
 
     def post(self, path, query, body):
@@ -100,13 +116,17 @@ class Engine:
             return 200, None
         if path == "/weight_checker":
             return 200, {"checksums": {"dp0:pp0:pcp0:tp0:all": self.weights}}
+        if path in ("/v1/load_lora_adapter", "/v1/unload_lora_adapter"):
+            return self.change_adapters(path, body)
         if path in ("/v1/completions", "/v1/chat/completions"):
             self.awake.wait()
-            return 200, {"choices": [self.choice(path)]}
+            if body["model"] not in {"policy", *self.adapters}:
+                return 404, {"error": {"message": f"The model `{body['model']}` does not exist."}}
+            return 200, {"choices": [self.choice(path, body["model"])]}
         return 404, {"detail": "Not Found"}
 
-    def choice(self, path):
-        ids, logprobs = self.answer()
+    def choice(self, path, model):
+        ids, logprobs = self.answer(model)
         if path == "/v1/completions":
             return {"token_ids": ids, "logprobs": {"token_logprobs": logprobs}}
         return {"token_ids": ids, "logprobs": {"content": [{"logprob": value} for value in logprobs]}}
@@ -118,7 +138,8 @@ class Engine:
         if path == "/is_sleeping":
             return 200, {"is_sleeping": not self.awake.is_set() or bool(self.asleep)}
         facts = {"pid": os.getpid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "argv": self.argv}
-        return (200, {**facts, "calls": self.calls}) if path == "/fake" else (404, {"detail": "Not Found"})
+        facts |= {"calls": self.calls, "adapters": sorted(self.adapters)}
+        return (200, facts) if path == "/fake" else (404, {"detail": "Not Found"})
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -1,5 +1,6 @@
 """The process that speaks vLLM's HTTP, as an interpreter of the serve role, and questions to it."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -25,7 +26,15 @@ def weights(folder, content):
     return str(folder)
 
 
+def adapter(folder, content, **config):
+    """Make a LoRA adapter's folder; return it as text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "adapter_config.json").write_text(json.dumps({"r": 4, "bias": "none", **config}))
+    (folder / "adapter_model.safetensors").write_bytes(content)
+    return str(folder)
+
+
 async def look(url):
-    """Return what a fake server tells of itself: `pid`, `gpus`, `argv`, `calls` (the POSTs so far)."""
+    """Return what a fake server tells of itself: `pid`, `gpus`, `argv`, `calls` (the POSTs so far), `adapters`."""
     async with httpx.AsyncClient(trust_env=False) as client:
         return (await client.get(f"{url.removesuffix('/v1')}/fake")).json()

@@ -10,7 +10,8 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs import devices
 from webgym_cli.serve import cpu_server
-from webgym_cli.serve.plan import is_loopback, plan_servers
+from webgym_cli.serve.address import is_loopback
+from webgym_cli.serve.plan import plan_servers
 
 PYTHON = Path("/env/bin/python")
 _LIMITS = "--limit-mm-per-prompt"

@@ -114,11 +114,12 @@ async def test_imitation_goes_on_from_the_improved_policy(improved):
 
 @pytest.fixture(scope="module")
 async def asynchronous(sft_run, tmp_path_factory):
-    """A run that trained two versions while its rollouts went on, then one on fresh steps: (run, events)."""
+    """A run that trained two LoRA versions while rollouts went on, then all weights on fresh steps: (run, events)."""
     learning = ("train.algorithm=grpo", "loop.demonstration_iterations=0", "rl.data.filter_groups.enable=false")
-    order = ("loop.mode=async", "loop.iterations=2", "loop.eval_every=2")
+    order = ("rl.model.lora_rank=4", "loop.mode=async", "loop.iterations=2", "loop.eval_every=2")
     settings = demo_settings(policy_path(*sft_run).resolve(), *SMALL, *learning, *order)
-    fresh = settings.model_copy(update={"loop": settings.loop.model_copy(update={"max_staleness": 0})})
+    whole = settings.rl.model_copy(update={"model": settings.rl.model.model_copy(update={"lora_rank": 0})})
+    fresh = {"loop": settings.loop.model_copy(update={"max_staleness": 0}), "rl": whole}
     run = RunDir(tmp_path_factory.mktemp("asynchronous") / "run")
     create_or_open(run, settings)
     logs = run.logs / "attempt_0001"
@@ -126,8 +127,8 @@ async def asynchronous(sft_run, tmp_path_factory):
     told = []
     async with Pipeline(run, settings, logs, told.append) as pipeline:
         await Loop(plan_loop(run, settings), pipeline).execute()
-        pipeline.settings = fresh
-        await Loop(plan_loop(run, fresh, iterations=3), pipeline).execute()
+        pipeline.settings = settings.model_copy(update=fresh)
+        await Loop(plan_loop(run, pipeline.settings, iterations=3), pipeline).execute()
     return run, told
 
 
@@ -149,9 +150,9 @@ async def test_each_step_of_an_asynchronous_loop_is_of_one_version_that_is_not_t
 def test_new_weights_were_loaded_between_requests_and_nothing_answers_from_old_caches(asynchronous):
     """The pictures and the first part of the prompts are the same for all versions: a stale cache would show."""
     run, told = asynchronous
-    assert [event["how"] for event in told if event["event"] == "swap"] == ["in_place"] * 3
+    assert [event["how"] for event in told if event["event"] == "swap"] == ["adapter", "adapter", "in_place"]
     first, _, last = (made.metrics for made in checkpoints(run))
-    for metrics in (first, last):  # before any swap, and after two of them
+    for metrics in (first, last):  # before any swap; of an adapter, by the weights that it is merged into
         assert metrics["staleness/max"] == 0.0
         assert abs(metrics["rollout_corr/staleness_0/kl"]) < 1e-3
         assert metrics["rollout_corr/log_prob_difference"] < 1e-3
@@ -163,3 +164,11 @@ def test_an_evaluation_beside_the_training_is_of_one_version(asynchronous):
     for number in (0, 2, 3):
         steps = [step for found in scan(run, Split.TEST, number) for step in found.steps]
         assert {step.generation.policy_version.number for step in steps} == {number}
+
+
+def test_each_training_goes_on_with_the_adapter_before_it_on_the_same_model(asynchronous):
+    run, told = asynchronous
+    first, second, whole = checkpoints(run)
+    assert first.adapter == second.adapter and whole.adapter is None
+    assert first.adapter.base == first.parent != second.parent
+    assert [event["mode"] for event in told if event["event"] == "train_start"] == ["fresh", "carried", "fresh"]

@@ -166,6 +166,28 @@ def test_why_nothing_is_carried(planned, run, reason, how, made):
     assert reason in plan.notes[0]
 
 
+ADAPTER = {"base": "tiny", "rank": 4, "alpha": 16, "targets": "all-linear", "vision": False}
+
+
+def test_a_lora_training_goes_on_with_its_adapter_on_the_model_below_it(planned, run, tmp_path, monkeypatch):
+    monkeypatch.setattr("webgym_cli.store.adapters.policy_name", lambda run, settings: "policy")
+    folder = policy(run)
+    made = Checkpoint.model_validate({**read_json(folder / RECORD), "adapter": ADAPTER})
+    write_json(folder / RECORD, made.model_dump(mode="json"))
+    (folder / "adapter").mkdir()
+    batch(run, 1, folder.name)
+    plan = planned(model={"lora_rank": 4})
+    assert (plan.config["model"]["path"], plan.config["model"]["adapter"]) == ("tiny", str(folder / "adapter"))
+    assert (plan.mode, plan.adapter.base) == ("carried", "tiny")
+    for changed in ({"lora_rank": 8}, {"lora_rank": 4, "lora_alpha": 2}, {"lora_rank": 4, "target_modules": "q_proj"}):
+        plan = planned(model=changed)
+        assert (plan.config["model"]["path"], plan.adapter.base) == (str(folder), "policy")
+        assert "adapter" not in plan.config["model"] and plan.mode == "fresh"
+    assert "only a LoRA adapter" in planned().notes[0]
+    batch(run, 1, folder.name, **WEBRL)
+    assert "adapter" not in planned(algorithm="webrl", model={"lora_rank": 4}).config["model"]
+
+
 def test_an_interrupted_training_of_the_same_batch_goes_on(planned, run):
     batch(run)
     first = planned(actor={"optim": {"lr": 0.1}})

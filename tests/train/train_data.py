@@ -11,6 +11,7 @@ from PIL import Image
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
+from webgym_cli.prepare.sft.execute import start_with_adapter
 from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, run_id
@@ -81,6 +82,7 @@ def prepare(run: RunDir, settings: Settings, samples: list[dict], name: str, dig
         device="cpu",
         samples=len(samples),
     )
+    config = start_with_adapter(config, run, settings)
     (run.dataset / "train_config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     (run.dataset / "wandb_env.sh").write_text(build_wandb_env(settings, run_id=run_id(run, settings)))
     newest = checkpoints.current(run)

@@ -1,8 +1,9 @@
-"""The gate before a policy server: no request is under way while its weights are changed."""
+"""The gate before a policy server: each request has one policy version, from its start to its end."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,14 +17,28 @@ def _set_event() -> asyncio.Event:
     return event
 
 
-@dataclass(slots=True)
-class PolicyGate:
-    """Lets requests pass while it is open; each has one policy version from its start to its end."""
+@dataclass(frozen=True, slots=True)
+class ServedPolicy:
+    """What answers a request."""
 
     version: PolicyVersion | None = None
-    """What the servers serve; None: they are not ours."""
+    """None: the servers are not ours."""
     name: str = ""
     """The policy's name in trajectories."""
+    model: str = ""
+    """Its name in requests: of a LoRA adapter; empty: the servers' own."""
+
+
+@dataclass(slots=True)
+class PolicyGate:
+    """Lets requests pass while it is open.
+
+    Weights are changed with the gate closed. A policy that is served beside the one before is set while it is open:
+    requests under way keep the one that they began with.
+    """
+
+    policy: ServedPolicy = field(default_factory=ServedPolicy)
+    """What answers the requests that pass from now on."""
     held: int = 0
     """Episodes that wait now."""
     held_seconds: float = 0.0
@@ -31,7 +46,13 @@ class PolicyGate:
     _open: asyncio.Event = field(default_factory=_set_event)
     _closing: asyncio.Event = field(default_factory=asyncio.Event)
     _idle: asyncio.Event = field(default_factory=_set_event)
-    _requests: int = 0
+    _requests: Counter[str] = field(default_factory=Counter)
+    """Those under way, by the name of their model."""
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The names of the models that requests are, or would be, asked of."""
+        return frozenset({self.policy.model, *self._requests})
 
     @property
     def is_open(self) -> bool:
@@ -56,15 +77,17 @@ class PolicyGate:
             await self._closing.wait()
 
     @asynccontextmanager
-    async def request(self) -> AsyncIterator[PolicyVersion | None]:
-        """Yield the version that answers a request; it stays for the time of the block."""
+    async def request(self) -> AsyncIterator[ServedPolicy]:
+        """Yield the policy that answers a request; it is served for the time of the block."""
         await self.wait_open()
-        self._requests += 1
+        policy = self.policy
+        self._requests[policy.model] += 1
         self._idle.clear()
         try:
-            yield self.version
+            yield policy
         finally:
-            self._requests -= 1
+            self._requests[policy.model] -= 1
+            self._requests += Counter()  # drops those that are 0
             if not self._requests:
                 self._idle.set()
 

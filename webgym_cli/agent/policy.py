@@ -144,7 +144,7 @@ class ChatPolicy:
         is_vllm = await self._knows_vllm()
         sampling = self.sampling(greedy=prompt.greedy)
         parameters: dict[str, Any] = {
-            "model": self._model,
+            "model": prompt.model or self._model,
             "max_tokens": self._settings.max_new_tokens,
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,

@@ -36,6 +36,8 @@ class Prompt:
     """Whether the likeliest tokens are asked for, whatever the policy samples from otherwise."""
     seed: int | None = field(default=None, compare=False)
     """Seed of the sampling, where the server takes one; None: the server's own choice."""
+    model: str = field(default="", compare=False)
+    """Name of the model that is to answer; empty: the one that the client was made for."""
 
     @property
     def digest(self) -> str:

@@ -38,8 +38,8 @@ class AlgorithmSettings(ConfigSection):
     seed: int | None = None
     """Seed of the sampling; null: the run's seed."""
     finetuning_type: Literal["full", "lora"] = "full"
-    """`full`: all weights are trained; `lora`: a low-rank adapter is trained and merged into the weights after each
-    training."""
+    """`full`: all weights are trained; `lora`: a low-rank adapter, which is merged into the published weights, and
+    which the next training goes on with."""
     lora_rank: int = Field(default=8, ge=1)
     """Rank of the LoRA matrices (LoRA only, as are the other `lora_` settings)."""
     lora_alpha: int | None = Field(default=None, ge=1)

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from webgym_cli.agent.gate import PolicyGate
+from webgym_cli.agent.gate import PolicyGate, ServedPolicy
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.workers import first_error
 from webgym_cli.loop.admission import Admission, ChosenGroups
@@ -23,11 +21,11 @@ from webgym_cli.loop.loop_plan import LoopPlan
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import enter_sites, plan_current_rollout, summary_in_words
 from webgym_cli.loop.stream import EpisodeStream
+from webgym_cli.loop.waits import LoopWaits
 from webgym_cli.loop.window_metrics import WindowMetrics
 from webgym_cli.prepare.rl.filter_groups import filters_groups
 from webgym_cli.prepare.rl.groups import resolve_group_by
 from webgym_cli.records.batch import TrainingBatch
-from webgym_cli.records.events import Event, make_event
 from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.records.stored_events import BatchEvent
 from webgym_cli.records.task import Split
@@ -44,10 +42,6 @@ from webgym_cli.store.checkpoints import policy_name, version
 from webgym_cli.store.metrics import read_records
 from webgym_cli.train.registry import current_backend
 
-# Between two looks at the counts that `webgym status` shows.
-_COUNT_SECONDS = 1.0
-# A wait that takes so long is told, and told again.
-_WAIT_SECONDS = 60.0
 # The digest of weights that a server which is not ours serves.
 UNKNOWN = "unknown"
 
@@ -61,12 +55,13 @@ class AsyncLoop:
     shared: SharedRollouts = field(init=False)
     collector: Collector = field(init=False)
     windows: WindowMetrics = field(init=False)
+    waits: LoopWaits = field(default_factory=LoopWaits)
     _pending: dict[int, TrainingBatch] = field(default_factory=dict)
     """Batches in the ledger by parent version."""
     _engine: RolloutEngine | None = None
     _evaluation: asyncio.Task[None] | None = None
-    _waits: dict[str, float] = field(default_factory=dict)
-    """Who waits for what, and since when."""
+    _evaluated: PolicyGate = field(default_factory=PolicyGate)
+    """The gate of the newest evaluation."""
 
     def __post_init__(self) -> None:
         """Take up what is stored."""
@@ -103,8 +98,10 @@ class AsyncLoop:
         Raises the error of the half that fails; the other one ends with it.
         """
         try:
-            async with asyncio.TaskGroup() as group, self._acting():
-                watching = group.create_task(self._watch_waits())
+            async with self.shared.gate.closed():
+                await self._serve()
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self.waits.watch(self.collector, self.shared.gate, self.pipeline.sink))
                 collecting = group.create_task(self._collect())
                 await self._update(group)
                 self.collector.end()
@@ -124,22 +121,23 @@ class AsyncLoop:
         if not plans:
             await collector.open_window()
         merged = reduce(RolloutPlan.extend, plans.values())
-        async with pipeline.open_collection(merged, collector, self._on_outcome) as engine:
+        async with pipeline.open_collection(merged, collector, self._on_outcome, self.shared) as engine:
             self._engine = engine
-            self.windows.monitor = engine.monitor
+            self.windows.monitor = self.waits.monitor = engine.monitor
             unjudged = (trajectory for plan in plans.values() for trajectory in pipeline.read_unjudged(plan))
             await engine.run_all(self._watch_servers(), unjudged)
 
     async def _update(self, group: asyncio.TaskGroup) -> None:
         """Make one batch after the other and train on it."""
         run = self.pipeline.run
-        for parent in range(version(run), self.plan.iterations):
-            self._start_evaluation(group)
+        start = version(run)
+        for parent in range(start, self.plan.iterations):
+            await self._start_evaluation(group)
             await self._prepare(parent)
             await self._train()
-            if reached(run, parent, self.plan.until):
+            if any(reached(run, number, self.plan.until) for number in range(start, parent + 1)):
                 return
-        self._start_evaluation(group)
+        await self._start_evaluation(group)
         await self._finish_evaluation()
 
     async def _prepare(self, parent: int) -> None:
@@ -149,7 +147,7 @@ class AsyncLoop:
             await pipeline.prepare_selection(self._pending[parent].selection)
             waited = 0.0
         else:
-            with self._waiting("the trainer waits for episodes"):
+            with self.waits.waiting("the trainer waits for episodes"):
                 while (chosen := self.collector.admission.choose(parent)) is None:
                     await self.collector.changed()
             waited = time.monotonic() - began
@@ -173,6 +171,10 @@ class AsyncLoop:
         yields = self.pipeline.serving.yields_gpus
         if not yields:
             await self.pipeline.train()
+            if await self.pipeline.serving.serve_beside():
+                self._announce_served()
+                await self._drop_adapters()
+                return
         await self._finish_evaluation()  # by one version from its first episode to its last
         async with self.shared.gate.closed():
             if yields:
@@ -182,7 +184,6 @@ class AsyncLoop:
     async def _serve(self) -> None:
         """Have the current version served, from now on for all requests; the gate is closed."""
         pipeline, before = self.pipeline, self.pipeline.serving.base_urls
-        number = version(pipeline.run)
         if pipeline.settings.rollout.policy == VLLM:
             urls = await pipeline.serving.current()
             if before and urls != before:
@@ -190,23 +191,22 @@ class AsyncLoop:
                     f"the policy's servers came back at {', '.join(urls)} in place of {', '.join(before)}",
                     hint=f"webgym resume {pipeline.run.root}",
                 )
-            self.shared.gate.version = pipeline.serving.version
-        else:
-            self.shared.gate.version = PolicyVersion(number=number, digest=UNKNOWN)
-        self.shared.gate.name = policy_name(pipeline.run, pipeline.settings)
+        self._announce_served()
+
+    def _announce_served(self) -> None:
+        """Let the requests that pass from now on be answered by the current version."""
+        pipeline, number = self.pipeline, version(self.pipeline.run)
+        policy = ServedPolicy(
+            PolicyVersion(number=number, digest=UNKNOWN), policy_name(pipeline.run, pipeline.settings)
+        )
+        ours = pipeline.settings.rollout.policy == VLLM
+        self.shared.gate.policy = pipeline.serving.policy if ours else policy
         self.collector.set_served(number)
 
-    @asynccontextmanager
-    async def _acting(self) -> AsyncIterator[None]:
-        """Have the policy served, and its gate and slots used by every rollout, for the time of the block."""
-        pipeline = self.pipeline
-        async with self.shared.gate.closed():
-            await self._serve()
-        pipeline.shared = self.shared
-        try:
-            yield
-        finally:
-            pipeline.shared = None
+    async def _drop_adapters(self) -> None:
+        """Have adapters that no request names any more served no longer."""
+        pinned = self._evaluated.models if self._evaluation is not None else frozenset[str]()
+        await self.pipeline.serving.drop_adapters(self.shared.gate.models | pinned)
 
     async def _watch_servers(self) -> None:
         """Raise `JobError` when the last server dies while the gate is open; closed, whoever closed it will tell."""
@@ -223,57 +223,28 @@ class AsyncLoop:
                 watching.cancel()
                 closing.cancel()
 
-    def _start_evaluation(self, group: asyncio.TaskGroup) -> None:
-        """Begin the evaluation of the version that is served, where it is due, beside the training rollouts."""
+    async def _start_evaluation(self, group: asyncio.TaskGroup) -> None:
+        """Begin the evaluation of the version that is served, where it is due, beside the training rollouts.
+
+        It asks that version to its end: of an adapter by its name, of weights because new ones wait for it.
+        """
         run, pipeline = self.pipeline.run, self.pipeline
         if is_due(run, self.plan.evaluations):
+            await self._finish_evaluation()
+            by_name = self.shared.gate.policy.model
+            self._evaluated = PolicyGate(self.shared.gate.policy) if by_name else self.shared.gate
             plan = plan_current_rollout(run, pipeline.settings, Split.TEST, pipeline.settings.rollout.policy)
             self._evaluation = group.create_task(self._evaluate(plan))
 
     async def _evaluate(self, plan: RolloutPlan) -> None:
-        record_evaluation(self.pipeline, await self.pipeline.execute_rollout(plan))
+        shared = replace(self.shared, gate=self._evaluated)
+        record_evaluation(self.pipeline, await self.pipeline.execute_rollout(plan, shared))
 
     async def _finish_evaluation(self) -> None:
         if self._evaluation is not None:
-            with self._waiting("the new version waits for the evaluation of the one before"):
+            with self.waits.waiting("the new version waits for the evaluation of the one before"):
                 await self._evaluation
             self._evaluation = None
-
-    @contextmanager
-    def _waiting(self, what: str) -> Iterator[None]:
-        self._waits[what] = time.monotonic()
-        try:
-            yield
-        finally:
-            del self._waits[what]
-
-    async def _watch_waits(self) -> None:
-        """Say who waits for what where that takes long, and keep the counts that `webgym status` shows."""
-        noted_at = time.monotonic()
-        while True:
-            await asyncio.sleep(_COUNT_SECONDS)
-            counts = self.collector.admission.counts()
-            if self._engine is not None:
-                monitor = self._engine.monitor
-                monitor.set_queue_depth("groups open", counts["open"])
-                monitor.set_queue_depth("groups ready", counts["ready"])
-                monitor.set_queue_depth("slots waiting", self.collector.waiting)
-                monitor.set_queue_depth("episodes held", self.shared.gate.held)
-            now = time.monotonic()
-            if now - noted_at < _WAIT_SECONDS:
-                continue
-            noted_at = now
-            for what, since in self._waits.items():
-                if (seconds := now - since) >= _WAIT_SECONDS:
-                    self.pipeline.sink(self._describe_wait(what, seconds))
-
-    def _describe_wait(self, what: str, seconds: float) -> Event:
-        groups = self.collector.admission.groups.values()
-        late = next((group.id for group in groups if not group.closed), "")
-        counts = self.collector.admission.counts()
-        message = f"{what}, for {seconds / 60:.0f} minutes: {counts['ready']} groups are ready, {counts['open']} open"
-        message += f", the oldest of {late}" if late else ""
-        return make_event("waiting", what=what, seconds=round(seconds), **counts, group=late, message=message)
 
     async def _on_opened(self, plan: RolloutPlan) -> None:
         self.windows.open(plan)

@@ -65,9 +65,6 @@ class Pipeline:
     sink: EventSink
     serving: Serving = field(init=False)
     """The server of the current policy."""
-    shared: SharedRollouts | None = None
-    """What the rollouts of an asynchronous loop share, which alone changes what is served; None: each rollout serves
-    the current policy."""
     tracker: Tracker = field(init=False)
     """Takes what is recorded to Weights & Biases."""
 
@@ -94,28 +91,32 @@ class Pipeline:
         """Run the pending episodes of the current iteration and return the summary."""
         return await self.execute_rollout(plan_current_rollout(self.run, self.settings, split, policy, episodes))
 
-    async def execute_rollout(self, plan: RolloutPlan) -> RolloutSummary:
-        """Run the pending episodes of a plan, and others in place of groups without gradient; return the summary."""
-        summary = await self._execute_planned(plan)
+    async def execute_rollout(self, plan: RolloutPlan, shared: SharedRollouts | None = None) -> RolloutSummary:
+        """Run the pending episodes of a plan, and others in place of groups without gradient; return the summary.
+
+        `shared`: with the other rollouts of an asynchronous loop.
+        """
+        summary = await self._execute_planned(plan, shared)
         while more := preparation.count_missing_episodes(self.run, self.settings, plan):
             message = f"{more} more episodes in place of groups whose rewards are all equal (rl.data.filter_groups)"
             self.sink({"event": "note", "message": message})
             further = plan_current_rollout(self.run, self.settings, plan.split, plan.policy, len(plan.episodes) + more)
             plan = replace(further, wanted=plan.wanted)
-            summary = await self._execute_planned(plan)
+            summary = await self._execute_planned(plan, shared)
         return summary
 
-    async def _execute_planned(self, plan: RolloutPlan) -> RolloutSummary:
+    async def _execute_planned(self, plan: RolloutPlan, shared: SharedRollouts | None) -> RolloutSummary:
         split, policy = plan.split, plan.policy
         write_plan(self.run, plan)
         self._announce(plan.to_json(), plan_in_words(plan), plan.damaged)
         await enter_sites(plan, self.settings, self.sink)
         # Nothing will act: neither server nor browser is needed to judge what waits, and to sum up.
         acting = policy if plan.owed else ORACLE
-        async with self._open_runner(plan, acting) as runner, open_judge(self.run, self.settings) as judge:
-            claims = self.shared.claims if self.shared else None
+        async with self._open_runner(plan, acting, shared) as runner, open_judge(self.run, self.settings) as judge:
+            claims = shared.claims if shared else None
             engine = RolloutEngine(plan, self.run, self.settings, runner, self.sink, judge, claims=claims)
-            summary = await engine.execute(self._watch(acting), self.read_unjudged(plan) if judge else ())
+            watch = None if shared else self._watch(acting)  # the loop watches the servers itself
+            summary = await engine.execute(watch, self.read_unjudged(plan) if judge else ())
         message = summary_in_words(summary)
         if split is Split.TRAIN:
             self.record(summary, message)
@@ -126,13 +127,17 @@ class Pipeline:
 
     @asynccontextmanager
     async def open_collection(
-        self, plan: RolloutPlan, queue: EpisodeQueue, on_outcome: Callable[[Trajectory, bool], None]
+        self,
+        plan: RolloutPlan,
+        queue: EpisodeQueue,
+        on_outcome: Callable[[Trajectory, bool], None],
+        shared: SharedRollouts,
     ) -> AsyncIterator[RolloutEngine]:
         """Yield an engine for training episodes that a queue hands out. `plan`: of the first of them."""
         (environment,) = {episode.task.environment for episode in plan.episodes}
         settings = self.settings
         async with (
-            open_runner(self.run, settings, await self._acting(plan.policy), environment, self.shared) as runner,
+            open_runner(self.run, settings, await self._acting(plan.policy, shared), environment, shared) as runner,
             open_judge(self.run, settings) as judge,
         ):
             yield RolloutEngine(plan, self.run, settings, runner, self.sink, judge, queue, on_outcome=on_outcome)
@@ -210,12 +215,14 @@ class Pipeline:
         self.tracker.note()
 
     @asynccontextmanager
-    async def _open_runner(self, plan: RolloutPlan, policy: str) -> AsyncIterator[EpisodeRunner]:
+    async def _open_runner(
+        self, plan: RolloutPlan, policy: str, shared: SharedRollouts | None
+    ) -> AsyncIterator[EpisodeRunner]:
         """Yield what runs the episodes: this process, or the nodes of a Ray cluster."""
         environment, settings = require_one_environment(plan), apply_test_sampling(self.settings, plan.split)
         if not plan.owed or self.settings.rollout.executor != "ray":
-            acting = await self._acting(policy)
-            async with open_runner(self.run, settings, acting, environment, self.shared) as local:
+            acting = await self._acting(policy, shared)
+            async with open_runner(self.run, settings, acting, environment, shared) as local:
                 yield local
             return
         from webgym_cli.jobs.ray_cluster import open_cluster
@@ -232,18 +239,25 @@ class Pipeline:
             async with remote as runner:
                 yield runner
 
-    async def _acting(self, policy: str) -> PolicyEndpoint:
-        """Return the policy's endpoint; a server of ours is started first, or loads the new weights."""
+    async def _acting(self, policy: str, shared: SharedRollouts | None = None) -> PolicyEndpoint:
+        """Return the policy's endpoint; a server of ours is started first, or loads the new weights.
+
+        With `shared` the loop alone changes what is served.
+        """
         if policy == ORACLE:
             return PolicyEndpoint()
-        logprobs = logprobs_kind(self.settings) if policy == VLLM else None
-        if self.shared is not None:  # what is served changes with its gate closed, and not here
-            base_urls = self.serving.base_urls if policy == VLLM else policy_urls(policy)
-            return PolicyEndpoint(base_urls=base_urls, name=self.shared.gate.name, logprobs=logprobs)
-        base_urls = await self.serving.current() if policy == VLLM else policy_urls(policy)
-        served = self.serving.version if policy == VLLM else None
+        if policy != VLLM:
+            name = shared.gate.policy.name if shared else policy_name(self.run, self.settings)
+            return PolicyEndpoint(base_urls=policy_urls(policy), name=name)
+        logprobs = logprobs_kind(self.settings)
+        base_urls = self.serving.base_urls if shared else await self.serving.current()
+        served = shared.gate.policy if shared else self.serving.policy
         return PolicyEndpoint(
-            base_urls=base_urls, name=policy_name(self.run, self.settings), logprobs=logprobs, version=served
+            base_urls=base_urls,
+            name=served.name,
+            logprobs=logprobs,
+            version=served.version,
+            model=served.model,
         )
 
     def _watch(self, policy: str) -> Awaitable[None] | None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from webgym_cli.agent.gate import ServedPolicy
 from webgym_cli.config.model import Settings
 from webgym_cli.jobs.gpu import open_nvml
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
-from webgym_cli.store.checkpoints import policy_path, version
+from webgym_cli.store.adapters import find_adapter, is_plain_adapter
+from webgym_cli.store.checkpoints import current, policy_name, policy_path, version
 from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir
+from webgym_cli.train.registry import current_backend
 from webgym_cli.venvs.locate import resolve_device, role_python
 
 # Events of the servers that the run's metrics keep, those of them that tell `seconds`: the report counts idle GPUs.
@@ -30,22 +33,70 @@ class Serving:
     logs: Path
     """Where `vllm.log` goes."""
     sink: EventSink
-    version: PolicyVersion | None = None
+    policy: ServedPolicy = field(default_factory=ServedPolicy)
     """What is served, once it is."""
     _fleet: Fleet | None = field(default=None)
 
     async def current(self) -> tuple[str, ...]:
-        """Serve the current policy, by a start, a waking or new weights. Return the servers' base URLs."""
+        """Serve the current policy, by a start, a waking, new weights or an adapter. Return the servers' base URLs."""
+        fleet = self._fleet or self._plan_fleet()
+        self._fleet = fleet
+        model, adapters = self._find_model(fleet)
+        await fleet.serve(model, adapters)
+        await self._note_served(fleet, adapters)
+        await fleet.drop_adapters(adapters)
+        return fleet.base_urls
+
+    async def serve_beside(self) -> bool:
+        """Serve the current policy beside the one before, while requests go on; return whether that could be.
+
+        It can where the policy is a LoRA adapter on the weights that are served.
+        """
+        fleet = self._fleet
+        if fleet is None:
+            return False
+        model, adapters = self._find_model(fleet)
+        if model != fleet.servers[0].model or not adapters:
+            return False
+        ((name, folder),) = adapters.items()
+        if not await fleet.add_adapter(name, folder):
+            return False
+        await self._note_served(fleet, adapters)
+        return True
+
+    async def drop_adapters(self, kept: Collection[str]) -> None:
+        """Serve adapters of other names no longer."""
+        if self._fleet is not None:
+            await self._fleet.drop_adapters(kept)
+
+    def _plan_fleet(self) -> Fleet:
+        python, device = role_python(self.settings, "serve"), resolve_device(self.settings.venvs.device)
+        rank = find_lora_rank(self.run, self.settings)
+        plans = plan_servers(self.settings, self._weights, python, device, phases=True, lora_rank=rank)
+        nvml = open_nvml() if device == "cuda" else None
+        return Fleet(plans, self.logs, self._note, restarts=self.settings.serve.restarts, nvml=nvml)
+
+    def _find_model(self, fleet: Fleet) -> tuple[str, dict[str, str]]:
+        """Return the model that is served for the current policy, and the LoRA adapters on it by their names."""
+        newest, on_model = current(self.run), find_adapter(self.run, self.settings)
+        if newest is None or newest.adapter is None or on_model is None:
+            return self._weights, {}
+        model, folder = on_model
+        if newest.adapter.rank > fleet.servers[0].plan.lora_rank or not is_plain_adapter(folder):
+            return self._weights, {}
+        return model, {f"{self.settings.serve.served_model_name}-v{newest.version}": str(folder)}
+
+    async def _note_served(self, fleet: Fleet, adapters: Collection[str]) -> None:
+        """Note what is served. The digest is that of the checkpoint's weights, which an adapter is merged into."""
+        number, name = version(self.run), policy_name(self.run, self.settings)
+        digest = await fleet.digests.of(self._weights)
+        self.policy = ServedPolicy(PolicyVersion(number=number, digest=digest), name, next(iter(adapters), ""))
+
+    @property
+    def _weights(self) -> str:
+        """The current policy as one model: its folder or hub id."""
         model = policy_path(self.run, self.settings)
-        weights = str(model.resolve() if model.is_dir() else model)
-        if self._fleet is None:
-            python, device = role_python(self.settings, "serve"), resolve_device(self.settings.venvs.device)
-            plans = plan_servers(self.settings, weights, python, device, phases=True)
-            nvml = open_nvml() if device == "cuda" else None
-            self._fleet = Fleet(plans, self.logs, self._note, restarts=self.settings.serve.restarts, nvml=nvml)
-        await self._fleet.serve(weights)
-        self.version = PolicyVersion(number=version(self.run), digest=await self._fleet.digests.of(weights))
-        return self._fleet.base_urls
+        return str(model.resolve() if model.is_dir() else model)
 
     @property
     def base_urls(self) -> tuple[str, ...]:
@@ -77,3 +128,16 @@ class Serving:
         if event["event"] in TIMED and "seconds" in event:
             append_event(self.run, event)
         self.sink(event)
+
+
+def find_lora_rank(run: RunDir, settings: Settings) -> int:
+    """Return the rank of the adapters that trainings will make and vLLM can serve by their names; 0: none.
+
+    Not with the vision tower, of which vLLM applies no adapter; nor where each training begins with a new adapter.
+    """
+    data, model = current_backend(run, settings).data, settings.rl.model
+    if data == "dataset":
+        imitation = settings.algorithm_config
+        trains = imitation.finetuning_type == "lora" and imitation.freeze_vision_tower
+        return imitation.lora_rank if trains else 0
+    return model.lora_rank if data == "batch" and model.freeze_vision_tower else 0

@@ -7,6 +7,23 @@ from pydantic import Field
 from webgym_cli.records.base import Record
 
 
+class LoraAdapter(Record):
+    """The LoRA adapter in a checkpoint's folder `adapter`, which its weights have merged into them."""
+
+    base: str
+    """The model that it belongs to: a checkpoint's name, or the base model."""
+    rank: int
+    alpha: int
+    targets: str
+    """The layers that have it, as the trainer was told."""
+    vision: bool
+    """Whether the vision tower is among them."""
+
+    def goes_on(self, other: LoraAdapter) -> bool:
+        """Whether a training of the other one can go on with this one."""
+        return self.model_copy(update={"base": other.base}) == other
+
+
 class Checkpoint(Record):
     """`checkpoint.json` beside the weights: written last, so its presence says that the checkpoint is complete."""
 
@@ -34,6 +51,8 @@ class Checkpoint(Record):
     """What our own trainer measured, under the names of AgentFly's; empty for `sft`."""
     seconds: float | None = None
     """Wall time of the command that finished this training, from its start to the publication."""
+    adapter: LoraAdapter | None = None
+    """Where LoRA was trained: what was merged into the weights."""
     weights: bool = True
     """Whether the weights are still there: `train.keep_weights` removes those of old checkpoints."""
     created_at: str

@@ -176,11 +176,11 @@ class PhaseSummary(Event):
 
 
 class ServerEvent(Event, total=False):
-    """`serve`, `swap`, `sleep`, `wake`, `stop`, `replica`, `swap_failed`: the state of a server of ours."""
+    """`serve`, `swap`, `sleep`, `wake`, `stop`, `replica`, `swap_failed`, `unload_failed`: the state of a server."""
 
     seconds: float
     how: str
-    """`in_place` or `restart`."""
+    """`in_place`, `adapter` (beside the weights that were served) or `restart`."""
     url: str
     model: str
     level: int

@@ -51,16 +51,16 @@ def read_lanes(index: Index, events: Sequence[TimedEvent], first: int) -> dict[s
 
 def _find_absences(events: Sequence[TimedEvent]) -> list[TimeSpan]:
     """Return when no server answered: while it changed its weights, and from falling asleep to waking."""
-    found, since = list[TimeSpan](), None
+    absences, since = list[TimeSpan](), None
     for span in sorted(find_spans(events), key=lambda span: span.end):
         if span.stage == "swap":
-            found.append(span)
+            absences.append(span)
         elif span.stage in _AWAY:
             since = span.start if since is None else since
         elif span.stage in _BACK and since is not None:
-            found.append(TimeSpan("", None, since, span.end))
+            absences.append(TimeSpan("", None, since, span.end))
             since = None
-    return found
+    return absences
 
 
 def _measure_lane(spans: Sequence[TimeSpan], start: float, end: float) -> LaneFacts:

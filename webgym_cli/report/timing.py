@@ -255,10 +255,10 @@ def merge_spans(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
 
 def subtract_spans(spans: Iterable[TimeSpan], holes: Iterable[TimeSpan]) -> list[TimeSpan]:
     """Return the stretches that are in at least one span and in no hole, in their order."""
-    left, gone = list[TimeSpan](), merge_spans(holes)
+    left, excluded = list[TimeSpan](), merge_spans(holes)
     for span in merge_spans(spans):
         start = span.start
-        for hole in gone:
+        for hole in excluded:
             if hole.start < span.end and hole.end > start:
                 if hole.start > start:
                     left.append(replace(span, start=start, end=hole.start))

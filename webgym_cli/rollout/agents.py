@@ -46,15 +46,15 @@ class ModelAgent:
     @property
     def name(self) -> str:
         """Name of the policy that acts now."""
-        return self._gate.name or self._policy.name
+        return self._gate.policy.name or self._policy.name
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Query the policy."""
-        async with self._gate.request() as version:
-            reply = await self._policy.reply(prompt)
-        if version is None:
+        async with self._gate.request() as policy:
+            reply = await self._policy.reply(replace(prompt, model=policy.model))
+        if policy.version is None:
             return reply
-        return replace(reply, generation=reply.generation.model_copy(update={"policy_version": version}))
+        return replace(reply, generation=reply.generation.model_copy(update={"policy_version": policy.version}))
 
     def sampling(self, *, greedy: bool) -> Sampling:
         """Return what the policy samples from."""

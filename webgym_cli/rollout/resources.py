@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from webgym_cli.agent.gate import PolicyGate
+from webgym_cli.agent.gate import PolicyGate, ServedPolicy
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import make_pool
@@ -43,6 +43,13 @@ class PolicyEndpoint(Record):
     """What the servers' log-probabilities are of; None: the servers are not ours, so it is not known."""
     version: PolicyVersion | None = None
     """What the servers serve; None: they are not ours."""
+    model: str = ""
+    """The policy's name in requests where it is a LoRA adapter; empty: the servers' own."""
+
+    @property
+    def served(self) -> ServedPolicy:
+        """What answers requests."""
+        return ServedPolicy(self.version, self.name, self.model)
 
 
 def policy_urls(policy: str) -> tuple[str, ...]:
@@ -98,7 +105,7 @@ async def open_agent(
         return
     policy = _policy(run, settings, acting)
     try:
-        yield ModelAgent(policy, gate or PolicyGate(acting.version))
+        yield ModelAgent(policy, gate or PolicyGate(acting.served))
     finally:
         await policy.close()
 

@@ -156,6 +156,6 @@ async def open_runner(
 
     `environment`: its registered name; empty: no pool. `shared`: with the other rollouts of this process.
     """
-    gate = shared.gate if shared else PolicyGate(endpoint.version)
+    gate = shared.gate if shared else PolicyGate(endpoint.served)
     async with open_agent(run, settings, endpoint, gate) as agent, open_pool(settings, environment) as pool:
         yield LocalRunner(run, settings, agent, pool, gate, shared.slots if shared else None)

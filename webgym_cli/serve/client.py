@@ -124,9 +124,20 @@ class ServerClient:
         await self._post("/reset_mm_cache")
         await self._post("/reset_encoder_cache")
 
-    async def fingerprint(self, *, checksums: bool) -> Fingerprint:
-        """Ask the known prompts, greedily: one text, one image, so that a stale vision tower shows too."""
-        common = {"model": self._model, "max_tokens": TOKENS, "temperature": 0, "return_token_ids": True}
+    async def load_adapter(self, name: str, folder: str, deadline: float) -> None:
+        """Serve a LoRA adapter beside the model, under a name that is new; in so many seconds."""
+        await self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder}, deadline)
+
+    async def unload_adapter(self, name: str) -> None:
+        """Serve a LoRA adapter no longer."""
+        await self._post("/v1/unload_lora_adapter", {"lora_name": name})
+
+    async def fingerprint(self, *, checksums: bool, model: str = "") -> Fingerprint:
+        """Ask the known prompts, greedily: one text, one image, so that a stale vision tower shows too.
+
+        `model`: the name of a LoRA adapter.
+        """
+        common = {"model": model or self._model, "max_tokens": TOKENS, "temperature": 0, "return_token_ids": True}
         text = (await self._post("/v1/completions", common | {"prompt": PROMPT, "logprobs": 1})).json()
         picture = {"type": "image_url", "image_url": {"url": known_image()}}
         messages = [{"role": "user", "content": [picture, {"type": "text", "text": "Describe this."}]}]

@@ -97,6 +97,25 @@ class VllmEngine:
         self._proved = not why
         return why
 
+    async def load_adapter(self, name: str, folder: str) -> str:
+        """Serve a LoRA adapter beside the weights, by a new name; it has answered the known prompts afterwards."""
+        try:
+            async with self._connect() as client:
+                await client.load_adapter(name, folder, self._plan.startup_timeout)
+                await client.fingerprint(checksums=False, model=name)
+        except ServerCallError as error:
+            return str(error)
+        return ""
+
+    async def unload_adapter(self, name: str) -> str:
+        """Serve a LoRA adapter no longer."""
+        try:
+            async with self._connect() as client:
+                await client.unload_adapter(name)
+        except ServerCallError as error:
+            return str(error)
+        return ""
+
     def _not_in_place(self, wanted: str) -> str:
         new_from_hub = is_hub_id(wanted) and wanted != self._digest
         if new_from_hub or not self._plan.dev_mode or self._digest not in self._fingerprints:

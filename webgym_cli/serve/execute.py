@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import GpuMemory, Nvml
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink, ServerEvent
 from webgym_cli.serve import failure, ports
+from webgym_cli.serve.address import base_url, local_address
 from webgym_cli.serve.client import ServerClient
 from webgym_cli.serve.engine import VllmEngine
 from webgym_cli.serve.gpus import measure_held_gib
-from webgym_cli.serve.plan import ServerPlan, base_url, local_address
+from webgym_cli.serve.plan import ServerPlan
 from webgym_cli.serve.weights import Digests, check_model
 from webgym_cli.venvs.locate import venv_environ
 
@@ -56,6 +58,7 @@ class PolicyServer:
         self._port = plan.port
         self._model = plan.model
         self._asleep = False
+        self._adapters: dict[str, str] = {}
         self._engine = VllmEngine(plan, self._connect)
 
     @property
@@ -73,18 +76,46 @@ class PolicyServer:
         """Process id of the guard that the server runs under; None when it is stopped."""
         return self._job.pid if self._job else None
 
-    async def serve(self, model: str) -> None:
+    async def serve(self, model: str, adapters: Mapping[str, str] = MappingProxyType({})) -> None:
         """Serve these weights, whatever that takes: a start, waking up, new weights, or nothing.
 
-        Raises as `start`; nothing runs afterwards unless it returned.
+        `adapters`: folders of LoRA adapters on them, by the names that they are to have. Raises as `start`; nothing
+        runs afterwards unless it returned.
         """
         if self._job is None:
-            self._model = model
+            self._model, self._adapters = model, dict(adapters)
             await self.start()
-        elif self._asleep:
+            return
+        if self._asleep:
             await self._renew(model, waking=True)
         elif model != self._model:
             await self.swap(model)
+        for name, folder in adapters.items():
+            if name not in self._adapters and await self.add_adapter(name, folder):
+                await self._restart(model, adapters)
+                return
+
+    async def add_adapter(self, name: str, folder: str) -> str:
+        """Serve a LoRA adapter beside what is served, while requests go on; return why that failed."""
+        began = time.monotonic()
+        if why := await self._engine.load_adapter(name, folder):
+            message = f"adapter {name} not loaded beside the others: {why}"
+            self._sink(ServerEvent(event="swap_failed", reason=why, message=message))
+            return why
+        self._adapters[name] = folder
+        seconds = round(time.monotonic() - began, 2)
+        message = f"vLLM serves {name} after {seconds} s, beside what it served"
+        self._sink(ServerEvent(event="swap", seconds=seconds, how="adapter", model=folder, message=message))
+        return ""
+
+    async def drop_adapters(self, kept: Collection[str]) -> None:
+        """Serve other LoRA adapters than these no longer; what can't be dropped now is left to the next time."""
+        for name in [name for name in self._adapters if name not in kept]:
+            if why := await self._engine.unload_adapter(name):
+                message = f"adapter {name} is still loaded: {why}"
+                self._sink(ServerEvent(event="unload_failed", reason=why, message=message))
+            else:
+                del self._adapters[name]
 
     async def release_gpus(self) -> None:
         """Make room for a training in the way that the plan says; a sleep that fails is a stop."""
@@ -101,10 +132,11 @@ class PolicyServer:
         or isn't healthy in time. Nothing runs afterwards unless it returned.
         """
         self._model = check_model(self._model)
+        self._adapters = await asyncio.to_thread(_keep_present, self._adapters)
         self._port = ports.claim_port(self.plan.host, self.plan.port, self._port)
         began = time.monotonic()
         self._job = Job.spawn(
-            self.plan.argv(self._model, self._port),
+            self.plan.argv(self._model, self._port, self._adapters),
             env=venv_environ(Path(self.plan.python)) | self.plan.env_for(self._model),
             log=self.log,
             grace=self.plan.stop_grace,
@@ -155,9 +187,9 @@ class PolicyServer:
             await self.stop()
             raise
 
-    async def _restart(self, model: str) -> None:
+    async def _restart(self, model: str, adapters: Mapping[str, str] = MappingProxyType({})) -> None:
         await self.stop()
-        self._model = model
+        self._model, self._adapters = model, dict(adapters)
         await self.start()
 
     async def _until_healthy(self, job: Job, began: float) -> None:
@@ -236,3 +268,8 @@ class PolicyServer:
 
     def _runs(self) -> bool:
         return self._job is not None and self._job.poll() is None
+
+
+def _keep_present(adapters: Mapping[str, str]) -> dict[str, str]:
+    """Return the adapters that are on the disk: vLLM starts with no others."""
+    return {name: folder for name, folder in adapters.items() if Path(folder).is_dir()}

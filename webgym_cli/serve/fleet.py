@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.gpu import Nvml
@@ -48,16 +49,27 @@ class Fleet:
         """OpenAI base URLs; the ports are known from the start on."""
         return tuple(server.base_url for server in self.servers)
 
-    async def serve(self, model: str) -> None:
-        """Serve these weights with every replica. Raises as `PolicyServer.serve`; then none runs."""
+    async def serve(self, model: str, adapters: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Serve these weights and LoRA adapters with every replica. Raises as `PolicyServer.serve`; then none runs."""
         try:
             while self._dead:
                 await self._dead.pop().stop()
-            await gather_or_cancel(*(server.serve(model) for server in self.servers))
+            await gather_or_cancel(*(server.serve(model, adapters) for server in self.servers))
         # All or none: a policy with fewer servers than planned would silently be slower.
         except BaseException:
             await self.stop()
             raise
+
+    async def add_adapter(self, name: str, folder: str) -> bool:
+        """Serve a LoRA adapter beside what is served, while requests go on; return whether all replicas do.
+
+        A replica that is down takes it at its next start.
+        """
+        return not any(await gather_or_cancel(*(server.add_adapter(name, folder) for server in self.servers)))
+
+    async def drop_adapters(self, kept: Collection[str]) -> None:
+        """Serve other LoRA adapters than these no longer."""
+        await gather_or_cancel(*(server.drop_adapters(kept) for server in self.servers))
 
     async def release_gpus(self) -> None:
         """Make room for a training."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 from webgym_cli.agent.webrl_prompt import RAW_TEMPLATE
@@ -18,8 +19,10 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.serve import cpu_server
+from webgym_cli.serve.address import base_url, is_loopback
 from webgym_cli.serve.gpus import split_gpus, usable_gpus
 from webgym_cli.serve.logprobs import FLAG, PROCESSED
+from webgym_cli.serve.lora import RUNTIME_UPDATING, lora_args, round_rank
 
 # Port that means: take a free one.
 ANY_PORT = 0
@@ -68,6 +71,8 @@ class ServerPlan:
     stop_grace: float
     sleep: SleepPolicy
     """What it does while a training needs the GPUs."""
+    lora_rank: int = 0
+    """Largest rank of a LoRA adapter that it serves by its name; 0: none."""
     replica: int = 0
     """Its number among the servers of this machine, from 0."""
 
@@ -76,11 +81,14 @@ class ServerPlan:
         """OpenAI base URL for clients on this machine; empty while the port is open."""
         return base_url(self.host, self.port) if self.port != ANY_PORT else ""
 
-    def argv(self, model: str | None = None, port: int | None = None) -> list[str]:
-        """Return the command line, for this plan's model and port or for others."""
+    def argv(
+        self, model: str | None = None, port: int | None = None, adapters: Mapping[str, str] = MappingProxyType({})
+    ) -> list[str]:
+        """Return the command line, for this plan's model and port or for others. `adapters`: folders by name."""
+        named = ["--lora-modules", *(f"{name}={folder}" for name, folder in adapters.items())] if adapters else []
         where = ["--model", model or self.model, "--port", str(self.port if port is None else port)]
         server = [cpu_server.__file__] if self.device == "cpu" else ["-m", cpu_server.MODULE]
-        return [self.python, *server, *where, *self.args, *self.extra_args]
+        return [self.python, *server, *where, *self.args, *named, *self.extra_args]
 
     def env_for(self, model: str) -> dict[str, str]:
         """Return the additions to the environment that suit a model."""
@@ -106,12 +114,14 @@ def plan_servers(
     device: str,
     *,
     phases: bool = False,
+    lora_rank: int = 0,
     cpus: int | None = None,
     gpus: tuple[str, ...] | None = None,
 ) -> list[ServerPlan]:
     """Return the plans of this machine's servers for a model on `cpu` or `cuda`: one a replica.
 
-    `phases`: trainings come between; `cpus`, `gpus`: this machine's, unless given. Raises `SettingsError` for a sleep
+    `phases`: trainings come between; `lora_rank`: of the adapters that they make, 0: none; `cpus`, `gpus`: this
+    machine's, unless given. Raises `SettingsError` for a sleep
     that is not possible and for more replicas than GPUs, `UsageError` for a `CUDA_VISIBLE_DEVICES` that names no GPU.
     """
     serve = settings.serve
@@ -126,8 +136,12 @@ def plan_servers(
         raise SettingsError(why, hint="name a lower one")
     sleep = _plan_sleep(settings, device) if phases else _sleep_policy("keep", settings)
     cores = (cpus or os.cpu_count() or 1) // len(split)
+    # By its name where servers keep running, and nobody else can connect, who could have adapters loaded.
+    by_name = settings.serve.enable_lora and sleep.action == "keep" and is_loopback(settings.serve.host)
+    served = round_rank(lora_rank) if by_name else 0
     return [
-        _plan_server(settings, model, python, device, sleep, cores, number, share) for number, share in enumerate(split)
+        _plan_server(settings, model, python, device, sleep, cores, number, share, served)
+        for number, share in enumerate(split)
     ]
 
 
@@ -140,6 +154,7 @@ def _plan_server(
     cpus: int,
     number: int,
     gpus: tuple[str, ...],
+    lora_rank: int,
 ) -> ServerPlan:
     serve = settings.serve
     loopback = is_loopback(serve.host)
@@ -151,6 +166,7 @@ def _plan_server(
     }
     env |= _cpu_env(settings, cpus) if device == "cpu" else {}
     env |= {VARIABLE: ",".join(gpus)} if gpus else {}
+    env |= RUNTIME_UPDATING if lora_rank else {}
     asleep = ("--enable-sleep-mode",) if sleep.action == "sleep" else ()
     return ServerPlan(
         python=str(python),
@@ -164,6 +180,7 @@ def _plan_server(
             *_template_args(model, settings),
             *(_cpu_args if device == "cpu" else _cuda_args)(settings),
             *asleep,
+            *(lora_args(lora_rank) if lora_rank else ()),
         ),
         extra_args=serve.extra_args,
         env=env,
@@ -171,6 +188,7 @@ def _plan_server(
         startup_timeout=serve.startup_timeout,
         stop_grace=serve.stop_grace,
         sleep=sleep,
+        lora_rank=lora_rank,
         replica=number,
     )
 
@@ -190,26 +208,6 @@ def _plan_sleep(settings: Settings, device: str) -> SleepPolicy:
 def _sleep_policy(how: SleepAction, settings: Settings) -> SleepPolicy:
     serve = settings.serve
     return SleepPolicy(how, serve.sleep_level, serve.sleep_timeout, serve.sleep_memory_gb)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to an address. Names other than localhost count as reachable."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    # A host name. Resolving it could block on DNS, so only localhost counts as loopback.
-    except ValueError:
-        return host == "localhost"
-
-
-def local_address(host: str) -> str:
-    """Return the address at which this machine reaches a server that listens on `host`."""
-    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(host, host)
-
-
-def base_url(host: str, port: int) -> str:
-    """Return the OpenAI base URL of a server on this machine."""
-    name = local_address(host)
-    return f"http://[{name}]:{port}/v1" if ":" in name else f"http://{name}:{port}/v1"
 
 
 def _common_args(settings: Settings) -> list[str]:

@@ -108,8 +108,8 @@ def read_status(run: RunDir) -> list[list[RankStatus]]:
 
     What can't be read is left out; so is a file of an earlier rollout with more ranks, or of another iteration.
     """
-    found = [_read_newest(run, split) for split in Split]
-    rollouts = [ranks for ranks in found if ranks]
+    newest = [_read_newest(run, split) for split in Split]
+    rollouts = [ranks for ranks in newest if ranks]
     going = [ranks for ranks in rollouts if any(rank.may_go_on() for rank in ranks)]
     return going or sorted(rollouts, key=lambda ranks: ranks[0].started_at)[-1:]
 

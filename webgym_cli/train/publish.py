@@ -97,6 +97,7 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
         steps=int(state.get("global_step", plan.total_steps)),
         loss=metrics.get("actor/loss", mean_loss(read_log(log))),
         metrics=metrics,
+        adapter=plan.adapter,
         seconds=seconds,
         created_at=now(),
     )

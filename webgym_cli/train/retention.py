@@ -34,11 +34,14 @@ def drop_old_states(run: RunDir, keep: int) -> None:
 def drop_old_weights(run: RunDir, keep: int | None) -> None:
     """Remove the weights of all but the newest checkpoints, with their states; None keeps all. Records stay.
 
-    The current policy is the newest. Weights that a process on this machine was started with wait for another time.
+    The current policy is the newest. The model that its adapter belongs to stays; weights that a process on this
+    machine was started with wait for another time.
     """
-    for checkpoint in checkpoints.checkpoints(run)[:-keep] if keep else ():
+    every = checkpoints.checkpoints(run)
+    needed = every[-1].adapter.base if every and every[-1].adapter else ""
+    for checkpoint in every[:-keep] if keep else ():
         folder = checkpoints.folder(run, checkpoint)
-        if (checkpoint.weights or any(folder.glob(WEIGHTS[0]))) and not _in_use(folder):
+        if checkpoint.name != needed and (checkpoint.weights or any(folder.glob(WEIGHTS[0]))) and not _in_use(folder):
             _write_record(folder, checkpoint.model_copy(update={"resumable": False, "weights": False}))
             _remove_states(folder)
             _remove(path for pattern in WEIGHTS for path in folder.glob(pattern))

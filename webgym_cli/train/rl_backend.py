@@ -15,9 +15,10 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import MissingStageError, SettingsError
-from webgym_cli.records.checkpoint import Checkpoint
-from webgym_cli.records.rl_data import SUMMARY, RlData
+from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
+from webgym_cli.records.rl_data import RlData
 from webgym_cli.store import checkpoints
+from webgym_cli.store.adapters import AdapterStart, plan_adapter
 from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
@@ -27,6 +28,7 @@ from webgym_cli.train.memory import rl_memory
 from webgym_cli.train.nodes.topology import from_settings
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.rl.estimators import ESTIMATORS
+from webgym_cli.train.rl_batch import read_batch
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
 from webgym_cli.util.registry import portable_plugins
 from webgym_cli.venvs.locate import resolve_device, role_python
@@ -71,31 +73,6 @@ def check_greedy_chain(settings: Settings) -> None:
         )
 
 
-def read_batch(run: RunDir, settings: Settings, *, webrl: bool) -> RlData:
-    """Return the batch's facts. Raises `MissingStageError` unless it is the current policy's, and fits."""
-    file, hint = run.rl_data / SUMMARY, f"webgym prepare {run.root}"
-    if not file.is_file():
-        raise MissingStageError(f"{run.rl_data}: there is no batch", hint=hint)
-    batch = dataset.read_record(file, RlData, hint)
-    newest = checkpoints.current(run)
-    version = checkpoints.version(run)
-    if batch.iteration != version or (newest and batch.policy != newest.name):
-        raise MissingStageError(
-            f"{run.rl_data}: the batch is for training {batch.policy} in iteration {batch.iteration}, the current "
-            f"policy is {newest.name if newest else 'the base model'}, version {version}",
-            hint=f"webgym rollout {run.root}, then {hint}",
-        )
-    if (batch.replayed_rows is not None) != webrl:
-        kind = algorithm(run, settings)
-        fault = f"was not prepared for train.algorithm={kind}"
-        if not webrl:
-            fault = f"was prepared for train.algorithm=webrl, not for {kind}"
-        raise MissingStageError(f"{run.rl_data}: the batch {fault}", hint=f"{hint} -s train.algorithm={kind}")
-    # Where the policy is now: the run may have been moved or copied since.
-    policy = checkpoints.policy_path(run, settings)
-    return batch.model_copy(update={"model": str(policy.resolve() if policy.is_dir() else policy)})
-
-
 def _fresh(run: RunDir, settings: Settings, batch: RlData, environ: Mapping[str, str], *, webrl: bool) -> TrainPlan:
     """Return the plan of a training with a new optimizer."""
     python, device = role_python(settings, "train"), resolve_device(settings.venvs.device)
@@ -106,6 +83,7 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, environ: Mapping[str,
     folder = working_dir.partial_folder(run, batch.model_name)
     kind = algorithm(run, settings)
     config = trainer_config(run, settings, batch, folder, webrl=webrl)
+    start = _plan_adapter(run, settings, checkpoints.current(run), webrl=webrl)
     deepspeed = dataset.deepspeed_config({"deepspeed": config["trainer"]["deepspeed"]})
     env = process_env.trainer_env(
         python=python,
@@ -134,6 +112,7 @@ def _fresh(run: RunDir, settings: Settings, batch: RlData, environ: Mapping[str,
         launch_file=LAUNCH_FILE,
         deepspeed=deepspeed,
         training=_training(batch, config, deepspeed, world),
+        adapter=start.adapter if start else None,
         total_steps=steps,
         time_limit=settings.train.time_limit_minutes * 60,
         place=place,
@@ -166,6 +145,9 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path,
         config["actor"]["loss_scale_factor"] = settings.policy_config.max_new_tokens
     config["model"]["path"] = batch.model
     config["model"]["trust_remote_code"] = settings.policy_config.trust_remote_code
+    start = _plan_adapter(run, settings, newest, webrl=webrl)
+    if start is not None and start.folder is not None:
+        config["model"] |= {"path": start.model, "adapter": str(start.folder)}
     if webrl:
         config["webrl"] = settings.rl.webrl.model_dump(mode="json")
     else:
@@ -179,15 +161,40 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path,
     if config["trainer"]["critic_warmup"]:
         config["trainer"]["critic_warmup"] += first
     if newest and newest.version > first:
-        parent = checkpoints.folder(run, newest)
         if not webrl:  # its reference is the policy that each training begins with
             config["ref"]["path"] = config["ref"]["path"] or _weights(run, settings, began)
-        if config["critic"]["path"] is None and newest.algorithm == kind and (parent / CRITIC).is_dir():
-            config["critic"]["path"] = str(parent / CRITIC)
-        if config["algorithm"]["kl_ctrl"]["type"] == "adaptive":
-            state = working_dir.trainer_state(parent) or {}
-            config["algorithm"]["kl_ctrl"]["kl_coef"] = state.get("kl_coef", settings.rl.algorithm.kl_ctrl.kl_coef)
+        _go_on(config, settings, newest, checkpoints.folder(run, newest), kind)
+    if config["critic"]["path"] is None and "adapter" in config["model"] and _has_critic(config):
+        config["critic"]["path"] = batch.model  # a new critic begins with the policy, not with what is below it
     return config
+
+
+def _go_on(config: dict[str, Any], settings: Settings, newest: Checkpoint, parent: Path, kind: str) -> None:
+    """Let a training go on with critic and KL coefficient of the one before."""
+    if config["critic"]["path"] is None and newest.algorithm == kind and (parent / CRITIC).is_dir():
+        config["critic"]["path"] = str(parent / CRITIC)
+    if config["algorithm"]["kl_ctrl"]["type"] == "adaptive":
+        state = working_dir.trainer_state(parent) or {}
+        config["algorithm"]["kl_ctrl"]["kl_coef"] = state.get("kl_coef", settings.rl.algorithm.kl_ctrl.kl_coef)
+
+
+def _plan_adapter(run: RunDir, settings: Settings, newest: Checkpoint | None, *, webrl: bool) -> AdapterStart | None:
+    """Return the LoRA adapter that is trained; None without one.
+
+    WebRL's reference is what each training begins with, without its adapter: there each adapter is new.
+    """
+    model = settings.rl.model
+    if not model.lora_rank:
+        return None
+    wanted = LoraAdapter(
+        base="",
+        rank=model.lora_rank,
+        alpha=model.lora_alpha,
+        targets=model.target_modules,
+        vision=not model.freeze_vision_tower,
+    )
+    renew = webrl or newest is None or not _is_ours(newest.algorithm)
+    return plan_adapter(run, settings, wanted, renew=renew)
 
 
 def total_steps(rl: RlSettings, batch: RlData, *, webrl: bool = False) -> int:
@@ -255,8 +262,10 @@ def _carry(run: RunDir, settings: Settings, plan: TrainPlan, newest: Checkpoint 
 def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan: TrainPlan) -> str:
     if not settings.train.keep_optimizer_state:
         return "train.keep_optimizer_state is off"
-    if settings.rl.model.lora_rank:
+    if settings.rl.model.lora_rank and "adapter" not in plan.config["model"]:
         return f"the adapter is new, {folder.name} holds the one before merged into its weights"
+    if newest.adapter and not settings.rl.model.lora_rank:
+        return f"of {folder.name} only a LoRA adapter was trained"
     states = folder / working_dir.RL_STATE
     before = working_dir.read_training(folder)
     if before is None or not (states / "actor").is_dir():

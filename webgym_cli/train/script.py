@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.store import checkpoints
 from webgym_cli.store.current_algorithm import algorithm
-from webgym_cli.train import rl_backend, working_dir
+from webgym_cli.train import rl_batch, working_dir
 from webgym_cli.train.backend import PlanInputs, PreparedData, TrainingBackend
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.training_plan import TrainPlan
@@ -94,7 +94,7 @@ def _read_prepared(inputs: PlanInputs, data: PreparedData) -> _Data:
         prepared: Prepared = dataset.read_prepared(run)
         digest, model = dataset.read_data_digest(run, prepared), str(checkpoints.policy_path(run, settings))
         return _Data(prepared.model_name, prepared.iteration, prepared.parent, model, run.dataset, digest)
-    batch = rl_backend.read_batch(run, settings, webrl=data == "transitions")
+    batch = rl_batch.read_batch(run, settings, webrl=data == "transitions")
     return _Data(batch.model_name, batch.iteration, batch.policy, batch.model, run.rl_data, batch.digest)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import yaml
 
+from webgym_cli.records.checkpoint import LoraAdapter
 from webgym_cli.train.memory import TrainingMemory
 from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.train.working_dir import TrainingIdentity
@@ -64,6 +65,8 @@ class TrainPlan:
     """What is different in the configuration that is run."""
     place: NodeTopology | None = None
     """Where this node stands among several; None for a training on one."""
+    adapter: LoraAdapter | None = None
+    """The LoRA adapter that is trained; None: none, or one that a person named."""
     source: Path | None = None
     """The checkpoint whose optimizer states are taken: the parent's or an interrupted training's."""
     start: Path | None = None

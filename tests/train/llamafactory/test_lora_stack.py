@@ -99,12 +99,18 @@ def test_what_is_published_is_a_model_like_any_other(trained, tiny_model_dir):
     assert ids[0] == ids[1]
 
 
-def test_the_next_training_puts_a_new_adapter_on_the_merged_weights(trained, trainable):
+def test_the_next_training_goes_on_with_the_adapter_and_with_other_settings_puts_one_on_the_merged_weights(
+    trained, trainable, tiny_model_dir
+):
     run, settings = trainable(4, 24, SECOND, trained.run, "d1", **LORA)
     plan = plan_training(run, settings)
-    assert plan.mode == "fresh"
-    assert "merged into its weights" in plan.notes[-1]
+    assert plan.config["model_name_or_path"] == str(tiny_model_dir)
+    assert plan.config["adapter_name_or_path"] == str(trained.folder / "adapter")
+    assert plan.adapter == trained.checkpoint.adapter and plan.mode == "fresh"
+    run, settings = trainable(4, 24, SECOND, trained.run, "d1", **LORA | {"lora_rank": 8})
+    plan = plan_training(run, settings)
     assert plan.config["model_name_or_path"] == str(trained.folder)
+    assert plan.adapter.base == trained.checkpoint.name and "adapter_name_or_path" not in plan.config
     assert 0 < plan.disk_bytes < 2 * sum(path.stat().st_size for path in trained.folder.rglob("*.safetensors"))
 
 

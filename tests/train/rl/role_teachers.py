@@ -20,6 +20,7 @@ from tiny import (
 
 from webgym_cli.train.rl import batch_targets
 from webgym_cli.train.rl.kl import kl_estimate
+from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.ppo_trainer import PolicyGradientTrainer
 from webgym_cli.train.rl.step import BatchRunner
 
@@ -124,6 +125,21 @@ def test_an_adapter_is_trained_and_merged():
         collate = running.factory.collator(model, running.engines["actor"].module.network)
         own = BatchRunner(running.options, ALONE, running.batch, collate).score(running.engines["actor"])
         torch.testing.assert_close(worker_scores, own, atol=1e-5, rtol=1e-5)
+
+
+def test_a_training_goes_on_with_the_adapter_of_the_one_before():
+    with scratch() as place:
+        model, _ = usual(place)
+        made = train(place, **LORA)
+        given = {**LORA, "model": {**LORA["model"], "path": str(model), "adapter": str(made / "adapter")}}
+        following = {**given, "trainer": {"output_dir": str(place / "next")}}
+        train(place, **following)
+        torch.testing.assert_close(learned(place, **following).old_log_probs, scores(place, made), atol=1e-5, rtol=1e-5)
+        config = json.loads((place / "next/checkpoint-4/adapter/adapter_config.json").read_text())
+        assert (config["r"], config["lora_alpha"], config["base_model_name_or_path"]) == (4, 8, str(model))
+        other = {**given, "model": {**given["model"], "lora_rank": 2}, "trainer": {"output_dir": str(place / "no")}}
+        with check.assertRaisesRegex(TrainingError, "another rank"):
+            train(place, **other)
 
 
 def test_the_reference_of_an_adapter_is_the_model_without_it():

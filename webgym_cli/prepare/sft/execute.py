@@ -32,6 +32,7 @@ from webgym_cli.records.dataset import (
 )
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.sample import Sample
+from webgym_cli.store.adapters import plan_adapter, read_adapter
 from webgym_cli.store.checkpoints import new_name, policy_name, policy_path, version
 from webgym_cli.store.run import RunDir, now, run_id
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -177,7 +178,18 @@ def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
         device=resolve_device(settings.venvs.device),
         samples=prepared.train_samples,
     )
-    return yaml.safe_dump(config, sort_keys=False)
+    return yaml.safe_dump(start_with_adapter(config, run, settings), sort_keys=False)
+
+
+def start_with_adapter(config: dict[str, Any], run: RunDir, settings: Settings) -> dict[str, Any]:
+    """Return LLaMA-Factory's settings so that LoRA goes on with the current policy's adapter where it can."""
+    wanted = read_adapter(config)
+    if wanted is None or "adapter_name_or_path" in config:
+        return config
+    start = plan_adapter(run, settings, wanted)
+    if start.folder is None:
+        return config
+    return config | {"model_name_or_path": start.model, "adapter_name_or_path": str(start.folder)}
 
 
 def _summarize_drops(plan: PreparePlan, drawn: SampleResult) -> dict[str, Any]:

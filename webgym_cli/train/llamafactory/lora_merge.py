@@ -15,17 +15,16 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink, make_event
+from webgym_cli.store.adapters import ADAPTER_CONFIG
 from webgym_cli.store.weights import is_complete_file
 from webgym_cli.train import failure, working_dir
 from webgym_cli.train.disk import model_folder
 from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.rl.layout import ADAPTER, ADAPTER_WEIGHTS
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_atomic
 
 MERGED, MERGING, CONFIG = "merged", "merged.new", "merge.yaml"
-# The folder beside the published weights that keeps the adapter itself.
-ADAPTER = "adapter"
-ADAPTER_FILES = ("adapter_model.safetensors", "adapter_config.json")
 # Settings of the training that decide how model, tokenizer and processor are loaded and saved.
 KEPT = ("template", "trust_remote_code", "image_min_pixels", "image_max_pixels", "resize_vocab", "add_tokens")
 PRECISIONS = ("float32", "float16", "bfloat16")
@@ -106,6 +105,6 @@ def _complete(adapter: Path, merged: Path) -> None:
     """Give the merged folder what a checkpoint has beside weights, and the adapter for those who want it."""
     shutil.copyfile(adapter / working_dir.TRAINER_STATE, merged / working_dir.TRAINER_STATE)
     (merged / ADAPTER).mkdir(exist_ok=True)
-    for name in ADAPTER_FILES:
+    for name in (ADAPTER_WEIGHTS, ADAPTER_CONFIG):
         shutil.copyfile(adapter / name, merged / ADAPTER / name)
     (merged / "Modelfile").unlink(missing_ok=True)  # for another server, with a template of its own

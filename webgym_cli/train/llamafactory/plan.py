@@ -9,8 +9,10 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError, VenvError
+from webgym_cli.records.checkpoint import LoraAdapter
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.store import checkpoints
+from webgym_cli.store.adapters import plan_adapter, read_adapter
 from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
@@ -115,8 +117,18 @@ def _base(
         total_steps=dataset.total_steps(config, prepared.train_samples, world),
         time_limit=settings.train.time_limit_minutes * 60,
         place=place,
+        adapter=_find_adapter(run, settings, config),
         notes=(remark,) if remark else (),
     )
+
+
+def _find_adapter(run: RunDir, settings: Settings, config: dict[str, Any]) -> LoraAdapter | None:
+    """Return the adapter that will be trained; None where a person named another start than ours."""
+    wanted = read_adapter(config)
+    start = plan_adapter(run, settings, wanted) if wanted else None
+    if start is None or config.get("adapter_name_or_path") != (str(start.folder) if start.folder else None):
+        return None
+    return start.adapter
 
 
 def _continue(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
@@ -168,7 +180,7 @@ def _carry(run: RunDir, settings: Settings, plan: TrainPlan) -> TrainPlan:
     source = checkpoints.folder(run, newest)
     reason = "train.keep_optimizer_state is off"
     if plan.lora:
-        reason = f"the adapter is new, {newest.name} holds the one before merged into its weights"
+        reason = "an adapter's weights are kept, its moments are not"
     elif settings.train.keep_optimizer_state:
         reason = why_not_carried(source, world_size=plan.training.world_size, zero_stage=plan.training.zero_stage)
     if reason:

@@ -18,8 +18,8 @@ import torch
 import webgym_cli.train.rl.critics as critics
 from webgym_cli.train.rl.distributed import DistributedContext
 from webgym_cli.train.rl.engine import TrainEngine
-from webgym_cli.train.rl.layout import RL_STATE, TRAINER_STATE
-from webgym_cli.train.rl.model import merge_adapter
+from webgym_cli.train.rl.layout import ADAPTER, RL_STATE, TRAINER_STATE
+from webgym_cli.train.rl.model import merge_adapter, save_adapter
 from webgym_cli.train.rl.options import ModelConfig
 
 STATE = "state.json"
@@ -83,6 +83,9 @@ def write_model(
         if world.is_main_process:
             folder = work if name == "actor" else work / name
             write_weights(folder, engine.module, weights, options, sources[name])
+            if name == "actor" and options.lora_rank:
+                own = {key.removeprefix("network."): value for key, value in weights.items()}
+                save_adapter(engine.module.network, own, sources[name], folder / ADAPTER)
     if world.is_main_process:
         state.rename(work / RL_STATE)
         write_json(work / TRAINER_STATE, facts)

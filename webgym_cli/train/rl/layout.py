@@ -6,5 +6,8 @@ TRAINER_LOG = "trainer_log.jsonl"
 TRAINER_STATE = "trainer_state.json"
 # The folder in a checkpoint with the exact weights and Adam moments that our own trainer left.
 RL_STATE = "rl_state"
+# The folder in a checkpoint that keeps a LoRA adapter by itself, in PEFT's format, and the file of its weights.
+ADAPTER = "adapter"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 # Name fragments of the vision tower's parameters.
 VISION = ("visual.", "vision_tower.", "vision_model.", "multi_modal_projector.")

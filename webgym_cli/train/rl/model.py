@@ -19,7 +19,7 @@ from torch import nn
 import webgym_cli.train.rl.attention as attention
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.inputs import Inputs
-from webgym_cli.train.rl.layout import VISION
+from webgym_cli.train.rl.layout import ADAPTER_WEIGHTS, VISION
 from webgym_cli.train.rl.logprobs import token_log_probs
 from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.sampling import Truncation
@@ -167,6 +167,41 @@ def _adapt(network: Any, options: RlModelSettings) -> None:
         inject_adapter_in_model(config, network)
     except ValueError as error:
         raise TrainingError(f"model.target_modules: {str(error).splitlines()[0]}") from error
+
+
+def load_adapter(network: Any, folder: Path) -> None:
+    """Give a network's LoRA adapter the weights of one that was saved. Raises `TrainingError` unless it is the same."""
+    from safetensors.torch import load_file
+
+    held = {name: value for name, value in network.named_parameters() if ".lora_" in name}
+    try:
+        saved = load_file(folder / ADAPTER_WEIGHTS)
+    except OSError as error:
+        raise TrainingError(f"{folder}: holds no LoRA adapter: {str(error).splitlines()[0]}") from error
+    wanted = {_peft_name(name): tuple(value.shape) for name, value in held.items()}
+    if wanted != {name: tuple(value.shape) for name, value in saved.items()}:
+        raise TrainingError(f"{folder}: the adapter there is of other layers, or has another rank")
+    with torch.no_grad():
+        for name, value in held.items():
+            value.copy_(saved[_peft_name(name)])
+
+
+def save_adapter(network: Any, weights: dict[str, torch.Tensor], source: Path, folder: Path) -> None:
+    """Write a network's LoRA adapter in PEFT's format. `source`: the folder of the model that it belongs to."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True)
+    config = network.peft_config["default"]
+    config.base_model_name_or_path = str(source)
+    config.inference_mode = True
+    config.save_pretrained(folder)
+    adapter = {_peft_name(name): value.contiguous() for name, value in weights.items() if ".lora_" in name}
+    save_file(adapter, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
+
+
+def _peft_name(name: str) -> str:
+    """Return the name that PEFT's files have for an adapter's parameter."""
+    return f"base_model.model.{name.replace('.default.', '.')}"
 
 
 def merge_adapter(weights: dict[str, torch.Tensor], options: RlModelSettings) -> dict[str, torch.Tensor]:

@@ -41,6 +41,8 @@ class ModelFactory:
         """Return the policy that is trained."""
         network = self._load(folder, self._held)
         model.configure_training(network, self.options.model)
+        if self.options.model.adapter is not None:
+            model.load_adapter(network, Path(self.options.model.adapter))
         return self._engine(self._policy(network), self.options.actor.optim, self.options.actor.grad_clip)
 
     def critic(self, folder: Path) -> TrainEngine:

@@ -32,6 +32,8 @@ class ModelConfig(RlModelSettings):
 
     path: str
     """Folder of a HuggingFace model, text or vision-language, or a name on the hub."""
+    adapter: str | None = None
+    """Folder of a LoRA adapter on this model, in PEFT's format, that the training goes on with; null: a new one."""
     trust_remote_code: bool = False
     """Whether the code that the model brings may run."""
 

@@ -1,0 +1,82 @@
+"""The LoRA adapter of the current policy: what it is served as, and what the next training goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import StoreError
+from webgym_cli.records.checkpoint import LoraAdapter
+from webgym_cli.store.checkpoints import checkpoints, current, folder, policy_name, policy_path
+from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import read_json
+
+# The folder of a checkpoint that keeps its LoRA adapter by itself, in PEFT's format, and the file that describes it.
+ADAPTER, ADAPTER_CONFIG = "adapter", "adapter_config.json"
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterStart:
+    """What a LoRA training begins with."""
+
+    model: str
+    """The model that the adapter is on: a folder or a hub id."""
+    folder: Path | None
+    """The adapter that it goes on with; None: a new one."""
+    adapter: LoraAdapter
+    """What the training makes."""
+
+
+def plan_adapter(run: RunDir, settings: Settings, wanted: LoraAdapter, *, renew: bool = False) -> AdapterStart:
+    """Return where the next LoRA training begins: with the current policy's adapter where that is as wanted.
+
+    So all versions have the same model below them for as long as the adapter's settings stay. Else, and with `renew`,
+    the adapter is a new one on the policy's weights.
+    """
+    newest, current_adapter = current(run), find_adapter(run, settings)
+    if newest and newest.adapter and current_adapter and newest.adapter.goes_on(wanted) and not renew:
+        return AdapterStart(*current_adapter, newest.adapter)
+    model = policy_path(run, settings)
+    place = str(model.resolve() if model.is_dir() else model)
+    return AdapterStart(place, None, wanted.model_copy(update={"base": policy_name(run, settings)}))
+
+
+def read_adapter(config: Mapping[str, Any]) -> LoraAdapter | None:
+    """Return the adapter that LLaMA-Factory's settings ask for, on no model yet; None without LoRA."""
+    if config.get("finetuning_type") != "lora":
+        return None
+    rank = int(config.get("lora_rank") or 8)
+    return LoraAdapter(
+        base="",
+        rank=rank,
+        alpha=int(config.get("lora_alpha") or 2 * rank),
+        targets=str(config.get("lora_target") or "all"),
+        vision=not config.get("freeze_vision_tower", True),
+    )
+
+
+def find_adapter(run: RunDir, settings: Settings) -> tuple[str, Path] | None:
+    """Return the current policy as a model and the LoRA adapter on it; None where one of them is not there."""
+    newest = current(run)
+    if newest is None or newest.adapter is None:
+        return None
+    adapter, base = folder(run, newest) / ADAPTER, newest.adapter.base
+    base_checkpoint = next((one for one in checkpoints(run) if one.name == base), None)
+    model = Path(settings.policy_config.base_model) if base_checkpoint is None else folder(run, base_checkpoint)
+    known = base_checkpoint.weights if base_checkpoint else base == settings.policy_config.base_model
+    if not known or not adapter.is_dir():
+        return None
+    return str(model.resolve() if model.is_dir() else model), adapter.resolve()
+
+
+def is_plain_adapter(folder: Path) -> bool:
+    """Whether an adapter is B times A on linear layers and nothing else, as vLLM takes it; False: it can't be read."""
+    try:
+        config = read_json(folder / ADAPTER_CONFIG)
+        extra = (config.get("use_dora"), config.get("modules_to_save"), config.get("bias", "none") != "none")
+    except (StoreError, AttributeError):
+        return False
+    return not any(extra)
