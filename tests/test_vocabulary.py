@@ -69,6 +69,18 @@ def metaphors() -> list[str]:
     return lines
 
 
+def participles() -> list[str]:
+    """Return the functions that are named by a bare participle: a function's name begins with a verb."""
+    irregular = {"kept", "drawn", "taken", "chosen", "held", "left", "seen", "shown", "torn", "written", "known"}
+    return [
+        f"{file}:{node.lineno} {node.name}"
+        for file, tree in trees().items()
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (re.fullmatch(r"_?[a-z]+[^e]ed", node.name) or node.name.strip("_") in irregular)
+    ]
+
+
 def vague_names() -> list[str]:
     lines = []
     for file, tree in trees().items():
@@ -87,3 +99,7 @@ def test_no_identifier_is_a_metaphor():
 
 def test_no_name_is_a_participle_that_says_nothing():
     assert not vague_names()
+
+
+def test_no_function_is_named_by_a_bare_participle():
+    assert not participles()

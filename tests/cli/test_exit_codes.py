@@ -9,7 +9,7 @@ from tests.cli.runs import WEBGYM, filled
 from tests.forked import webgym
 from webgym_cli.errors import EXIT_CODES
 from webgym_cli.records.task import Split
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def below(run):
 
 
 def locked_out(run):
-    with locked(run, "train runs/a"):
+    with lock_run(run, "train runs/a"):
         return webgym("prepare", run.root, cwd=run.root.parent)
 
 

@@ -17,7 +17,7 @@ from webgym_cli.errors import EXIT_CODES
 
 SHARED = ["config", "set_", "json", "quiet", "dry_run"]
 """In this order, at the end."""
-HOLDING = ("with stage(", " work(", "locked(", "commands[interrupted.command]")
+HOLDING = ("with stage(", " work(", "lock_run(", "commands[interrupted.command]")
 """One of them is where a command's function holds its run: directly, by what `loop` and `curriculum` share, or by
 another command's function."""
 WIDTH = 80

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.runs import WEBGYM, filled
 from tests.forked import webgym
 from tests.records.made import shot
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.store.state import read_running_command
 
@@ -131,7 +131,7 @@ def test_gc_loses_no_picture(run, number, code):
         child.send_signal(number)
     said = child.communicate(timeout=LIMIT)[1]
     assert (child.returncode, "Traceback" in said) == (code, False), said
-    with locked(run, "a test"):
+    with lock_run(run, "a test"):
         assert all(store.get(name) for name in names)
     assert webgym("gc", run.root, "--recode", "webp", cwd=run.root.parent).returncode == 0
     assert all(store.get(name) for name in names)

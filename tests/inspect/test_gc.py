@@ -20,7 +20,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index import build
 from webgym_cli.store.index.build import update
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import write_json
@@ -254,7 +254,7 @@ def test_the_commands_dry_run_names_the_next_one(run):
 
 
 def test_a_run_that_is_worked_on_is_left_alone(run):
-    with locked(run, "rollout"):
+    with lock_run(run, "rollout"):
         assert isinstance(invoke(run.root).exception, RunLockedError)
         assert invoke(run.root, "--dry-run").exit_code == 0
     assert image(run, 10).exists()

@@ -124,7 +124,7 @@ def test_an_image_that_would_grow_stays_and_is_not_tried_again(run):
     deep = store.put(picture(1, mode="I;16"))
     saved = execute(run, list(plan_recoding(run)))
     assert (saved.recoded, saved.kept, saved.bytes_after) == (0, 1, saved.bytes_before)
-    assert store.recoded(deep.sha256).recoded_sha256 is None
+    assert store.find_recoded(deep.sha256).recoded_sha256 is None
     assert store.path(deep.sha256).suffix == ".png"
     assert list(plan_recoding(run)) == []
 

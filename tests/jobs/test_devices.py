@@ -19,11 +19,11 @@ from webgym_cli.jobs import devices
     ],
 )
 def test_the_variable_is_read_as_cuda_reads_it(value, wanted):
-    assert devices.named({"CUDA_VISIBLE_DEVICES": value}) == wanted
+    assert devices.list_visible({"CUDA_VISIBLE_DEVICES": value}) == wanted
 
 
 def test_without_the_variable_every_gpu_counts():
-    assert devices.named({}) is None
+    assert devices.list_visible({}) is None
     assert devices.usable({}, 8) == 8
     assert devices.usable({}, 0) is None
 

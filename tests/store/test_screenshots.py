@@ -104,7 +104,7 @@ def test_a_webp_stands_in_for_its_png(store):
     assert store.path(kept.sha256) == store.webp(kept.sha256)
     assert store.get(kept.sha256) == WEBP
     assert data_url_type(store.get(kept.sha256)) == "image/webp"
-    assert store.recoded(kept.sha256) == line
+    assert store.find_recoded(kept.sha256) == line
     assert store.put(png(1)) == kept
     assert not store.png(kept.sha256).exists()
 
@@ -146,10 +146,10 @@ def test_the_newest_line_that_can_be_read_counts(store):
     kept = store.put(png(1))
     older = recode(store, kept, content=b"older", said=b"older")
     newer = recode(store, kept)
-    assert store.recoded(kept.sha256) == newer != older
+    assert store.find_recoded(kept.sha256) == newer != older
     with (store.root / kept.sha256[:2] / LEDGER).open("ab") as file:
         file.write(newer.model_dump_json().encode()[:100])
-    assert store.recoded(kept.sha256) == newer
+    assert store.find_recoded(kept.sha256) == newer
     assert store.ledger(kept.sha256[:2]) == {kept.sha256: newer}
     assert store.get(kept.sha256) == WEBP
 

@@ -13,7 +13,7 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import (
     SILENT_AFTER,
@@ -192,7 +192,7 @@ def test_a_status_that_can_not_be_written_is_an_error_of_ours(run):
 
 def test_the_holder_of_a_run_is_told(run):
     assert read_lock_holder(run) is None
-    with locked(run, "rollout runs/a"):
+    with lock_run(run, "rollout runs/a"):
         assert read_lock_holder(run)["command"] == "rollout runs/a"
     assert read_lock_holder(run) is None
 

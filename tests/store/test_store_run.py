@@ -12,16 +12,16 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import RunLockedError, StoreError
 from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.store import checkpoints, metrics, state
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir, new_attempt
 from webgym_cli.util.files import replace_link
 
 HOLDER = """
 import sys
 from pathlib import Path
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir
-with locked(RunDir(Path(sys.argv[1])), "train runs/a"):
+with lock_run(RunDir(Path(sys.argv[1])), "train runs/a"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -53,7 +53,7 @@ def make(run, *versions):
 
 
 def test_a_locked_run_names_its_holder(run, holder):
-    with pytest.raises(RunLockedError) as caught, locked(run, "rollout"):
+    with pytest.raises(RunLockedError) as caught, lock_run(run, "rollout"):
         pass
     assert f"`webgym train runs/a` (process {holder.pid} on " in str(caught.value)
     assert RunLockedError.exit_code == 75
@@ -62,32 +62,32 @@ def test_a_locked_run_names_its_holder(run, holder):
 def test_a_killed_holder_frees_the_run(run, holder):
     os.kill(holder.pid, signal.SIGKILL)
     holder.wait()
-    with locked(run, "rollout"):
+    with lock_run(run, "rollout"):
         assert run.lock_holder.is_file()
     assert not run.lock_holder.exists()
 
 
 def test_a_holder_that_ends_frees_the_run(run, holder):
     holder.communicate()
-    with locked(run, "rollout"):
+    with lock_run(run, "rollout"):
         pass
 
 
 def test_the_lock_is_freed_after_an_error(run):
-    with pytest.raises(ZeroDivisionError), locked(run, "a"):
+    with pytest.raises(ZeroDivisionError), lock_run(run, "a"):
         raise ZeroDivisionError
-    with locked(run, "b"):
+    with lock_run(run, "b"):
         pass
 
 
 def test_one_process_can_not_hold_a_run_twice(run):
-    with locked(run, "first"), pytest.raises(RunLockedError, match="webgym first"), locked(run, "second"):
+    with lock_run(run, "first"), pytest.raises(RunLockedError, match="webgym first"), lock_run(run, "second"):
         pass
 
 
 def test_a_run_that_can_not_be_made_is_an_error_of_ours(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="can't be written"), locked(RunDir(tmp_path / "file" / "run"), "a"):
+    with pytest.raises(StoreError, match="can't be written"), lock_run(RunDir(tmp_path / "file" / "run"), "a"):
         pass
 
 

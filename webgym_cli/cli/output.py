@@ -136,7 +136,7 @@ class Output:
         _console(sys.stdout).print(picture)
 
     @contextmanager
-    def redrawn(self) -> Iterator[Callable[[RenderableType], None]]:
+    def open_redraw(self) -> Iterator[Callable[[RenderableType], None]]:
         """Give a function that draws on stdout, a terminal, each time in the same place."""
         from rich.live import Live
 
@@ -147,7 +147,7 @@ class Output:
     def progress(self) -> Iterator[ProgressBoard]:
         """Show live bars on stderr while the block runs; nothing where stderr is not a terminal."""
         board = ProgressBoard(self)
-        with board.shown():
+        with board.show_live():
             yield board
 
 
@@ -168,7 +168,7 @@ class ProgressBoard:
         self._tasks: dict[str, Any] = {}
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
+    def show_live(self) -> Iterator[None]:
         """Live for the time of the block, on a terminal."""
         if self._output.quiet or not _live(sys.stderr):
             yield

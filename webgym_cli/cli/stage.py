@@ -17,7 +17,7 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.rollout.resources import ORACLE, VLLM
 from webgym_cli.serve.weights import require_model
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import (
     RunDir,
     create_or_open,
@@ -100,7 +100,7 @@ def stage(
         for line in list_unused_variables(run.config):
             output.note(line)
     _check_model(command, run, settings, options or {})
-    with locked(run, f"{command} {run.root}"):
+    with lock_run(run, f"{command} {run.root}"):
         create_or_open(run, settings)
         logs = new_attempt(run)
         # From here on `webgym resume` knows the command, until finish().

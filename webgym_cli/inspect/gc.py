@@ -105,7 +105,7 @@ def _find(run: RunDir, before: float, even_with_damage: bool, sink: EventSink | 
     store = ScreenshotStore(run.screenshots)
     for folder in store.folders():
         yield from _find_unnamed(store, folder, named.names(folder), before)
-    yield from _torn(run, before)
+    yield from _find_torn(run, before)
     yield from _old_index(run, before)
 
 
@@ -159,7 +159,7 @@ def _find_unnamed(store: ScreenshotStore, folder: str, named: set[str], before: 
             yield Waste(WasteKind.UNNAMED, Path(entry.path), size)
 
 
-def _torn(run: RunDir, before: float) -> Iterator[Waste]:
+def _find_torn(run: RunDir, before: float) -> Iterator[Waste]:
     store = ScreenshotStore(run.screenshots)
     written = [run.root, run.plan(Split.TRAIN, 0).parent, run.status().parent]
     written += [store.root / name for name in store.folders()]

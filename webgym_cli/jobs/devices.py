@@ -20,7 +20,7 @@ def present() -> int:
     return files or sum(1 for _ in DRIVER.glob("*"))
 
 
-def named(environ: Mapping[str, str]) -> tuple[str, ...] | None:
+def list_visible(environ: Mapping[str, str]) -> tuple[str, ...] | None:
     """Return the GPUs that `CUDA_VISIBLE_DEVICES` names, as CUDA reads it; None where it is not set.
 
     An empty entry, a negative number and `NoDevFiles` end the list. Raises `UsageError` for what is no name of a GPU,
@@ -49,9 +49,9 @@ def restrict(environ: Mapping[str, str], gpus: Sequence[str], setting: str) -> d
     if not gpus:
         return {}
     chosen = {VARIABLE: ",".join(gpus)}
-    ours = named(environ)
+    ours = list_visible(environ)
     try:
-        hidden = [gpu for gpu in named(chosen) or () if ours is not None and gpu not in ours]
+        hidden = [gpu for gpu in list_visible(chosen) or () if ours is not None and gpu not in ours]
     except UsageError as error:
         raise SettingsError(f"{setting}: {error}", hint=f'-s {setting}=["0"]') from error
     if hidden:
@@ -67,7 +67,7 @@ def usable(environ: Mapping[str, str], count: int | None = None) -> int | None:
     Of several MIG instances CUDA takes the first. Raises `UsageError` as `named`, and for a number that no GPU has.
     """
     count = present() if count is None else count
-    names = named(environ)
+    names = list_visible(environ)
     if names is None:
         return count or None
     if any(name.startswith("MIG-") for name in names):

@@ -12,7 +12,7 @@ from typing import Any
 
 from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.async_loop import AsyncLoop
-from webgym_cli.loop.evaluation import is_due, reached, record_evaluation
+from webgym_cli.loop.evaluation import has_reached, is_due, record_evaluation
 from webgym_cli.loop.loop_plan import LoopPlan, Phase, choose_policy, is_imported
 from webgym_cli.loop.phases import Phases, phase_of
 from webgym_cli.loop.pipeline import Pipeline
@@ -51,7 +51,7 @@ class Loop:
         for _ in range(self.plan.demonstrations if asynchronous else self.plan.rounds):
             if self.plan.phase is not Phase.UPDATE:
                 await self._stage("evaluation", self._evaluate())
-                if reached(self.pipeline.run, self._version, self.plan.until):
+                if has_reached(self.pipeline.run, self._version, self.plan.until):
                     break
                 await self._stage("rollout", self._collect())
             if self.plan.phase is not Phase.ROLLOUT:

@@ -14,7 +14,7 @@ from webgym_cli.prepare.orm.execute import execute_orm
 from webgym_cli.prepare.orm.plan import plan_orm_dataset, require_labels
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.records.events import EventSink, make_event
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir, create_or_open, refuse_changes, saved_settings
 
@@ -44,7 +44,7 @@ async def prepare_orm(run: RunDir, settings: Settings, sink: EventSink) -> Prepa
     with interruptible():
         plan = plan_orm_dataset(run, settings)
     require_labels(plan, run)
-    with locked(run.orm, f"prepare {run.root} --target orm"):
+    with lock_run(run.orm, f"prepare {run.root} --target orm"):
         create_or_open(run.orm, settings)
         prepared = await execute_orm(plan, run, settings, sink)
         facts = prepared.model_dump(mode="json")

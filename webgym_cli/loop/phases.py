@@ -23,7 +23,7 @@ from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.rollout.plan import usual_episodes
 from webgym_cli.store.checkpoints import checkpoints, policy_path
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.metrics import append_event, read_valid_events
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.tasks.source import open_tasks
@@ -108,7 +108,7 @@ class Phases:
         """Try the original tasks, in a run of its own, and make new ones of those that failed."""
         run, settings = self.pipeline.run, self.pipeline.settings
         surveyed = survey_settings(run, settings)
-        with locked(run.survey, f"curriculum {run.root}"):
+        with lock_run(run.survey, f"curriculum {run.root}"):
             create_or_open(run.survey, surveyed)
             survey = Pipeline(run.survey, surveyed, self.pipeline.logs, self.pipeline.sink)
             survey.serving = self.pipeline.serving  # the very policy that acts in the survey

@@ -57,7 +57,7 @@ def describe_batch(
         mode="sync" if selection is None else "async",
         iterations=tuple(plan.read),
         groups=groups,
-        dropped=tuple(_dropped(rows)),
+        dropped=tuple(_list_dropped(rows)),
         episodes=len(counted) if selection is None else selection.episodes,
         staleness={row["age"]: row["tokens"] for row in ages},
         as_of=dict(as_of),
@@ -77,7 +77,7 @@ def _step_rows(
     return index.rows(_STEP_MEMBERS.format(where="list_contains(?, id)"), [sorted(selection.trajectories)])
 
 
-def _dropped(rows: list[dict[str, Any]]) -> Iterator[DroppedGroup]:
+def _list_dropped(rows: list[dict[str, Any]]) -> Iterator[DroppedGroup]:
     left_out = (row for row in rows if row["reason"] is not None)
     for (name, reason), members in groupby(left_out, key=lambda row: (row["group_id"], row["reason"])):
         of_group = list(members)

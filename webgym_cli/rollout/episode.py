@@ -128,7 +128,7 @@ class EpisodeRun:
             seconds=round(seconds, 3),
         )
 
-    def cancelled(self, started_at: str, seconds: float) -> Trajectory:
+    def build_cancelled(self, started_at: str, seconds: float) -> Trajectory:
         """Return the record of an episode that was stopped from outside: it stays owed."""
         return self.trajectory(Outcome(failure=FailureKind.CANCELLED), started_at, seconds)
 

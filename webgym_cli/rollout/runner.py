@@ -136,7 +136,7 @@ class LocalRunner:
         try:
             return await episode.run()
         except asyncio.CancelledError:
-            return episode.cancelled(started_at, time.monotonic() - start)
+            return episode.build_cancelled(started_at, time.monotonic() - start)
         finally:
             # From here on `stop` leaves the task alone: the browser must close.
             self._playing.discard(task)

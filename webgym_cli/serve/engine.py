@@ -58,7 +58,7 @@ class VllmEngine:
             await client.reset_caches()
             await client.resume()
 
-        return await self._verified(model, wanted, steps)
+        return await self._load_and_verify(model, wanted, steps)
 
     async def sleep(self) -> str:
         """Give the GPU memory back. Only an engine that can be woken with proof is sent to sleep."""
@@ -93,7 +93,7 @@ class VllmEngine:
             await client.reset_caches()
             await client.wake_cache(timeout)
 
-        why = await self._verified(model, wanted, steps)
+        why = await self._load_and_verify(model, wanted, steps)
         self._proved = not why
         return why
 
@@ -122,7 +122,7 @@ class VllmEngine:
             return "it needs a local folder, a server on loopback and a fingerprint"
         return ""
 
-    async def _verified(self, model: str, wanted: str, steps: _Steps) -> str:
+    async def _load_and_verify(self, model: str, wanted: str, steps: _Steps) -> str:
         """Take the steps that load weights, and see whether the engine then answers with them."""
         try:
             async with self._connect() as client:

@@ -103,12 +103,12 @@ class Fleet:
                 raise died  # at once: those who asked it fail already, and this is why
             await server.stop()  # what is left of it
             self._tell(server, died, again=left > 0)
-            if not left or not await self._revived(server):
+            if not left or not await self._revive(server):
                 return
             left -= 1
             self._up.add(number)
 
-    async def _revived(self, server: PolicyServer) -> bool:
+    async def _revive(self, server: PolicyServer) -> bool:
         """Start a dead replica at its old address, where those look for it that ask it."""
         address = server.base_url
         try:

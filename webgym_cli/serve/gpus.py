@@ -17,7 +17,7 @@ def usable_gpus(environ: Mapping[str, str], chosen: tuple[str, ...] = ()) -> tup
     Empty where none is known. Raises `UsageError` for a `CUDA_VISIBLE_DEVICES` that names none, and `SettingsError`
     for chosen ones (`serve.gpus`) that are none or hidden.
     """
-    named = devices.named({**environ, **devices.restrict(environ, chosen, "serve.gpus")})
+    named = devices.list_visible({**environ, **devices.restrict(environ, chosen, "serve.gpus")})
     return tuple(str(number) for number in range(devices.present())) if named is None else named
 
 

@@ -127,7 +127,7 @@ def _read_line(
     try:
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123  a Path would cost more than the reading
             line = os.pread(file.fileno(), length, offset)
-        return _parsed(record, line, without)
+        return _parse_line(record, line, without)
     except OSError as error:
         raise StoreError(f"{path}: can't be read: {error.strerror}") from error
     except ValidationError as error:
@@ -137,7 +137,7 @@ def _read_line(
         ) from error
 
 
-def _parsed(record: type[RecordT], line: bytes, without: Sequence[str]) -> RecordT:
+def _parse_line(record: type[RecordT], line: bytes, without: Sequence[str]) -> RecordT:
     shorter = line
     for name in without:
         shorter = _array_of(name).sub(b'"%b":null' % name.encode(), shorter)

@@ -16,7 +16,7 @@ from webgym_cli.util.files import read_json, write_json
 
 
 @contextmanager
-def locked(run: RunDir, command: str) -> Iterator[None]:
+def lock_run(run: RunDir, command: str) -> Iterator[None]:
     """Hold the run. Raises `RunLockedError` that names the holder; the operating system frees it when we die."""
     try:
         run.root.mkdir(parents=True, exist_ok=True)

@@ -73,7 +73,7 @@ class ScreenshotStore:
         """Store an image unless it is there, and return its reference. Raises `StoreError`."""
         width, height = png_size(png)
         sha256 = hashlib.sha256(png).hexdigest()
-        if not _renewed(self.path(sha256)):
+        if not _renew(self.path(sha256)):
             write_atomic(self.png(sha256), png)
         return Screenshot(sha256=sha256, width=width, height=height)
 
@@ -97,12 +97,12 @@ class ScreenshotStore:
             raise _unreadable(self.png(sha256), error) from error
         except OSError as error:
             raise _unreadable(path, error) from error
-        line = self.recoded(sha256)
+        line = self.find_recoded(sha256)
         if line is None or hashlib.sha256(content).hexdigest() != line.recoded_sha256:
             raise StoreError(f"{path}: the screenshot was altered: its content doesn't match {LEDGER}")
         return content
 
-    def recoded(self, sha256: str) -> Recoded | None:
+    def find_recoded(self, sha256: str) -> Recoded | None:
         """Return an image's line of the ledger; None without a readable one."""
         # Read anew each time, as it grows while others read; one of 256 ledgers is small enough for that.
         try:
@@ -166,7 +166,7 @@ def data_url(image: bytes) -> str:
     return f"data:{data_url_type(image)};base64,{base64.b64encode(image).decode()}"
 
 
-def _renewed(path: Path) -> bool:
+def _renew(path: Path) -> bool:
     """Return whether an image is stored, with its modification time set to now."""
     # The grace period of `webgym gc` begins anew: the line that names the image is still to be written.
     try:

@@ -16,7 +16,7 @@ from typing import Literal
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import VenvError
 from webgym_cli.venvs.inspect import installed_packages
-from webgym_cli.venvs.locate import ROLES, configured, driver_answers, resolve_device, role_home, role_python
+from webgym_cli.venvs.locate import ROLES, driver_answers, find_configured, resolve_device, role_home, role_python
 from webgym_cli.venvs.wandb_mode import key_source, wandb_mode
 
 Status = Literal["ok", "warn", "missing"]
@@ -90,7 +90,7 @@ def _role(settings: Settings, role: str) -> DoctorCheck:
     try:
         python = role_python(settings, role)
     except VenvError as error:
-        fix = f"{error}: {command}" if configured(settings, role) else command
+        fix = f"{error}: {command}" if find_configured(settings, role) else command
         return DoctorCheck(role, "missing", fix=fix)
     packages = installed_packages(python.parent.parent)
     versions = ", ".join(f"{name} {known}" for name, known in packages.items())

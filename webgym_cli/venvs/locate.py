@@ -70,7 +70,7 @@ def role_environment(role: str, device: Device) -> RoleEnvironment:
 
 def role_python(settings: Settings, role: str) -> Path:
     """Return the interpreter of a role. Raises `VenvError` when it is missing."""
-    if named := configured(settings, role):
+    if named := find_configured(settings, role):
         path = Path(named).expanduser().absolute()  # not resolved: an environment's python is a link out of it
         python = interpreter(path) if path.is_dir() else path
         if not python.exists():
@@ -95,7 +95,7 @@ def venv_environ(python: Path) -> dict[str, str]:
     return own_environ() | {"PATH": path}
 
 
-def configured(settings: Settings, role: str) -> str:
+def find_configured(settings: Settings, role: str) -> str:
     """Return what the settings name for a role; empty when webgym's own environment is used."""
     return str(getattr(settings.venvs, role))
 

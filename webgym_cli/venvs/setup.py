@@ -22,7 +22,7 @@ from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import JobError, UsageError, VenvError
 from webgym_cli.venvs import cpu_fixes
 from webgym_cli.venvs.inspect import installed_packages
-from webgym_cli.venvs.locate import ROLES, Device, RoleEnvironment, configured, role_environment, role_home
+from webgym_cli.venvs.locate import ROLES, Device, RoleEnvironment, find_configured, role_environment, role_home
 
 # Takes one line for a person.
 Report = Callable[[str], None]
@@ -90,7 +90,7 @@ def execute_setup(plan: SetupPlan, report: Report, run: Runner) -> None:
 def _plan_role(settings: Settings, role: str, device: Device) -> RoleSetup:
     environment = role_environment(role, device)
     log = role_home() / "logs" / f"setup-{role}.log"
-    if configured(settings, role):
+    if find_configured(settings, role):
         return RoleSetup(environment, "configured", (), log)
     if environment.complete:
         return RoleSetup(environment, "ready", (), log)

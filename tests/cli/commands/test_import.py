@@ -21,7 +21,7 @@ from tests.imports.test_pickled import Order
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan_stored
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.state import begin, read_running_command
 from webgym_cli.util.files import write_lines
@@ -111,7 +111,7 @@ def test_wrong_usage_is_one_line_and_code_2(webgym, logs, tmp_path, arguments, w
 def test_a_locked_run_and_a_rollouts_iteration_are_left_alone(webgym, logs, tmp_path):
     run = RunDir(tmp_path / "run")
     create_or_open(run, load())
-    with locked(run, "rollout runs/a"):
+    with lock_run(run, "rollout runs/a"):
         assert webgym("import", "webgym", logs, "run")[0] == 75
     write_lines(run.plan(Split.TRAIN, 0), [])
     code, _, said = webgym("import", "webgym", logs, "run")

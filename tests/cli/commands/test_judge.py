@@ -17,7 +17,7 @@ from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.store.buffer import append, read_judgements, scan
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -161,7 +161,7 @@ async def test_what_is_not_there_is_3_and_names_the_next_command(webgym, run, tm
 
 
 async def test_a_locked_run_is_75(webgym, run):
-    with locked(run, "train runs/a"):
+    with lock_run(run, "train runs/a"):
         code, _, said = await webgym("judge", run.root)
     assert code == 75
     assert "webgym train runs/a" in said

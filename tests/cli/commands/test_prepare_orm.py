@@ -8,7 +8,7 @@ from tests.cli.runs import filled
 from tests.forked import webgym
 from tests.records.made import UNSOLVED, trajectory
 from webgym_cli.store.buffer import append
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import saved_settings
 
 
@@ -49,7 +49,7 @@ def test_without_a_dataset_its_training_names_the_command(run, tmp_path):
 
 
 def test_while_it_is_trained_its_data_stay(run, tmp_path):
-    with locked(run.orm, "train"):
+    with lock_run(run.orm, "train"):
         said = webgym("prepare", "run", "--target", "orm", cwd=tmp_path)
     assert (said.returncode, run.orm.dataset.exists()) == (75, False)
     assert webgym("resume", "run", cwd=tmp_path).returncode == 0

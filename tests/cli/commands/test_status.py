@@ -24,7 +24,7 @@ from webgym_cli.cli.stage import stage
 from webgym_cli.config.load import load
 from webgym_cli.store import metrics, state
 from webgym_cli.store.buffer import append
-from webgym_cli.store.lock import locked
+from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.status import RolloutState, write_status
 from webgym_cli.util.files import write_json
@@ -142,7 +142,7 @@ def test_a_dumb_terminal_gets_no_board():
 
 def test_without_a_terminal_nothing_is_drawn(capsys):
     board = ProgressBoard(Output(as_json=True))
-    with board.shown():
+    with board.show_live():
         board({"event": "status", "transient": True, **rollout().snapshot()})
         board({"event": "note", "message": "hello"})
     said = capsys.readouterr()
@@ -199,7 +199,7 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     monitor.servers = lambda: {"http://b/v1": {"requests": 9, "failures": 3, "outstanding": 2, "open": 1}}
     monitor.plan = replace(monitor.plan, sites={"reddit": "serial"})
     write_status(run, 0, monitor.snapshot())
-    with locked(run, "loop runs/a"):
+    with lock_run(run, "loop runs/a"):
         found = json.loads(webgym("status", run.root, "--json").stdout)
         said = webgym("status", run.root)
     assert (found["rollout"]["state"], found["rollout"]["done"], found["rollout"]["running"]) == ("running", 10, 30)
@@ -313,7 +313,7 @@ def test_watch_waits_for_the_rollout_of_a_command_that_has_begun(run):
     write_status(run, 0, old, RolloutState.FINISHED)
     value = json.loads(run.status().read_text())
     write_json(run.status(), {**value, "updated_at": (datetime.now(UTC) - timedelta(hours=1)).isoformat()})
-    with locked(run, "rollout"):
+    with lock_run(run, "rollout"):
         state.begin(run, "rollout", {})
         child = watching(run, "--json", stdout=subprocess.PIPE)
         assert json.loads(child.stdout.readline())["rollout"]["state"] == "finished"

@@ -18,7 +18,7 @@ from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, cut_bias
 from webgym_cli.rollout.monitoring.latency import ERROR, KEPT, LONGEST, SHORTEST, WIDTH, Histogram, LatencyWindow, Rate
 from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
-from webgym_cli.rollout.monitoring.snapshot import RUNNING, ended, merge, without_buckets
+from webgym_cli.rollout.monitoring.snapshot import RUNNING, end_snapshot, merge, without_buckets
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 
 UNKNOWN = Outcome(stop=Stop.ANSWERED, answer="42")
@@ -373,7 +373,7 @@ def test_the_counters_of_servers_add_up_and_end(clock):
     merged = merge([monitor.snapshot() for monitor in ranks])["servers"]
     assert merged["http://a"] == {name: 2 * count for name, count in counts.items()}
     assert merged["http://b"] == {**counts, "open": 0}
-    assert ended(ranks[0].snapshot())["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
+    assert end_snapshot(ranks[0].snapshot())["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
     assert ranks[1].summary()["servers"] == told[1]
     assert "servers" not in Monitor(planned_rollout(), 4, clock=clock).summary()
 
@@ -393,7 +393,7 @@ def test_after_the_end_nothing_runs(monitor, clock):
     monitor.set_queue_depth("owed", 2)
     clock.seconds += 10
     with monitor.time_stage("train-0000-00000", EpisodeStage.ACT):
-        snapshot = ended(monitor.snapshot())
+        snapshot = end_snapshot(monitor.snapshot())
     assert (snapshot["running"], snapshot["episodes"], snapshot["queues"]) == (0, [], {})
     assert snapshot["stages"]["act"]["now"] == 0
     assert (snapshot["steps_per_second"], snapshot["eta"]) == (3.0, None)

@@ -62,7 +62,7 @@ def gc(
     See also: webgym inspect-buffer.
     """
     from webgym_cli.inspect.gc import find_waste, remove_waste
-    from webgym_cli.store.lock import locked
+    from webgym_cli.store.lock import lock_run
     from webgym_cli.store.run import open_run
 
     if workers and not recode:
@@ -70,7 +70,7 @@ def gc(
     directory, _ = open_run(run)
     output = Output(as_json=json)
     with (
-        nullcontext() if dry_run else locked(directory, f"gc {directory.root}"),
+        nullcontext() if dry_run else lock_run(directory, f"gc {directory.root}"),
         output.progress() as board,
     ):
         grace = older_than * _HOUR

@@ -69,7 +69,7 @@ def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
             output.data(current.facts)
             sys.stdout.flush()
     else:
-        with output.redrawn() as draw:
+        with output.open_redraw() as draw:
             for current in _watch_status(directory, settings, counts):
                 draw(_picture(current.facts))
     _say_next(output, current.facts, str(run), directory, settings)
@@ -132,12 +132,12 @@ def _begins(command: RunningCommand, ranks: list[RankStatus]) -> bool:
 def _rollout(ranks: list[RankStatus]) -> dict[str, Any] | None:
     """Return the ranks' snapshots as one, with its state. Raises `StoreError` where another version wrote them."""
     from webgym_cli.errors import StoreError
-    from webgym_cli.rollout.monitoring.snapshot import ended, merge, without_buckets
+    from webgym_cli.rollout.monitoring.snapshot import end_snapshot, merge, without_buckets
 
     if not ranks:
         return None
     try:
-        snapshots = [rank.snapshot if rank.may_go_on() else ended(rank.snapshot) for rank in ranks]
+        snapshots = [rank.snapshot if rank.may_go_on() else end_snapshot(rank.snapshot) for rank in ranks]
         merged = without_buckets(merge(snapshots))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(

@@ -26,7 +26,7 @@ def track(
     """
     from webgym_cli.cli.stage import resolve
     from webgym_cli.jobs.signals import run_async
-    from webgym_cli.store.lock import locked
+    from webgym_cli.store.lock import lock_run
     from webgym_cli.store.run import new_attempt, open_run
     from webgym_cli.tracking.execute import LOG, Tracker
     from webgym_cli.tracking.pending import read_pending
@@ -42,7 +42,7 @@ def track(
         return
     if not plan.enabled:
         raise UsageError(f"{run}: nothing is tracked: {plan.reason}", hint=f"webgym track {run} --dry-run")
-    with locked(directory, f"track {directory.root}"):
+    with lock_run(directory, f"track {directory.root}"):
         logs = new_attempt(directory)
         tracker = Tracker(directory, settings, logs, lambda event: None)
 

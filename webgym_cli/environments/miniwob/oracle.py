@@ -31,7 +31,7 @@ class OracleScene:
         """Return the elements of these roles, in document order."""
         return [seen for seen in self.sightings if seen.element.role in roles]
 
-    def named(self, name: str, *roles: str) -> ElementSnapshot:
+    def find(self, name: str, *roles: str) -> ElementSnapshot:
         """Return the first element of this name; case counts unless nothing matches otherwise."""
         among = self.all(*roles) if roles else list(self.sightings)
         for fold in (str, str.casefold):
@@ -98,11 +98,11 @@ def next_action(page: str, scene: OracleScene, mode: InteractionMode, size: tupl
 
 
 def _click_named(pattern: str, *roles: str) -> Rule:
-    return lambda scene: OracleMove(scene.named(scene.read_instruction(pattern), *roles))
+    return lambda scene: OracleMove(scene.find(scene.read_instruction(pattern), *roles))
 
 
 def _click_fixed(name: str, *roles: str) -> Rule:
-    return lambda scene: OracleMove(scene.named(name, *roles))
+    return lambda scene: OracleMove(scene.find(name, *roles))
 
 
 def _submit(scene: OracleScene) -> OracleMove:
@@ -120,12 +120,12 @@ def _fill(scene: OracleScene, texts: Sequence[str]) -> OracleMove:
 
 
 def _click_sequence(scene: OracleScene) -> OracleMove:
-    return OracleMove(scene.named("ONE" if scene.pressed == 0 else "TWO"))
+    return OracleMove(scene.find("ONE" if scene.pressed == 0 else "TWO"))
 
 
 def _dialog_button(scene: OracleScene) -> OracleMove:
     label = scene.read_instruction(r'labeled "(.+)"')
-    return OracleMove(scene.named("Close" if label == "x" else label, "button"))
+    return OracleMove(scene.find("Close" if label == "x" else label, "button"))
 
 
 def _select_named(role: str) -> Rule:

@@ -58,7 +58,7 @@ class LoginStore:
         """Keep a login. Raises `StoreError`."""
         self._write(self.path((site,)), state)
 
-    def joined(self, sites: Sequence[WebArenaSite]) -> Path:
+    def join(self, sites: Sequence[WebArenaSite]) -> Path:
         """Return the file of the logins of these sites together, made of theirs where it is older than one of them.
 
         Raises `StoreError` where one can't be read, `UsageError` where two sites overwrite each other's login.

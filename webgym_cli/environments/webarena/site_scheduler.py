@@ -71,7 +71,7 @@ class SiteScheduler:
                 raise BoundaryError(
                     FailureKind.ENVIRONMENT_ERROR, f"the login of {site} is {fault}", hint=f"webgym login {site}"
                 )
-        return self._states.joined(sites) if sites else None
+        return self._states.join(sites) if sites else None
 
     @asynccontextmanager
     async def reserve(self, sites: Sequence[WebArenaSite]) -> AsyncIterator[None]:
@@ -179,7 +179,7 @@ async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[We
     async with open_login_manager(settings) as manager:
         entered = [site for site in sites if await _renew(settings, states, manager, site)]
     for logins in sorted(wanted - {()}):
-        states.joined(logins)
+        states.join(logins)
     return tuple(entered)
 
 

@@ -83,7 +83,7 @@ def execute(
             plan_digest=plan.digest(),
             digest=into.digest.hexdigest(),
         )
-        dropped = _dropped(plan, batch.tally) | ({} if drawn is None else {"replay": drawn.figures})
+        dropped = _build_dropped(plan, batch.tally) | ({} if drawn is None else {"replay": drawn.figures})
         write_json(building / DROPPED, dropped)
         write_json(building / SUMMARY, data.facts())
         replace_folder(building, folder)
@@ -159,7 +159,7 @@ class _BatchWriter:
         """Write all lines. Raises `WebGymError` without any row."""
         total = self._plan.counts.trajectories
         for done, member in enumerate(self._plan.members(), 1):
-            line = _line(member, *self._trained(member))
+            line = _line(member, *self._write_trained(member))
             self._trajectories.add(line if self._plan.replay is None else line | {"replayed": False})
             if done % PROGRESS_EVERY == 0 or done == total:
                 self._sink({"event": "rl_data_progress", "bar": "prepare", "done": done, "total": total})
@@ -170,7 +170,7 @@ class _BatchWriter:
                 hint=f"webgym inspect-buffer {self._run.root} --verify",
             )
 
-    def _trained(self, member: BatchMember) -> tuple[float | None, MaskReason | None]:
+    def _write_trained(self, member: BatchMember) -> tuple[float | None, MaskReason | None]:
         """Write the rows of a trajectory that is to be trained; return the reward that counts, or why none does."""
         if member.masked is not None or member.greedy:
             return member.reward, member.masked
@@ -278,7 +278,7 @@ def _row(member: BatchMember, row: TokenRow, images: list[str]) -> dict[str, Any
     }
 
 
-def _dropped(plan: RlPlan, tally: _Tally) -> dict[str, Any]:
+def _build_dropped(plan: RlPlan, tally: _Tally) -> dict[str, Any]:
     """Return the content of `dropped.json`: what the batch is made of, and every reason with its count."""
     counts = Counter(plan.counts.masked) + tally.masked
     return {

@@ -85,7 +85,7 @@ class ReplayWriter:
             # Read and tokenized again: the tokens of all candidates since their score would not fit in memory.
             known = tokenize_actions(read(of.run, of.place, without=("logprobs",)), self.tokens)
             if isinstance(known, ReplayDropReason):
-                raise _changed(of)
+                raise _changed_error(of)
             last = len(known) - 1
             rows = [self._row(of, known[one.step], one, last=one.step == last) for one in of_one]
             yield line, [{"trajectory": of.place.id, "number": number, "group": group, **row} for row in rows]
@@ -93,7 +93,7 @@ class ReplayWriter:
     def _row(self, of: ReplayCandidate, action: TokenizedAction, scored: ScoredAction, *, last: bool) -> Line:
         logprobs = self.scores.known.get(digest_action(action))
         if logprobs is None:
-            raise _changed(of)
+            raise _changed_error(of)
         return {
             "step": action.step,
             "steps": [action.step],
@@ -111,7 +111,7 @@ class ReplayWriter:
         }
 
 
-def _changed(of: ReplayCandidate) -> StoreError:
+def _changed_error(of: ReplayCandidate) -> StoreError:
     return StoreError(
         f"{of.run.root}: {of.place.id} changed while the batch was made", hint="run the same command again"
     )

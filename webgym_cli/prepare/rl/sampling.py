@@ -24,7 +24,7 @@ def require_one_sampling(run: RunDir, index: Index) -> Sampling:
     """
     samplings: Counter[Sampling] = Counter()
     for row in index.rows(_SAMPLED):
-        sampling = _known(run, row)
+        sampling = _read_sampling(run, row)
         if sampling.logprobs != "processed" and not sampling.untouched:
             raise _of_another(sampling)
         samplings[sampling.model_copy(update={"logprobs": "processed"})] += row["count"]
@@ -38,7 +38,7 @@ def require_one_sampling(run: RunDir, index: Index) -> Sampling:
     return next(iter(samplings))
 
 
-def _known(run: RunDir, row: dict[str, Any]) -> Sampling:
+def _read_sampling(run: RunDir, row: dict[str, Any]) -> Sampling:
     """Return what some trajectories were sampled from. Raises `SettingsError` where nobody told, or nothing was."""
     which = f"{row['first']} (and {row['count'] - 1} more)" if row["count"] > 1 else row["first"]
     if row["sampling"] is None:

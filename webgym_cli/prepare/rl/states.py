@@ -97,7 +97,7 @@ def _prompt(trajectory: Trajectory, index: int, step: Step, tokens: ActionTokeni
     if prompt.images:
         return ReplayDropReason.PICTURES
     ids = tokens.prompt_ids(prompt.messages, [])
-    if _sampled(step) is None:
+    if _read_sampled_ids(step) is None:
         return ids  # an expert or an import: there is no served prompt to compare with
     if prompt.digest != step.prompt_digest:
         return ReplayDropReason.PROMPT_CHANGED
@@ -106,14 +106,14 @@ def _prompt(trajectory: Trajectory, index: int, step: Step, tokens: ActionTokeni
 
 def _response(step: Step, tokens: ActionTokenizer) -> tuple[tuple[int, ...], bool]:
     """Return the ids of a response, and whether they are those of its text."""
-    sampled = _sampled(step)
+    sampled = _read_sampled_ids(step)
     if sampled is not None:
         return sampled, False
     ids = tokens.response_ids(step.response)
     return (*ids, *(() if tokens.stop is None else (tokens.stop,))), True
 
 
-def _sampled(step: Step) -> tuple[int, ...] | None:
+def _read_sampled_ids(step: Step) -> tuple[int, ...] | None:
     """Return the ids that a server sampled, if it told them and those of the prompt."""
     return step.generation.token_ids if step.generation.prompt_token_digest else None
 

@@ -83,7 +83,7 @@ def idle_timings(timings: dict[str, Any]) -> dict[str, Any]:
     return {**timings, "running": 0, "episodes": [], "stages": stages, "servers": servers, "steps_per_second": 0.0}
 
 
-def ended(snapshot: dict[str, Any]) -> dict[str, Any]:
+def end_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
     """Return the last snapshot of a rank that does nothing any more: no episode runs, its pace is that over all."""
     pace = round(snapshot["steps"] / max(1.0, snapshot["elapsed"]), 2)
     still = {"queues": {}, "episodes_per_second": 0.0, "steps_per_second": pace}

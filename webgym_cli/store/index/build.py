@@ -68,13 +68,13 @@ def update(run: RunDir, sink: EventSink | None = None) -> None:
     """Index what was appended since. Does nothing, and needs no lock, when nothing was. Raises `StoreError`."""
     if all(plan.idle for plan in plan_index(run)):
         return
-    with _locked(run):
+    with _lock(run):
         _execute(run, plan_index(run), sink)
 
 
 def rebuild(run: RunDir, sink: EventSink | None = None) -> None:
     """Build the index anew from the truth. Raises `StoreError`."""
-    with _locked(run):
+    with _lock(run):
         for folder in run.index.iterdir():
             if folder.is_dir():
                 shutil.rmtree(folder, ignore_errors=True)
@@ -252,7 +252,7 @@ def _is_recent(catalog: Catalog, table: str, source: str, span: ByteRange, chain
 
 
 @contextmanager
-def _locked(run: RunDir) -> Iterator[None]:
+def _lock(run: RunDir) -> Iterator[None]:
     """Hold the index. Raises `StoreError` when it can't be written or is not set free."""
     try:
         run.index.mkdir(parents=True, exist_ok=True)
