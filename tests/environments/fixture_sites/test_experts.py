@@ -98,7 +98,7 @@ def site_instruction(task: str) -> str:
 async def solve(sites, chromium, task, seed, limit):
     token = sites.start_episode(task, seed)
     page = await visitor(chromium, token)
-    driven = await drive(page, task.start_url, make_site_expert(task.id, sites.render_instruction(token)), limit)
+    driven = await drive(page, task.start_url, make_site_expert(task.id, sites.instruction(token)), limit)
     await page.context.close()
     assert driven.errors == []
     assert driven.actions[-1].name is ActionName.ANSWER, (seed, driven.actions)
