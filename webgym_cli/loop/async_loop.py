@@ -16,7 +16,7 @@ from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.workers import first_error
 from webgym_cli.loop.admission import Admission, ChosenGroups
 from webgym_cli.loop.collector import Collector
-from webgym_cli.loop.evaluation import is_due, reached, record_evaluation
+from webgym_cli.loop.evaluation import has_reached, is_due, record_evaluation
 from webgym_cli.loop.loop_plan import LoopPlan
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import enter_sites, plan_current_rollout, summary_in_words
@@ -135,7 +135,7 @@ class AsyncLoop:
             await self._start_evaluation(group)
             await self._prepare(parent)
             await self._train()
-            if any(reached(run, number, self.plan.until) for number in range(start, parent + 1)):
+            if any(has_reached(run, number, self.plan.until) for number in range(start, parent + 1)):
                 return
         await self._start_evaluation(group)
         await self._finish_evaluation()
