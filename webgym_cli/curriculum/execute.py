@@ -22,7 +22,7 @@ from webgym_cli.curriculum.filters import (
 from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer, compute_key
 from webgym_cli.curriculum.plan import GenerationPlan
 from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, build_feasibility_chat, build_generation_chat
-from webgym_cli.curriculum.seeds import SeedRequest, build_task
+from webgym_cli.curriculum.seeds import SeedRequest, build_task, list_names
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import EventSink, GenerationSummary, make_event
 from webgym_cli.rewards.judge.client import JudgeReply
@@ -194,8 +194,10 @@ class TaskGeneration:
 
     def _build_chat(self, request: SeedRequest) -> list[dict[str, Any]]:
         shown = [seed.instruction for seed in request.seeds]
-        start = request.group.start.task.start_url
-        return build_generation_chat(request.group.site, start, shown, self.settings.tasks_per_request)
+        start = request.group.start
+        names = list_names(start.page) if start.page else []
+        url, count = start.task.start_url, self.settings.tasks_per_request
+        return build_generation_chat(request.group.site, url, names, shown, count)
 
     def _key(self, request: SeedRequest) -> str:
         how = self.settings

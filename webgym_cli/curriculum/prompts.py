@@ -28,8 +28,8 @@ _INVENT = (
     "- Make them about as hard as the given ones: neither a single click nor many more steps.",
     "- Each must be possible on this website from beginning to end, for a visitor with the same rights, and it must be "
     "clear when it is done. Nothing that needs another website, a file, a phone or somebody's answer.",
-    "- Use the names of places, people, products, projects and forums that occur in the given tasks. Others may not "
-    "exist there.",
+    "- Use the names of places, people, products, projects and forums that occur in the given tasks, or in `page`: "
+    "what can be clicked or filled in on the page where they start. Others may not exist there.",
     "- Vary how they are put: questions, orders, wishes; in one or two sentences, as people type them.",
     "- Each stands for itself: it mentions no other task, no example and no list.",
     'Reply with a single JSON object and nothing around it: {"tasks": ["...", "..."]}',
@@ -99,9 +99,18 @@ class NewTasks(Record):
     tasks: tuple[str, ...] = Field(min_length=1)
 
 
-def build_generation_chat(site: str, start_url: str, instructions: Sequence[str], count: int) -> list[dict[str, Any]]:
-    """Return the chat that asks for so many new tasks like these."""
-    data = {"question": "generate", "site": site, "start_url": start_url, "count": count, "tasks": list(instructions)}
+def build_generation_chat(
+    site: str, start_url: str, names: Sequence[str], instructions: Sequence[str], count: int
+) -> list[dict[str, Any]]:
+    """Return the chat that asks for so many new tasks like these. `names`: those of the start page's elements."""
+    data = {
+        "question": "generate",
+        "site": site,
+        "start_url": start_url,
+        "page": list(names),
+        "count": count,
+        "tasks": list(instructions),
+    }
     return _build_chat(_INVENT, data)
 
 

@@ -12,10 +12,14 @@ from statistics import median_low
 from typing import Any
 from urllib.parse import urlsplit
 
+from webgym_cli.agent.sanitize import sanitize_line
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, PromptSpec
 from webgym_cli.tasks.registry import all_sources
+
+# The names of a start page that a request for new tasks shows at most.
+MOST_NAMES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,12 @@ def _endless(seeds: Sequence[FailedTask], name: str) -> Iterator[FailedTask]:
     generator = random.Random(name)
     while True:
         yield from generator.sample(seeds, len(seeds))
+
+
+def list_names(page: Observation) -> list[str]:
+    """Return the names of a page's elements, each once, at most `MOST_NAMES`."""
+    names = (sanitize_line(element.name) for element in page.elements)
+    return list(islice(dict.fromkeys(name for name in names if name), MOST_NAMES))
 
 
 def build_task(instruction: str, request: SeedRequest) -> Task:

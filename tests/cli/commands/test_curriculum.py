@@ -34,12 +34,13 @@ def run(tmp_path, settings):
 def test_a_dry_run_tells_the_whole_plan_and_writes_nothing(tmp_path, settings):
     before = sorted(tmp_path.iterdir())
     options = ("--phases", "3", "--tasks-per-phase", "5", "--until", "0.9", "--dry-run", "--json")
+    options += ("-s", "curriculum.survey_episodes=null")
     said = webgym("curriculum", "new", "-c", "demo-webrl", *settings, *options, cwd=tmp_path)
     assert said.returncode == 0, said.stderr
     (plan,) = map(json.loads, said.stdout.splitlines())
     assert (plan["event"], plan["stage"], plan["baseline"]) == ("plan", "curriculum", "demonstrations")
     assert (plan["demonstrations_to_do"], plan["trainings_to_do"], plan["evaluations"]) == (1, 4, [1, 2, 3, 4])
-    assert (plan["tasks_per_phase"], plan["survey_episodes"], plan["score"], plan["until"]) == (5, 40, "judge", 0.9)
+    assert (plan["tasks_per_phase"], plan["survey_episodes"], plan["score"], plan["until"]) == (5, 20, "judge", 0.9)
     assert [(phase["phase"], phase["iteration"]) for phase in plan["phases_to_do"]] == [(1, 1), (2, 2), (3, 3)]
     later = ["generate", "rollout", "score", "prepare", "train", "evaluate"]
     assert [phase["steps"] for phase in plan["phases_to_do"]] == [["survey", *later], later, later]

@@ -1,17 +1,18 @@
 import pytest
 
 from webgym_cli.rewards.judge.scripted_server import decide
-from webgym_cli.rewards.judge.scripted_tasks import OTHERWISE, feasible, new_tasks
+from webgym_cli.rewards.judge.scripted_tasks import AFTER, BEFORE, feasible, new_tasks
 
 
-def made(*tasks, count):
-    return new_tasks({"question": "generate", "tasks": list(tasks), "count": count})["tasks"]
+def made(*tasks, count, page=()):
+    return new_tasks({"question": "generate", "tasks": list(tasks), "count": count, "page": list(page)})["tasks"]
 
 
 def plain(task):
     """A task without the words around it."""
-    found = [form.partition("{}")[0] for form in OTHERWISE]
-    return next((task.removeprefix(before) for before in found if task.startswith(before)), task)
+    before = max((words for words in BEFORE if task.startswith(words)), key=len)
+    after = max((words for words in AFTER if task.endswith(words)), key=len)
+    return task.removeprefix(before).removesuffix(after)
 
 
 def test_numbers_grow_and_the_first_is_a_task_said_again():
@@ -36,9 +37,21 @@ def test_the_same_question_has_the_same_answer_and_another_another():
 
 
 def test_a_task_without_either_is_put_otherwise():
-    first, *others = made("Open the cart", count=12)
+    first, *others = made("Open the cart", count=200)
     assert first == "Open the cart"
-    assert set(others) == {form.format("Open the cart") for form in OTHERWISE}
+    assert len(others) == len(set(others)) == len(BEFORE) * len(AFTER) - 1
+    assert {plain(task) for task in others} == {"Open the cart"}
+
+
+def test_words_around_a_task_are_not_put_around_it_twice():
+    given = f'{BEFORE[1]}show "Desk"{AFTER[1]}'
+    assert {plain(task) for task in made(given, count=20)} == {'show "Desk"'}
+
+
+def test_a_name_of_the_page_gives_way_to_the_others_of_the_page():
+    names = ("Desk", "Garden", "Lamps")
+    assert {plain(task) for task in made('show "Desk"', count=200, page=names)} == {f'show "{one}"' for one in names}
+    assert {plain(task) for task in made('show "Sofas"', count=200, page=names)} == {'show "Sofas"'}
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,10 @@ PHRASES = (
     'go to "{}"',
     'list all of "{}"',
     'what is there in "{}"',
+    'I am after "{}"',
+    'take me to "{}"',
+    'see what "{}" has',
+    'browse "{}"',
 )
 # The phrases of a category's tasks, counted from the number of the category.
 _TEST, _TRAIN = (0, 1), (2, 3)
