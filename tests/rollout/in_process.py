@@ -8,6 +8,7 @@ from contextvars import ContextVar
 
 from tests.rollout.scripted import CALL, Script, ScriptedAgent, ScriptedPool
 from webgym_cli.jobs.ray_cluster import ActorLostError, Node, as_own_error
+from webgym_cli.rollout.ray.worker import RolloutWorker
 from webgym_cli.rollout.runner import LocalRunner
 
 NODE: ContextVar[str] = ContextVar("node")
@@ -17,9 +18,10 @@ class InProcessCluster:
     """Nodes n0, n1, ...; every episode's call is made twice when `stutters`, the first answer being lost."""
 
     here = "10.0.0.1"
+    here_id = "n0"
 
-    def __init__(self, count, *, stutters=False):
-        self.known = [Node(f"n{number}", self.here, f"host{number}") for number in range(count)]
+    def __init__(self, count, *, stutters=False, gpus=0):
+        self.known = [Node(f"n{number}", self.here, f"host{number}", gpus) for number in range(count)]
         self.stutters = stutters
         self.workers = {}
         """Workers by the name of their node."""
@@ -28,12 +30,14 @@ class InProcessCluster:
         self.hanging = set()
         self.killed = []
 
-    def nodes(self, cpus):
-        return [node for node in self.known if node.id not in self.dead]
+    def nodes(self, cpus, gpus=0):
+        return [node for node in self.known if node.id not in self.dead and node.gpus >= gpus]
 
-    def create_actor(self, kind, node, *, cpus):
-        self.workers[node.id] = worker = kind()
+    def create_actor(self, kind, node, *, cpus, gpus=0):
+        worker = kind()
         worker.node = node.id
+        if isinstance(worker, RolloutWorker):
+            self.workers[node.id] = worker
         return worker
 
     def die(self, node):

@@ -46,6 +46,8 @@ class Node:
     """Its IP address."""
     name: str
     """Its host's name."""
+    gpus: int = 0
+    """GPUs that it offers."""
 
 
 class RayCluster:
@@ -64,7 +66,12 @@ class RayCluster:
     def nodes(self, cpus: float, gpus: float = 0.0) -> list[Node]:
         """Return the living nodes that may run an actor: those that offer so many CPUs and GPUs."""
         return [
-            Node(str(node["NodeID"]), str(node["NodeManagerAddress"]), str(node["NodeManagerHostname"]))
+            Node(
+                str(node["NodeID"]),
+                str(node["NodeManagerAddress"]),
+                str(node["NodeManagerHostname"]),
+                int(node["Resources"].get("GPU", 0)),
+            )
             for node in self._ray.nodes()
             if node["Alive"] and node["Resources"].get("CPU", 0) >= cpus and node["Resources"].get("GPU", 0) >= gpus
         ]

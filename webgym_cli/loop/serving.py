@@ -72,7 +72,7 @@ class Serving:
     def _plan_fleet(self) -> Fleet:
         python, device = role_python(self.settings, "serve"), resolve_device(self.settings.venvs.device)
         rank = find_lora_rank(self.run, self.settings)
-        plans = plan_servers(self.settings, self._weights, python, device, phases=True, lora_rank=rank)
+        plans = plan_servers(self.settings, self.weights, python, device, phases=True, lora_rank=rank)
         nvml = open_nvml() if device == "cuda" else None
         return Fleet(plans, self.logs, self._note, restarts=self.settings.serve.restarts, nvml=nvml)
 
@@ -80,21 +80,21 @@ class Serving:
         """Return the model that is served for the current policy, and the LoRA adapters on it by their names."""
         newest, on_model = current(self.run), find_adapter(self.run, self.settings)
         if newest is None or newest.adapter is None or on_model is None:
-            return self._weights, {}
+            return self.weights, {}
         model, folder = on_model
         if newest.adapter.rank > fleet.servers[0].plan.lora_rank or not is_plain_adapter(folder):
-            return self._weights, {}
+            return self.weights, {}
         return model, {f"{self.settings.serve.served_model_name}-v{newest.version}": str(folder)}
 
     async def _note_served(self, fleet: Fleet, adapters: Collection[str]) -> None:
         """Note what is served. The digest is that of the checkpoint's weights, which an adapter is merged into."""
         number, name = version(self.run), policy_name(self.run, self.settings)
-        digest = await fleet.digests.of(self._weights)
+        digest = await fleet.digests.of(self.weights)
         self.policy = ServedPolicy(PolicyVersion(number=number, digest=digest), name, next(iter(adapters), ""))
 
     @property
-    def _weights(self) -> str:
-        """The current policy as one model: its folder or hub id."""
+    def weights(self) -> str:
+        """The current policy as one model, an adapter merged: its folder or hub id."""
         model = policy_path(self.run, self.settings)
         return str(model.resolve() if model.is_dir() else model)
 

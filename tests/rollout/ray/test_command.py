@@ -12,10 +12,13 @@ from collections import Counter
 import psutil
 import pytest
 
+from tests.serve.fakes import fake_python, look, weights
 from webgym_cli.config.load import load
+from webgym_cli.jobs.ray_cluster import open_cluster
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
+from webgym_cli.serve.node_servers import find_serving_nodes, open_node_servers
 from webgym_cli.store.buffer import CorruptLines, scan
 from webgym_cli.store.run import RunDir
 
@@ -34,7 +37,7 @@ def cluster():
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
         for _ in range(2):
-            cluster.add_node(num_cpus=1, **SMALL)
+            cluster.add_node(num_cpus=1, num_gpus=1, **SMALL)
         yield cluster
     finally:
         cluster.shutdown()
@@ -42,6 +45,22 @@ def cluster():
 
 def browsers_of(pid: int) -> list[psutil.Process]:
     return [process for process in psutil.Process(pid).children(recursive=True) if "chrom" in process.name()]
+
+
+async def check_servers(settings, tmp_path):
+    """Assert that both nodes serve on the GPU that Ray gives them, for as long as they are asked to."""
+    given = {"venvs": {"device": "cuda", "serve": str(fake_python(tmp_path))}, "serve": {"stop_grace": 2}}
+    settings = settings.model_copy(
+        update={name: getattr(settings, name).model_copy(update=values) for name, values in given.items()}
+    )
+    opening = (settings, weights(tmp_path / "model", b"one"), str(tmp_path / "logs"))
+    async with open_cluster(settings.rollout) as connected:
+        nodes = find_serving_nodes(connected, settings)
+        async with open_node_servers(tmp_path, connected, nodes, opening, lambda event: None) as servers:
+            assert set(servers.base_urls) == {node.id for node in nodes} and len(nodes) == 2
+            seen = [await look(url) for urls in servers.base_urls.values() for url in urls]
+            assert [one["gpus"] for one in seen] == ["0", "0"]
+    assert not any(psutil.pid_exists(one["pid"]) for one in seen)
 
 
 @pytest.mark.stack
@@ -57,6 +76,7 @@ async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, 
             f"rollout.ray_address={cluster.address}",
         ]
     )
+    await check_servers(settings, tmp_path)
     nodes = {node.node_id: node for node in cluster.list_all_nodes()}
 
     def sink(event):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from webgym_cli.agent.reply import ServerCounters
@@ -19,6 +20,7 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.snapshot import idle_timings, merge_servers
 from webgym_cli.rollout.monitoring.stages import StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
+from webgym_cli.rollout.ray.reachability import is_loopback
 from webgym_cli.rollout.ray.worker import RolloutWorker
 from webgym_cli.rollout.resources import POLICY_KEY, PolicyEndpoint
 from webgym_cli.store.run import RunDir
@@ -58,6 +60,8 @@ class RayRunner:
     endpoint: PolicyEndpoint
     environment: str
     sink: EventSink
+    own_urls: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Base URLs of the policy's servers that a node has for itself, by its id."""
     stages: StageTimer = field(default_factory=lambda: StageTimer(time.monotonic))
     on_slots_added: Callable[[int], None] | None = None
     name: str = field(init=False)
@@ -175,9 +179,9 @@ class RayRunner:
     async def _add_worker(self, number: int, node: Node) -> None:
         cluster, settings, root = self.cluster, self.settings, self.directory.root
         worker = NodeWorker(number, node, cluster.create_actor(RolloutWorker, node, cpus=settings.rollout.ray_cpus))
-        opening = (str(root), settings, self.endpoint, self.environment, self._secrets())
         try:
             info = await check_actor(cluster, node, worker.handle, root)
+            opening = (str(root), settings, self._endpoint_of(node), self.environment, self._secrets())
             worker.slots = await cluster.call(worker.handle.open, *opening, seconds=START_SECONDS)
         except (ActorLostError, WebGymError) as error:
             await cluster.kill(worker.handle)
@@ -192,6 +196,19 @@ class RayRunner:
         self._changed.set()
         if self.on_slots_added is not None:
             self.on_slots_added(worker.slots)
+
+    def _endpoint_of(self, node: Node) -> PolicyEndpoint:
+        """Return the policy for a node's ranks: by its own servers, where it has any. Raises `JobError` without."""
+        urls = self.own_urls.get(node.id)
+        if urls is None and node.address != self.cluster.here and any(map(is_loopback, self.endpoint.base_urls)):
+            raise JobError("it has no policy server, and those of other nodes are out of its reach (serve.host)")
+        # they serve weights that an adapter is merged into
+        return self.endpoint if urls is None else self.endpoint.model_copy(update={"base_urls": urls, "model": ""})
+
+    async def drop_node(self, node: str, reason: str) -> None:
+        """Give the worker of a node up: its episodes run elsewhere."""
+        for worker in [worker for worker in self._workers.values() if worker.node.id == node]:
+            await self._drop(worker, reason)
 
     def _secrets(self) -> dict[str, str]:
         # They travel in a call's arguments, never in a file, a flag or a log.
@@ -258,10 +275,16 @@ class RayRunner:
 
 @asynccontextmanager
 async def open_ray_runner(
-    run: RunDir, settings: Settings, cluster: RayCluster, endpoint: PolicyEndpoint, environment: str, sink: EventSink
+    run: RunDir,
+    settings: Settings,
+    cluster: RayCluster,
+    endpoint: PolicyEndpoint,
+    environment: str,
+    sink: EventSink,
+    own_urls: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
 ) -> AsyncIterator[RayRunner]:
     """Yield a runner with a worker on each node of the cluster that offers `rollout.ray_cpus` CPUs."""
-    runner = RayRunner(run, settings, cluster, endpoint, environment, sink)
+    runner = RayRunner(run, settings, cluster, endpoint, environment, sink, own_urls)
     try:
         await runner.start()
         yield runner

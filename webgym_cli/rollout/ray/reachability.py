@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
@@ -10,12 +11,14 @@ from webgym_cli.errors import UsageError
 from webgym_cli.jobs.ray_cluster import RayCluster
 
 
-def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> None:
+def require_reachable(cluster: RayCluster, settings: Settings, policy: str, *, serving: Collection[str] = ()) -> None:
     """Raise `UsageError` where nodes on other machines would be sent to an address of this machine's own.
 
-    `policy`: `vllm` for the server that `serve.host` describes, `oracle`, or base URLs with commas between.
+    `policy`: `vllm` for the server that `serve.host` describes, `oracle`, or base URLs with commas between. `serving`:
+    ids of the nodes that have servers of their own.
     """
-    far = [node for node in cluster.nodes(settings.rollout.ray_cpus) if node.address != cluster.here]
+    nodes = cluster.nodes(settings.rollout.ray_cpus)
+    far = [node for node in nodes if node.address != cluster.here and node.id not in serving]
     if not far:
         return
     fix = "give an address of this machine that the other nodes can reach"
