@@ -57,7 +57,8 @@ def build_request_body(prompt: Prompt, images: EncodedImages, parameters: Mappin
     for message in prompt.messages:
         if IMAGE in message.content:
             parts = [
-                images.part(next(left)) if piece is None else _encode_text(piece) for piece in split_at_images(message)
+                images.part(next(left)) if piece is None else json.dumps({"type": "text", "text": piece}).encode()
+                for piece in split_at_images(message)
             ]
             content = b"[" + b",".join(parts) + b"]"
         else:
@@ -65,7 +66,3 @@ def build_request_body(prompt: Prompt, images: EncodedImages, parameters: Mappin
         messages.append(b'{"role":"%b","content":%b}' % (message.role.encode(), content))
     frame = json.dumps({**parameters, "messages": []}).encode()
     return frame.removesuffix(b"]}") + b",".join(messages) + b"]}"
-
-
-def _encode_text(text: str) -> bytes:
-    return json.dumps({"type": "text", "text": text}).encode()

@@ -27,7 +27,7 @@ from webgym_cli.agent.reasoning import history_text
 from webgym_cli.agent.sanitize import sanitize_line, sanitize_page, truncate
 from webgym_cli.agent.tools import describe_action
 from webgym_cli.records.action import ActionName, InteractionMode
-from webgym_cli.records.trajectory import Observation, Step
+from webgym_cli.records.trajectory import Step
 
 # Longest title of a page, in characters.
 TITLE_LIMIT = 100
@@ -145,7 +145,8 @@ def _render_last_memory(window: HistoryWindow) -> list[str]:
 def _render_turn(window: HistoryWindow, index: int) -> str:
     """Return where a round is, what came of the action before it, and what can be acted on or was."""
     observation = window.observation(index)
-    lines = [_describe_page(observation)]
+    title, url = quote_text(observation.title, TITLE_LIMIT), sanitize_line(observation.url, URL_LIMIT)
+    lines = [f"Page: {title} at {url}"]
     if index > 0:
         lines += _describe_result(window.past[index - 1])
     lines += format_notices(observation)
@@ -156,10 +157,6 @@ def _render_turn(window: HistoryWindow, index: int) -> str:
     elif acted := _find_acted_element(window.past[index]):
         lines.append(f"Acted on: {acted}")
     return "\n".join(lines)
-
-
-def _describe_page(observation: Observation) -> str:
-    return f"Page: {quote_text(observation.title, TITLE_LIMIT)} at {sanitize_line(observation.url, URL_LIMIT)}"
 
 
 def _describe_result(before: Step) -> list[str]:

@@ -82,25 +82,27 @@ class RayConnection(threading.Thread):
         before = set(descendants(os.getpid()))
         try:
             _connect(self._address)
+            # Listed before the reaper is there: it must not end itself.
+            new = ours = set(descendants(os.getpid())) - before
+            reaper = Reaper()
         except BaseException as error:  # noqa: BLE001 - handed to whoever waits
             self._connected.set_exception(error)
             importlib.import_module("ray").shutdown()
             return
-        # Listed before the reaper is there: it must not end itself.
-        ours = set(descendants(os.getpid())) - before
-        reaper, new = Reaper(), ours
         self._connected.set_result(None)
-        while True:
-            with suppress(OSError):  # the reaper was killed
-                reaper.add(new)
-            # A raylet starts its agents and workers later, too.
-            if self._leave.wait(_LOOK_SECONDS if ours else None):
-                break
-            children = children_by_parent()
-            new = {pid for process in ours for pid in descendants(process, children)} - ours
-            ours |= new
-        importlib.import_module("ray").shutdown()
-        reaper.dismiss()
+        try:
+            while True:
+                with suppress(OSError):  # the reaper was killed
+                    reaper.add(new)
+                # A raylet starts its agents and workers later, too.
+                if self._leave.wait(_LOOK_SECONDS if ours else None):
+                    return
+                children = children_by_parent()
+                new = {pid for process in ours for pid in descendants(process, children)} - ours
+                ours |= new
+        finally:
+            importlib.import_module("ray").shutdown()
+            reaper.dismiss()
 
 
 def restore_sigterm(handler: Any) -> None:

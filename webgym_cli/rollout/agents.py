@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -94,8 +93,3 @@ class OracleAgent:
 
     def sampling(self, *, greedy: bool) -> None:
         """Return nothing: an expert samples from no distribution."""
-
-
-def servers_of(agent: Agent) -> Callable[[], ServerCounters]:
-    """Return a function that reads the request counters of an agent's servers; an expert has none."""
-    return agent.servers if isinstance(agent, ModelAgent) else dict

@@ -14,7 +14,7 @@ from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.agents import Agent, servers_of
+from webgym_cli.rollout.agents import Agent, ModelAgent
 from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.memory_limiter import MemoryLimiter, default_concurrency
 from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
@@ -113,7 +113,7 @@ class LocalRunner:
 
     def servers(self) -> ServerCounters:
         """Return the request counters of the policy's servers."""
-        return servers_of(self.agent)()
+        return self.agent.servers() if isinstance(self.agent, ModelAgent) else {}
 
     def worker_timings(self) -> list[dict[str, Any]]:
         """Return nothing: there are no other processes."""

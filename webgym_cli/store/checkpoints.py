@@ -69,10 +69,8 @@ def current(run: RunDir) -> Checkpoint | None:
 def version(run: RunDir) -> int:
     """Return the current policy's version: the number of trainings behind it, and the iteration it rolls out."""
     newest = current(run)
-    return newest.version if newest else _first_version(run)
-
-
-def _first_version(run: RunDir) -> int:
+    if newest is not None:
+        return newest.version
     return int(read_json(run.first_version)["version"]) if run.first_version.is_file() else 0
 
 

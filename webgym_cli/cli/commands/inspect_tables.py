@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from webgym_cli.cli.output import Output
@@ -66,17 +66,13 @@ def cell(value: Any) -> str | None:
 def _show_groups(output: Output, name: str, overview: dict[str, Any]) -> None:
     groups, iterations = overview[f"by_{name}"], list(overview["success_by_iteration"])[-WIDEST:]
     trend = name != "iteration" and len(iterations) > 1
-    rows = [
-        (escape_control(key), *_row(group), *([_trend(group, iterations)] if trend else []))
-        for key, group in groups.items()
-    ]
+    rows = []
+    for key, group in groups.items():
+        rates = [group["success_by_iteration"].get(iteration) for iteration in iterations]
+        rows.append((escape_control(key), *_row(group), *([sparkline(rates)] if trend else [])))
     output.table(f"by {name}", (name, *_COLUMNS, *(["trend"] if trend else [])), rows)
     if more := overview["groups"][f"by_{name}"] - len(groups):
         output.note(f"by {name}: {more} more; --top 0 shows all")
-
-
-def _trend(group: dict[str, Any], iterations: Sequence[str]) -> str:
-    return sparkline(group["success_by_iteration"].get(iteration) for iteration in iterations)
 
 
 def _show_means(output: Output, means_by_key: dict[str, dict[str, float]]) -> None:

@@ -115,7 +115,8 @@ class TarShards:
             self._tar = self._next()
         key = f"{self._count:09d}"
         self._count += 1
-        names = [f"{key}.{number}.{_suffix(image)}" for number, image in enumerate(record["images"])]
+        suffixes = [data_url_type(image).removeprefix("image/") for image in record["images"]]
+        names = [f"{key}.{number}.{suffix}" for number, suffix in enumerate(suffixes)]
         text = json.dumps(record | {"images": names}, ensure_ascii=False) + "\n"
         for name, content in ((f"{key}.json", text.encode()), *zip(names, record["images"], strict=True)):
             self._tar.write(_member(name, content))
@@ -139,10 +140,6 @@ def _member(name: str, content: bytes) -> bytes:
     header = tarfile.TarInfo(name)
     header.size = len(content)
     return header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
-
-
-def _suffix(image: bytes) -> str:
-    return data_url_type(image).removeprefix("image/")
 
 
 def _schema(objective: ExportObjective) -> pa.Schema:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.prepare.sft.filters import DropReason, Filter, FilterPipeline, build_filters, build_reason_sql
+from webgym_cli.prepare.sft.filters import DropReason, FilterPipeline, build_filters, build_reason_sql
 from webgym_cli.prepare.sft.sampling import UNIFORM, position_key_sql, priority_sql, resolve_seed
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.index.query import LINE_REF_COLUMNS, Index
@@ -150,7 +150,7 @@ def _steps_statement(filters: FilterPipeline, order: str, read: str, power: floa
     expression, parameters = build_reason_sql(filters.steps)
     layers, last = "", "looked_at"
     for item in filters.together:
-        layers += _layer(item, last)
+        layers += _LAYER.format(name=item.drop.value, predicate=item.predicate, before=last)
         last = item.drop.value
         parameters += item.parameters
     if power is not None:
@@ -158,10 +158,6 @@ def _steps_statement(filters: FilterPipeline, order: str, read: str, power: floa
     key = UNIFORM if power is None else position_key_sql(power)
     statement = _STEPS.format(priority=order, reason=expression, read=read, layers=layers, key=key, last=last)
     return statement, parameters
-
-
-def _layer(item: Filter, before: str) -> str:
-    return _LAYER.format(name=item.drop.value, predicate=item.predicate, before=before)
 
 
 def _candidate(row: dict[str, Any]) -> StepCandidate:

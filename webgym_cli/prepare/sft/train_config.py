@@ -41,6 +41,7 @@ def build_train_config(
             "algorithm_config.bf16: training in bf16 on this CPU would be several hundred times slower",
             hint="repeat the command with -s algorithm_config.bf16=false",
         )
+    is_raw = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
     config: dict[str, Any] = {
         "model_name_or_path": model,
         "stage": "sft",
@@ -48,7 +49,7 @@ def build_train_config(
         "mask_history": True,
         "dataset": TRAIN,
         "dataset_dir": str(dataset_dir),
-        "template": RAW if _is_raw(settings) else require_template(settings),
+        "template": RAW if is_raw else require_template(settings),
         "image_min_pixels": settings.image.image_min_pixels,
         "image_max_pixels": settings.image.image_max_pixels,
         "output_dir": str(output_dir),
@@ -74,10 +75,6 @@ def build_train_config(
     elif device == "cpu":
         config["use_cpu"] = True
     return config | settings.train.extra
-
-
-def _is_raw(settings: Settings) -> bool:
-    return settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
 
 
 def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:

@@ -38,8 +38,8 @@ def why_not_carried(folder: Path, *, world_size: int, zero_stage: int | None) ->
     if not _has_moments(folder):
         return f"{folder.name} has no optimizer states of LLaMA-Factory"
     before = read_training(folder)
-    stage = before.zero_stage if before else _guess_stage(folder)
     shards = len(list(folder.glob(OPTIMIZER_STATES)))
+    stage = before.zero_stage if before else 0 if shards else None
     if (stage is None) != (zero_stage is None) or (before is not None and stage != zero_stage):
         return f"{folder.name} was trained with {_stage(stage)}, this training uses {_stage(zero_stage)}"
     if zero_stage is not None and shards != world_size:
@@ -80,10 +80,6 @@ async def build_start(
         hint=f"read {log}; -s train.keep_optimizer_state=false starts with a fresh optimizer",
         returncode=code,
     )
-
-
-def _guess_stage(folder: Path) -> int | None:
-    return 0 if any(folder.glob(OPTIMIZER_STATES)) else None
 
 
 def _stage(stage: int | None) -> str:
