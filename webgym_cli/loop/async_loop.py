@@ -135,7 +135,8 @@ class AsyncLoop:
             await self._start_evaluation(group)
             await self._prepare(parent)
             await self._train()
-            if any(has_reached(run, number, self.plan.until) for number in range(start, parent + 1)):
+            until = self.plan.until
+            if until is not None and any(has_reached(run, number, until) for number in range(start, parent + 1)):
                 return
         await self._start_evaluation(group)
         await self._finish_evaluation()
@@ -205,7 +206,8 @@ class AsyncLoop:
 
     async def _drop_adapters(self) -> None:
         """Have adapters that no request names any more served no longer."""
-        pinned = self._evaluated.models if self._evaluation is not None else frozenset[str]()
+        evaluates = self._evaluation is not None and not self._evaluation.done()
+        pinned = self._evaluated.models if evaluates else frozenset[str]()
         await self.pipeline.serving.drop_adapters(self.shared.gate.models | pinned)
 
     async def _watch_servers(self) -> None:

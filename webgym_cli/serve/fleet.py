@@ -61,10 +61,7 @@ class Fleet:
             raise
 
     async def add_adapter(self, name: str, folder: str) -> bool:
-        """Serve a LoRA adapter beside what is served, while requests go on; return whether all replicas do.
-
-        A replica that is down takes it at its next start.
-        """
+        """Serve a LoRA adapter beside what is served, while requests go on; return whether all replicas do."""
         return not any(await gather_or_cancel(*(server.add_adapter(name, folder) for server in self.servers)))
 
     async def drop_adapters(self, kept: Collection[str]) -> None:
