@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Row, Series, reported, say
-from benchmarks.marks_apps import APPS, App, AppState, install, serve
+from benchmarks.marks_apps import App, AppState, install, serve
+from benchmarks.marks_states import APPS
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.observe import list_elements
 from webgym_cli.environments.web.environment import WebEnvironment
@@ -37,6 +38,10 @@ async def _show_state(environment: WebEnvironment, url: str, state: AppState) ->
     for selector in state.clicks:
         await page.click(selector, timeout=15_000)
         await page.wait_for_timeout(_SETTLE * 500)
+    for keys in state.keys:
+        await page.keyboard.press(keys)
+    if state.menu:
+        await page.click(state.menu, button="right", timeout=15_000)
     if state.scroll:
         await page.mouse.wheel(0, state.scroll)
     await environment.step(Action(name=ActionName.WAIT, seconds=0.5))
@@ -57,7 +62,8 @@ async def _count(environment: WebEnvironment, app: App, state: AppState, *, show
     counts.update(marks=len(seen), controls=len(truth["controls"]), missed=len(missed), wrong=len(wrong))
     counts.update(duplicates=sum(times - 1 for times in found.values()), unnamed=len(unnamed))
     if show:
-        say(f"  {state.path} {' '.join(state.clicks)}: {dict(counts)}")
+        shown = (state.path, *state.clicks, *state.keys, state.menu)
+        say(f"  {' '.join(filter(None, shown))}: {dict(counts)}")
         for word, names in (("missed", missed), ("wrong", wrong), ("twice", twice)):
             for name in names[:12]:
                 say(f"    {word}: {name}")
@@ -101,15 +107,17 @@ def _rows(name: str, counts: Counter[str]) -> list[Row]:
 
 async def _measure(folder: Path, only: list[str], *, show: bool) -> list[Row]:
     settings = load(overrides=["browser.private_hosts=[127.0.0.1]"])
-    rows, total = [], Counter[str]()
+    rows: list[Row] = []
+    totals = {False: Counter[str](), True: Counter[str]()}
     async with WebPool(settings, InteractionMode.SET_OF_MARKS) as pool:
         for app in (app for app in APPS if not only or app.name in only):
             say(app.name)
             with serve(app, folder) as url:
                 counts = await _measure_app(pool, app, url, show=show)
             rows += _rows(app.name, counts)
-            total += counts
-    return [*rows, *_rows("all", total)]
+            totals[app.is_aside] += counts
+    names = {False: "all", True: "kept aside"}
+    return [*rows, *(row for aside, counts in totals.items() if counts for row in _rows(names[aside], counts))]
 
 
 def main() -> int:
@@ -122,7 +130,7 @@ def main() -> int:
 
     def measure(place: Path) -> list[Row]:
         folder = (told.apps or place).resolve()
-        install(folder)
+        install(folder, more=True)
         return asyncio.run(_measure(folder, told.only, show=told.show))
 
     return reported(NAME, measure)

@@ -18,7 +18,9 @@ import psutil
 from webgym_cli.errors import JobError
 
 PYTHON_PACKAGES = ("datasette~=0.65", "django~=5.2.0", "jupyterlab~=4.4", "sqlite-web~=0.8")
-NODE_PACKAGES = ("monaco-editor@0.52.2", "swagger-ui-dist", "redoc", "@shoelace-style/shoelace")
+NODE_PACKAGES = ("monaco-editor@0.52.2", "swagger-ui-dist@5", "redoc@2", "@shoelace-style/shoelace@2")
+# What only the benchmark looks at.
+MORE_NODE_PACKAGES = ("drawflow@0.0.60", "tabulator-tables@6", "fullcalendar@6", "tiddlywiki@5", "node-red@4")
 _START_SECONDS = 90.0
 
 
@@ -31,6 +33,10 @@ class AppState:
     """Playwright selectors that are clicked one after the other."""
     scroll: int = 0
     """CSS pixels."""
+    keys: tuple[str, ...] = ()
+    """Keys that are pressed then, in Playwright's names."""
+    menu: str = ""
+    """A selector that is clicked at last with the right button."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,95 +47,12 @@ class App:
     command: tuple[str, ...]
     """`{python}`, `{port}` and `{folder}` are filled in."""
     states: tuple[AppState, ...]
+    is_aside: bool = False
+    """Whether it is kept aside: measured like the others, but no rule was mended by it."""
     extra: str = ""
     """Selectors of what a person knows to be a control there, though nothing in the page says so."""
 
 
-_SERVE = ("{python}", "-m", "http.server", "{port}", "--bind", "127.0.0.1", "--directory", "{folder}")
-APPS = (
-    App(
-        "datasette",
-        ("{python}", "-m", "datasette", "{folder}/data.db", "--port", "{port}"),
-        (
-            AppState("/"),
-            AppState("/data"),
-            AppState("/data/people"),
-            AppState("/data/people", ("th .dropdown-menu-icon",)),
-            AppState("/data/people", scroll=600),
-            AppState("/data/people/1"),
-            AppState("/data?sql=select+*+from+people"),
-        ),
-    ),
-    App(
-        "django-admin",
-        ("{python}", "{folder}/admin.py", "runserver", "--noreload", "{port}"),
-        (
-            AppState("/admin/"),
-            AppState("/admin/auth/user/"),
-            AppState("/admin/auth/user/add/"),
-            AppState("/admin/auth/user/1/change/"),
-            AppState("/admin/auth/user/1/change/", scroll=700),
-            AppState("/admin/auth/group/add/"),
-            AppState("/admin/auth/user/1/history/"),
-        ),
-    ),
-    App(
-        "jupyterlab",
-        (
-            "{python}",
-            "-m",
-            "jupyterlab",
-            "--allow-root",
-            "--no-browser",
-            "--port={port}",
-            "--IdentityProvider.token=",
-            "--ServerApp.root_dir={folder}",
-            "--LabApp.news_url=",
-            "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-        ),
-        (
-            AppState("/lab?reset"),
-            AppState("/lab?reset", ("text=File",)),
-            AppState("/lab?reset", ("text=Settings",)),
-            AppState("/lab/tree/note.ipynb"),
-        ),
-        ".jp-DirListing-item,.jp-DirListing-headerItem,.lm-Menu-item:not([data-type=separator])",
-    ),
-    App(
-        "sqlite-web",
-        ("{folder}/venv/bin/sqlite_web", "-x", "-p", "{port}", "{folder}/data.db"),
-        (
-            AppState("/"),
-            AppState("/people/"),
-            AppState("/people/content/"),
-            AppState("/people/insert/"),
-            AppState("/people/query/"),
-            AppState("/people/add-column/"),
-            AppState("/people/import/"),
-        ),
-    ),
-    App(
-        "swagger-ui",
-        _SERVE,
-        (
-            AppState("/swagger.html"),
-            AppState("/swagger.html", (".opblock-summary >> nth=0",)),
-            AppState("/swagger.html", (".authorize",)),
-        ),
-    ),
-    App("redoc", _SERVE, (AppState("/redoc.html"), AppState("/redoc.html", scroll=500))),
-    App(
-        "shoelace",
-        _SERVE,
-        (
-            AppState("/shoelace.html"),
-            AppState("/shoelace.html", ("sl-select",)),
-            AppState("/shoelace.html", ("#open",)),
-            AppState("/shoelace.html", ("sl-dropdown sl-button",)),
-        ),
-    ),
-    App("monaco", _SERVE, (AppState("/monaco.html"), AppState("/monaco.html", (".monaco-editor .view-line",)))),
-)
 _API = {
     "openapi": "3.0.0",
     "info": {"title": "Shop", "version": "1"},
@@ -148,6 +71,26 @@ _NOTE = {
     "nbformat": 4,
     "nbformat_minor": 5,
 }
+# Without the tour of a first visit and the question about telemetry.
+_RED = """module.exports = { uiHost: "127.0.0.1", flowFile: "flows.json", credentialSecret: false,
+  editorTheme: { tours: false }, telemetry: { enabled: false } };
+"""
+_FLOW = [
+    {"id": "t", "type": "tab", "label": "Flow 1"},
+    {"id": "a", "z": "t", "type": "inject", "name": "begin", "x": 160, "y": 100, "wires": [["b"]], "repeat": ""},
+    {
+        "id": "b",
+        "z": "t",
+        "type": "function",
+        "name": "work",
+        "func": "return msg;",
+        "outputs": 1,
+        "x": 360,
+        "y": 140,
+        "wires": [["c"]],
+    },
+    {"id": "c", "z": "t", "type": "debug", "name": "show", "x": 560, "y": 100, "wires": []},
+]
 _ADMIN = """
 import os, sys
 import django
@@ -208,19 +151,52 @@ _PAGES = {
     "require.config({ paths: { vs: 'node_modules/monaco-editor/min/vs' } });"
     "require(['vs/editor/editor.main'], () =>"
     "monaco.editor.create(e, { value: 'let x = 1;\\n', language: 'javascript' }))</script>",
+    "drawflow.html": "<link rel=stylesheet href=node_modules/drawflow/dist/drawflow.min.css>"
+    "<style>#d { height: 500px; background: #eee }</style><button>Export</button><div id=d></div>"
+    "<script src=node_modules/drawflow/dist/drawflow.min.js></script><script>"
+    "const flow = new Drawflow(d); flow.start();"
+    "flow.addNode('ask', 0, 1, 100, 60, 'ask', {}, '<b>Ask</b><input df-question placeholder=Question>');"
+    "flow.addNode('send', 1, 1, 400, 160, 'send', {}, '<b>Send</b><select df-to title=To><option>mail</select>');"
+    "flow.addConnection(1, 2, 'output_1', 'input_1');</script>",
+    "tabulator.html": "<link rel=stylesheet href=node_modules/tabulator-tables/dist/css/tabulator.min.css>"
+    "<div id=t></div>"
+    "<script src=node_modules/tabulator-tables/dist/js/tabulator.min.js></script><script>"
+    "new Tabulator(t, { layout: 'fitColumns', pagination: 'local', paginationSize: 12, columns: ["
+    "{ title: 'Name', field: 'name', editor: 'input', headerFilter: 'input' }, { title: 'Age', field: 'age' },"
+    "{ title: 'Paid', field: 'paid', editor: true, formatter: 'tickCross' }],"
+    "data: Array.from({ length: 60 }, (_, id) => ({ id, name: 'Person ' + id, age: 20 + id, paid: id % 2 > 0 }))"
+    "})</script>",
+    "fullcalendar.html": "<div id=c></div><script src=node_modules/fullcalendar/index.global.min.js></script><script>"
+    "new FullCalendar.Calendar(c, { initialDate: '2026-05-01', initialView: 'dayGridMonth', navLinks: true,"
+    "height: 720, dayMaxEvents: 2, headerToolbar: { right: 'prev,next today', center: 'title',"
+    "left: 'dayGridMonth,timeGridWeek,listMonth' }, eventClick: () => null,"
+    "events: Array.from({ length: 9 }, (_, at) =>"
+    "({ title: 'Meeting ' + at, start: '2026-05-0' + (5 + at % 3) + 'T1' + at + ':00' })) }).render()</script>",
 }
 
 
-def install(folder: Path) -> None:
-    """Install the applications; what is there already stays. Raises `JobError`."""
+def install(folder: Path, *, more: bool = False) -> None:
+    """Install the applications; what is there already stays. Raises `JobError`.
+
+    `more`: also those that only the benchmark looks at.
+    """
     python, last = folder / "venv" / "bin" / "python", folder / "venv" / "bin" / "sqlite_web"
     if not last.exists():
         _call([sys.executable, "-m", "venv", str(folder / "venv")])
         _call([str(python), "-m", "pip", "install", "-q", *PYTHON_PACKAGES])
     if not shutil.which("npm"):
         sys.stderr.write("npm is missing: the applications of its registry are left out\n")
-    elif not (folder / "node_modules").exists():
-        _call(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *NODE_PACKAGES])
+    else:
+        wanted = (*NODE_PACKAGES, *(MORE_NODE_PACKAGES if more else ()))
+        lacking = [package for package in wanted if not (folder / "node_modules" / package.rpartition("@")[0]).exists()]
+        if lacking:
+            _call(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *lacking])
+    if more and not (folder / "wiki").exists():
+        script = folder / "node_modules" / "tiddlywiki" / "tiddlywiki.js"
+        _call(["node", str(script), str(folder / "wiki"), "--init", "server"])
+    (folder / "red").mkdir(exist_ok=True)
+    (folder / "red" / "settings.js").write_text(_RED, encoding="utf-8")
+    (folder / "red" / "flows.json").write_text(json.dumps(_FLOW), encoding="utf-8")
     for name, html in _PAGES.items():
         (folder / name).write_text(f"<!doctype html><meta charset=utf-8><title>{name}</title>{html}", encoding="utf-8")
     (folder / "api.json").write_text(json.dumps(_API), encoding="utf-8")

@@ -21,12 +21,13 @@
     }
     return hit;
   };
-  const pointer = (element) => getComputedStyle(element).cursor === "pointer";
+  const pointer = (element) => /^(pointer|grab|move|crosshair)$/.test(getComputedStyle(element).cursor);
   const control = (hit) => {
     for (let at = hit; at && at !== document.body; at = above(at)) {
       if (at.matches(":disabled,[aria-disabled=true]") && at.matches(KINDS)) return at;
       if (at.matches(KINDS)) return at;
-      if (at.localName === "label" && at.control) return at.control;
+      // a row that is a label, too: a person sees the row
+      if (at.localName === "label" && at.control) return at.closest("[role=option],[role=treeitem]") || at.control;
       const outer = above(at);
       if (pointer(at) && !(outer && pointer(outer))) return at;
     }
@@ -43,7 +44,8 @@
   for (let y = step / 2; y < innerHeight; y += step) {
     for (let x = step / 2; x < innerWidth; x += step) {
       const found = control(deep(x, y));
-      if (found) seen.set(found, (seen.get(found) || 0) + 1);
+      // what is transparent is not seen, but for a field that lies over its picture
+      if (found && (found.localName === "input" || found.checkVisibility({ opacityProperty: true }))) seen.set(found, (seen.get(found) || 0) + 1);
     }
   }
   const controls = [...new Set([...seen.keys()].map(whole))].filter((found) => seen.get(found) >= 2);

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.marks_apps import APPS, serve
+from benchmarks.marks_apps import serve
+from benchmarks.marks_states import APPS
 from tests.environments.apps.install import apps_folder
+from tests.environments.apps.killed import copy_apps, roll_and_kill
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.actions import normalise_point
@@ -40,13 +42,7 @@ def folder(tmp_path_factory) -> Path:
     installed = apps_folder()
     if not (installed / "venv/bin/sqlite_web").exists():
         pytest.skip("the applications are not installed: python -m tests.environments.apps.install")
-    made = tmp_path_factory.mktemp("apps")
-    for name in ("venv", "node_modules"):
-        (made / name).symlink_to(installed / name)
-    for file in installed.iterdir():
-        if file.is_file():
-            shutil.copy(file, made)
-    return made
+    return copy_apps(tmp_path_factory.mktemp("apps"))
 
 
 @pytest.fixture(scope="module")
@@ -190,3 +186,9 @@ async def test_a_code_editor_s_text_is_replaced(agent: Agent, address, folder: P
     assert await agent.environment.session.evaluate(held) == SCRIPT + "\nmore(("
     await agent.act(ActionName.TYPE, here=True, text="")
     assert await agent.environment.session.evaluate(held) == ""
+
+
+def test_a_rollout_on_applications_that_is_killed_and_resumed(chromium, tmp_path: Path, folder: Path):
+    """Each episode is stored once, and its effect is there; 200 of them: `python -m tests.environments.apps.killed`."""
+    told = roll_and_kill(copy_apps(tmp_path), 12)
+    assert told["stored before the kill"] >= 4

@@ -93,6 +93,34 @@ CASES = {
             ("button", "a b"),
         ],
     ),
+    "what changes under the mouse where the listener is above": (
+        "<style>.head:hover { background: red } .node:hover { cursor: move }</style><div onmousedown='1'>"
+        "<div class=head>Sort</div><div class=node style='width:90px'><b>Ask</b></div><div>Plain</div></div>"
+        "<div class=head>No listener</div>",
+        [("generic", "Sort"), ("generic", "Ask")],
+    ),
+    "what is dragged or connected": (
+        "<div style='cursor:grab;width:50px'>Lane</div>"
+        "<div class='output_1' style='cursor:crosshair;width:9px;height:9px'></div><div style='cursor:help'>Hint</div>",
+        [("generic", "Lane"), ("generic", "output 1")],
+    ),
+    "what lies between panes": (
+        "<div onmousedown='1' style='width:5px;height:90px'></div><div onclick='1' style='width:40px'>Go</div>",
+        [("generic", "Go")],
+    ),
+    "an option with a checkbox that nobody sees": (
+        "<div role=listbox><div role=option style='width:200px'><label>Open <input type=checkbox hidden></label>"
+        "</div></div>",
+        [("option", "Open")],
+    ),
+    "a column's head with a filter in it, and fields in its cells": (
+        "<table><thead><tr><th aria-sort=none>Age<br><input></th></tr></thead><tr><td><input></td></tr></table>",
+        [("columnheader", "Age"), ("textbox", "Age"), ("textbox", "Age")],
+    ),
+    "a cell only where it can be acted on": (
+        "<div role=grid><div role=row><span role=gridcell>1</span><span role=gridcell tabindex=0>2</span></div></div>",
+        [("gridcell", "2")],
+    ),
     "what lies under a dialog": (
         "<iframe srcdoc='<button>Under</button>' width=200 height=60></iframe>"
         "<dialog id=d style='position:fixed;inset:0;width:390px;height:280px'><button>Over</button></dialog>"
@@ -141,6 +169,34 @@ async def test_a_hidden_input_is_clicked_by_its_label(session: BrowserSession, t
     assert seen.element.value == "" and seen.element.box[2] > 10
     await click(session, await locate_element(session, 0))
     assert (await list_elements(session))[0].element.value == "checked"
+
+
+async def test_a_list_full_of_options_is_clicked_at_its_edge_and_a_line_where_it_is_drawn(
+    session: BrowserSession, tmp_path: Path
+):
+    options = "".join(f"<option>{number}</option>" for number in range(9))
+    line = "<svg width=200 height=100 style='display:block'><path d='M5 5 Q 5 95 190 95' fill=none stroke=red"
+    await show(
+        session,
+        tmp_path,
+        "<select multiple size=4 style='width:200px;padding:6px' onclick='document.title = event.target.localName'>"
+        f"{options}</select>"
+        f"{line} stroke-width=3 style='cursor:pointer' onclick=\"document.title = 'line'\"></path></svg>",
+    )
+    listed = await list_elements(session)
+    for number, hit in ((0, "select"), (len(listed) - 1, "line")):
+        await click(session, await locate_element(session, number))
+        assert await session.evaluate("() => document.title") == hit
+
+
+async def test_a_framework_s_root_is_nothing_to_click(session: BrowserSession, tmp_path: Path):
+    listens = "for (let n = 0; n < 40; n++) r.addEventListener(n ? 'e' + n : 'click', () => {}); r.onclick = () => {}"
+    await show(
+        session,
+        tmp_path,
+        f"<div id=r style='width:90px'>Root <b id=b>Part</b></div><script>{listens};b.onclick = () => {{}}</script>",
+    )
+    assert [seen.element.name for seen in await list_elements(session)] == ["Part"]
 
 
 async def test_what_lies_over_the_page_is_listed_first(session: BrowserSession, tmp_path: Path):

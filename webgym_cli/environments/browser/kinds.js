@@ -8,9 +8,11 @@
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
-    "menuitemradio", "switch", "textbox", "searchbox", "combobox", "slider", "spinbutton", "treeitem", "gridcell"]);
+    "menuitemradio", "switch", "textbox", "searchbox", "combobox", "slider", "spinbutton", "treeitem"]);
   // What a listener above is meant for, where lists and tables handle the clicks on their parts.
-  const PARTS = "li,tr,th,[draggable=true],[role=row],[role=columnheader],[role=rowheader],[role=listitem]";
+  const PARTS = "li,th,[draggable=true],[role=columnheader],[role=rowheader],[role=listitem]";
+  // Cursors by which a page says that something is there to be clicked, dragged or connected.
+  const CURSORS = /^(pointer|grab|move|crosshair)$/;
   // What only holds controls, whether or not it listens.
   const HOLDERS = new Set(["toolbar", "main", "navigation", "region", "banner", "contentinfo", "complementary", "tabpanel",
     "group", "list", "menu", "menubar", "dialog", "alertdialog", "listbox", "tree", "grid", "table", "tablist", "radiogroup",
@@ -18,6 +20,8 @@
   const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
   // So many elements are asked for their listeners; a root of a framework listens to so many kinds of events.
   const MOST_ASKED = 3000, MANY_EVENTS = 30;
+  // So far above a part what handles its clicks may be.
+  const DELEGATION = 5;
   const listening = new WeakSet();
 
   const watchListeners = () => {
@@ -29,15 +33,17 @@
     };
   };
 
-  // Whether an element listens for clicks, as far as the browser's tools, or what we remember, tell.
+  // Whether an element listens for clicks, as far as the browser's tools, or what we remember, tell; null for a
+  // framework's root, which handles those of all within.
   const listeners = (ask) => {
     const known = new Map();
     return (element) => {
-      if (listening.has(element) || typeof element.onclick === "function") return true;
-      if (!ask || known.size > MOST_ASKED) return false;
+      const handles = listening.has(element) || typeof element.onclick === "function";
+      if (!ask || known.size > MOST_ASKED) return handles;
       if (!known.has(element)) {
-        const types = Object.keys(ask(element));
-        known.set(element, types.length < MANY_EVENTS && types.some((type) => CLICKS.has(type)));
+        // React gives its root, which handles everything, an empty `onclick`; another element only where it has one.
+        const types = Object.keys(ask(element)), isRoot = types.length >= MANY_EVENTS;
+        known.set(element, isRoot ? null : handles || types.some((type) => CLICKS.has(type)));
       }
       return known.get(element);
     };
@@ -45,7 +51,35 @@
 
   const matches = (element, selector) => Element.prototype.matches.call(element, selector);
 
-  const pointed = (element) => getComputedStyle(element).cursor === "pointer";
+  const pointed = (element) => CURSORS.test(getComputedStyle(element).cursor);
+
+  // Whether something changes when the mouse is over it, by the style sheets (1), or so does its cursor (2): what a
+  // person takes for a thing to click.
+  const hovered = new WeakMap();
+  const rulesOf = (sheet) => { try { return sheet.cssRules; } catch { return []; } }; // of another origin
+  const hoverSelectors = function* (rules) {
+    for (const rule of rules) {
+      if (rule.selectorText?.includes(":hover") && !rule.selectorText.includes("(")) {
+        for (const selector of rule.selectorText.split(",")) {
+          const over = selector.match(/^(.*?[^\s>+~]):hover(?=$|[\s.:[>+~])/)?.[1].trim();
+          if (over && !/^(\*|[a-z]+)$/i.test(over)) yield [over, CURSORS.test(rule.style.cursor)];
+        }
+      }
+      if (rule.cssRules?.length) yield* hoverSelectors(rule.cssRules);
+    }
+  };
+  const hovers = (element) => {
+    const root = element.getRootNode(), sheets = [...(root.styleSheets || []), ...(root.adoptedStyleSheets || [])];
+    const count = sheets.reduce((sum, sheet) => sum + rulesOf(sheet).length, 0);
+    if (hovered.get(root)?.count !== count) {
+      const found = sheets.flatMap((sheet) => [...hoverSelectors(rulesOf(sheet))]);
+      // a list that forgives what is no selector
+      const anyOf = (some) => `:is(${some.map(([selector]) => selector).join(",")})`;
+      hovered.set(root, { count, any: anyOf(found), sure: anyOf(found.filter(([, points]) => points)) });
+    }
+    const { any, sure } = hovered.get(root);
+    return matches(element, any) ? (matches(element, sure) ? 2 : 1) : 0;
+  };
 
   // How sure we are that the element is meant to be acted on: 3 by its kind, 2 by a pointer, 1 by a listener, 0 not.
   const interest = (element, listens) => {
@@ -62,13 +96,16 @@
     if (pointed(element) && !(parent && pointed(parent))) return 2;
     if (HOLDERS.has(role) || element.localName === "label") return 0;
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
-    if (Number(element.getAttribute("tabindex") ?? -1) >= 0 || listens(element)) return 1;
-    if (!element.matches(PARTS)) return 0;
+    if (Number(element.getAttribute("tabindex") ?? -1) >= 0) return 1;
+    const heard = listens(element);
+    if (heard === null) return 0;
+    if (heard) return 1;
+    const isPart = element.matches(PARTS);
     // The listener is there for the controls within.
-    if (!element.draggable && element.querySelector(NATIVE)) return 0;
-    for (let above = parent, steps = 0; above && steps < 5; above = parentOf(above), steps++) {
+    if (isPart && !element.draggable && element.querySelector(NATIVE)) return 0;
+    for (let above = parent, steps = 0; above && steps < DELEGATION; above = parentOf(above), steps++) {
       if (above === above.ownerDocument.body) return 0;
-      if (listens(above)) return 2;
+      if (listens(above)) return isPart ? 2 : hovers(element);
     }
     return 0;
   };

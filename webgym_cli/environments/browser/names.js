@@ -63,6 +63,8 @@
     return line.length > 80 ? line.slice(0, 79) + "…" : line;
   };
 
+  const matches = (element, selector) => Element.prototype.matches.call(element, selector);
+
   const editable = (element) => element.isContentEditable && !element.parentElement?.isContentEditable;
 
   const roleOf = (element) => {
@@ -115,6 +117,19 @@
     return "";
   };
 
+  // What heads the column of a cell, or of a field in it or in the head itself.
+  const headOf = (element) => {
+    const cell = element.closest?.("td,th,[role=gridcell],[role=cell],[role=columnheader]");
+    if (!cell || matches(cell, "th,[role=columnheader]")) return cell ? textOf(cell) : "";
+    const heads = cell.closest("table,[role=grid],[role=table],[role=treegrid]")?.querySelectorAll("thead th,[role=columnheader]");
+    const at = Array.prototype.filter.call(cell.parentElement.children, (other) => matches(other, "td,[role=gridcell],[role=cell]")).indexOf(cell);
+    return heads?.[at] ? textOf(heads[at]) : "";
+  };
+
+  // The first of its classes that is made of words, for what has no name at all.
+  const classOf = (element) => (element.getAttribute("class") || "").split(/\s+/)
+    .find((name) => /^[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name))?.replace(/[-_]+/g, " ");
+
   const nameOf = (element) => {
     const tag = element.localName, isField = /^(input|select|textarea)$/.test(tag);
     const role = roleOf(element), host = element.getRootNode().host;
@@ -133,6 +148,7 @@
       () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
       () => isField || tag === "iframe" ? element.getAttribute("name") : "", () => isField ? element.id : iconOf(element),
+      () => headOf(element), () => roleOf(element) === "generic" && classOf(element),
     ]) {
       const name = oneLine(source());
       if (name) return name;

@@ -14,12 +14,13 @@
   const { interest, listeners, matches, remembered, watchListeners } = window[Symbol.for("webgym.kinds")];
   // What is one thing, whatever it is made of.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem]";
+  const ROWS = "[role=option],[role=treeitem],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   const MIN_SIDE = 3, MOST_VISITED = 20000, MOST_FOUND = 2000;
   // A listener's element may fill so much of the screen.
   const MOST_OF_SCREEN = 0.25;
-  const GRID = [0.5, 0.2, 0.8, 0.08, 0.92], POINTS = 24;
+  const GRID = [0.5, 0.2, 0.8, 0.08, 0.92], POINTS = 24, EDGE = 3, THIN = 8;
   let marks = [], left = 0;
 
   const clip = (rect, offset) => {
@@ -89,18 +90,30 @@
     return false;
   };
 
-  // A point of the box where a click really lands on the element; null when something covers all of it.
-  // Rather one where it doesn't land on what is listed within.
+  // Points of the box to try: all over it, at its edge where it is full of others, and on a line that is drawn.
+  const candidates = function* (element, { left, top, width, height }, isFull) {
+    if (element instanceof SVGGeometryElement && element.localName === "path") {
+      const length = element.getTotalLength(), matrix = element.getScreenCTM();
+      for (const share of matrix ? GRID : []) {
+        const { x, y } = element.getPointAtLength(length * share).matrixTransform(matrix);
+        if (x >= left && x <= left + width && y >= top && y <= top + height) yield [x, y];
+      }
+    }
+    for (const fy of GRID) for (const fx of GRID) yield [left + width * fx, top + height * fy];
+    if (!isFull) return;
+    for (const share of GRID) {
+      yield* [left + EDGE, left + width - EDGE].map((x) => [x, top + height * share]);
+      yield* [top + EDGE, top + height - EDGE].map((y) => [left + width * share, y]);
+    }
+  };
+
+  // A point of the box where a click lands on the element, rather not on what is listed within; null when it is covered.
   const pointOf = (element, box, within = []) => {
     let other = null;
-    for (const fy of GRID) {
-      for (const fx of GRID) {
-        const x = box.left + box.width * fx, y = box.top + box.height * fy;
-        const hit = deepest(x, y);
-        if (!hit || !reaches(element, hit)) continue;
-        if (!within.some((inner) => reaches(inner, hit))) return [x, y];
-        other ||= [x, y];
-      }
+    for (const [x, y] of candidates(element, box, within.length > 0)) {
+      const hit = deepest(x, y);
+      if (hit && reaches(element, hit) && !within.some((inner) => reaches(inner, hit))) return [x, y];
+      if (hit && reaches(element, hit)) other ||= [x, y];
     }
     return other;
   };
@@ -150,7 +163,7 @@
         if (stands) return stands;
       }
     }
-    const writes = element.localName === "textarea" || editable(element) || element.getAttribute("role") === "textbox";
+    const writes = element.checkVisibility() && (element.localName === "textarea" || editable(element) || element.getAttribute("role") === "textbox");
     if (writes && (!seen || small)) {
       const editor = parentOf(element)?.closest?.(EDITORS);
       return (editor && place(editor)) || seen;
@@ -165,6 +178,8 @@
     // A mere listener on something large is delegation, not a thing to click.
     const most = sure === 2 || remembered(element) || matches(element, "canvas,svg") ? 0.9 : MOST_OF_SCREEN;
     if (sure < 3 && share > most) return null;
+    // what lies between columns or panes, to change their width
+    if (sure === 1 && Math.min(find.box.width, find.box.height) < THIN) return null;
     if (sure === 1 && !remembered(element) && nameOf(element).endsWith("…")) return null;
     return { element, sure, ...find };
   };
@@ -180,6 +195,9 @@
   // Of a find within another: "outer" or "inner", whichever only repeats or frames the other one; else null.
   const needless = (outer, inner) => {
     if (outer.sure === 1) return "outer";
+    if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
+    // a column's head is more than the field that filters the column
+    if (matches(outer.element, "th,[role=columnheader]") && matches(inner.element, "input,select") && textOf(outer.element).trim()) return null;
     if (inner.sure < 3 && matches(outer.element, WHOLE)) return "inner";
     const text = oneLine(textOf(inner.element));
     const alike = same(outer.box, inner.box) || (text && text === oneLine(textOf(outer.element))) ||
@@ -241,7 +259,7 @@
     const all = withoutRepeats(found), kept = all.length > limit ? foremost(all, limit) : all;
     left = all.length - kept.length;
     marks = kept.map(({ element, face }) => ({ element, face, within: [] }));
-    const index = new Map(kept.map((find, id) => [find.element, id]));
+    const index = new Map(kept.flatMap(({ element, face }, id) => [[face, id], [element, id]]));
     for (const { element } of kept) {
       let above = parentOf(element);
       while (above && !index.has(above)) above = parentOf(above);

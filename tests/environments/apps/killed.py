@@ -1,0 +1,222 @@
+"""Many episodes on real applications; the rollout is killed in the middle and resumed.
+
+python -m tests.environments.apps.killed --episodes 200
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import re
+import shutil
+import signal
+import sqlite3
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from benchmarks.marks_apps import serve
+from benchmarks.marks_states import APPS
+from tests.environments.apps.install import apps_folder
+from tests.executable import Command, finished, stored, trajectories, webgym
+from webgym_cli.agent.tools import render_web_action
+from webgym_cli.agent.web_actions import FULL
+from webgym_cli.records.action import Action, ActionName, InteractionMode
+
+CONCURRENCY = 16
+_MODE = InteractionMode.SET_OF_MARKS
+_ELEMENT = re.compile(r'^\[(\d+)\] (\S+) "((?:[^"\\]|\\.)*)"', re.MULTILINE)
+_WAIT = render_web_action(Action(name=ActionName.WAIT, seconds=0.5), _MODE, FULL)
+# An application's start page, and what is done there: type into a field, click a button. `{}` is the episode's name.
+_PLAYS = {
+    "sqlite-web": (
+        "/people/insert/",
+        [
+            ["textbox", "name", "{}"],
+            ["textbox", "city", "Bergen"],
+            ["textbox", "age", "33"],
+            ["button", "Insert", None],
+        ],
+    ),
+    "django-admin": ("/admin/auth/group/add/", [["textbox", "Name", "{}"], ["button", "Save", None]]),
+    "jupyterlab": (
+        "/lab/tree/{}.ipynb?reset",
+        [
+            ["textbox", "", "open('{}.made', 'a').write('x')"],
+            ["button", "Run this cell", None],
+        ],
+    ),
+}
+_NOTEBOOKS = 16
+"""Every so manieth episode is one of the notebook IDE, whose page takes as long as some twenty of the others."""
+
+
+def copy_apps(made: Path) -> Path:
+    """Copy what the applications serve and change beside links to what was installed. Returns the copy."""
+    installed = apps_folder()
+    for name in ("venv", "node_modules"):
+        (made / name).symlink_to(installed / name)
+    for file in installed.iterdir():
+        if file.is_file():
+            shutil.copy(file, made)
+    return made
+
+
+def _decide(messages: list[dict]) -> str:
+    """Return the next call of a play that stands in the task: what was already done, the replies tell."""
+    texts = [
+        message["content"]
+        if isinstance(message["content"], str)
+        else "".join(part.get("text", "") for part in message["content"])
+        for message in messages
+    ]
+    seen = next(text for text in texts if "Task: " in text)
+    steps = json.loads(seen.partition("Task: ")[2].partition("\n")[0])
+    done = sum(message["role"] == "assistant" and text != _WAIT for message, text in zip(messages, texts, strict=True))
+    if done == len(steps):
+        return render_web_action(Action(name=ActionName.ANSWER, text="done"), _MODE, FULL)
+    role, name, text = steps[done]
+    for number, shown, called in _ELEMENT.findall(texts[-1]):
+        if shown == role and called.startswith(name):
+            given = {"element_id": int(number)} | ({} if text is None else {"text": text})
+            kind = ActionName.CLICK if text is None else ActionName.TYPE
+            return render_web_action(Action(name=kind, **given), _MODE, FULL)
+    return _WAIT
+
+
+@contextmanager
+def serve_policy() -> Iterator[str]:
+    """Serve the scripted policy as a chat server in a thread; yields its base URL."""
+    loop, address = asyncio.new_event_loop(), []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked = await request.json()
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant"}}
+        choice["message"]["content"] = _decide(asked["messages"])
+        return web.json_response(
+            {"id": "x", "object": "chat.completion", "created": 0, "model": asked["model"], "choices": [choice]}
+        )
+
+    async def start() -> web.AppRunner:
+        app = web.Application(client_max_size=256 * 2**20)
+        app.router.add_post("/v1/chat/completions", answer)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        address.append(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
+        return runner
+
+    runner = loop.run_until_complete(start())
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield address[0]
+    finally:
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def _write_tasks(folder: Path, episodes: int, addresses: dict[str, str]) -> dict[str, str]:
+    """Write a task an episode, each with an effect of its own. Returns the application of each, by its name."""
+    apps, lines = {}, []
+    for number in range(episodes):
+        name = f"episode-{number:03d}"
+        at = number % _NOTEBOOKS
+        apps[name] = "jupyterlab" if at == 0 else ("sqlite-web", "django-admin")[at % 2]
+        path, steps = _PLAYS[apps[name]]
+        if apps[name] == "jupyterlab":
+            shutil.copy(folder / "note.ipynb", folder / f"{name}.ipynb")
+        play = [[role, called, text and text.replace("{}", name)] for role, called, text in steps]
+        address = addresses[apps[name]] + path.replace("{}", name)
+        lines.append(json.dumps({"id": name, "instruction": json.dumps(play), "start_url": address}))
+    (folder / "tasks.jsonl").write_text("\n".join(lines))
+    return apps
+
+
+def read_effects(folder: Path) -> Counter[str]:
+    """Return how often each episode's effect is there, on the servers' side."""
+    found: Counter[str] = Counter()
+    for base, query in (
+        ("data.db", "select name from people where city = 'Bergen' and age = 33"),
+        ("admin.py.db", "select name from auth_group"),
+    ):
+        with sqlite3.connect(folder / base) as database:
+            found.update(name for (name,) in database.execute(query))
+    found.update({file.stem: len(file.read_text()) for file in folder.glob("*.made")})
+    return found
+
+
+def roll_and_kill(folder: Path, episodes: int) -> dict[str, float]:
+    """Run so many episodes, kill the rollout once a third is stored, resume it, and check what is there.
+
+    Returns what is worth telling. Raises `AssertionError` for an episode lost or stored twice, a process that is left,
+    or an effect that is missing.
+    """
+    run = folder / "run"
+    with ExitStack() as stack:
+        addresses = {app.name: stack.enter_context(serve(app, folder)) for app in APPS if app.name in _PLAYS}
+        apps = _write_tasks(folder, episodes, addresses)
+        settings = (
+            f"tasks.train={folder / 'tasks.jsonl'}",
+            "browser.private_hosts=[127.0.0.1]",
+            "context_config.prompt_version=full_vanilla",
+            f"context_config.interaction_mode={_MODE}",
+            "context_config.history_window=30",
+            "context_config.max_images=1",
+            *(f"rollout.train_max_steps.{band}=30" for band in ("easy", "medium", "hard")),
+            f"rollout.concurrency={CONCURRENCY}",
+        )
+        policy = stack.enter_context(serve_policy())
+        overrides = [part for setting in settings for part in ("-s", setting)]
+        began = time.monotonic()
+        command = Command(
+            folder, "rollout", run, *overrides, "--policy", policy, "--episodes", episodes, "--split", "train"
+        )
+        command.until(lambda: len(finished(run)) >= episodes // 3)
+        assert command.send(signal.SIGKILL) == -signal.SIGKILL
+        kept = stored(run)
+        webgym(folder, "resume", run)
+        seconds = time.monotonic() - began
+    assert stored(run).startswith(kept)
+    ids = [found["id"] for found in trajectories(run)]
+    assert len(set(ids)) == len(ids)
+    done = Counter(finished(run))
+    assert len(done) == episodes and set(done.values()) == {1}, "an episode was lost or is there twice"
+    effects = read_effects(folder)
+    assert set(effects) >= set(apps), f"effects are missing: {sorted(set(apps) - set(effects))}"
+    # what an episode that was cut off had done already, its second attempt does once more
+    again = {name for name in apps if effects[name] > 1}
+    assert len(again) <= CONCURRENCY and all(effects[name] == 2 for name in again)
+    steps = sum(len(found["steps"]) for found in trajectories(run))
+    return {
+        "episodes": episodes,
+        "stored before the kill": kept.count(b"\n"),
+        "steps": steps,
+        "seconds": round(seconds, 1),
+        "effects": len(apps),
+        "effects of cut episodes done twice": len(again),
+    }
+
+
+def main() -> int:
+    """Run it in a temporary folder and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--episodes", type=int, default=200)
+    told = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="webgym-apps-") as folder:
+        sys.stdout.write(json.dumps(roll_and_kill(copy_apps(Path(folder)), told.episodes)) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
