@@ -107,7 +107,8 @@ class SignIn:
 M = "django.contrib."
 settings.configure(DEBUG=True, SECRET_KEY="x", ROOT_URLCONF=__name__, STATIC_URL="/static/", ALLOWED_HOSTS=["*"],
     INSTALLED_APPS=[M + part for part in PARTS], DEFAULT_AUTO_FIELD="django.db.models.AutoField",
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": __file__ + ".db"}},
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": __file__ + ".db",
+        "OPTIONS": {"timeout": 60, "transaction_mode": "IMMEDIATE"}}},
     MIDDLEWARE=[M + "sessions.middleware.SessionMiddleware", "django.middleware.common.CommonMiddleware",
         M + "auth.middleware.AuthenticationMiddleware", M + "messages.middleware.MessageMiddleware", "__main__.SignIn"],
     TEMPLATES=[{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True,

@@ -175,6 +175,8 @@ def roll_and_kill(folder: Path, episodes: int) -> dict[str, float]:
             "context_config.max_images=1",
             *(f"rollout.train_max_steps.{band}=30" for band in ("easy", "medium", "hard")),
             f"rollout.concurrency={CONCURRENCY}",
+            # a busy machine is slow, not broken
+            *("browser.action_timeout=60", "browser.navigation_timeout=90", "rollout.max_attempts=6"),
         )
         policy = stack.enter_context(serve_policy())
         overrides = [part for setting in settings for part in ("-s", setting)]
@@ -191,7 +193,9 @@ def roll_and_kill(folder: Path, episodes: int) -> dict[str, float]:
     ids = [found["id"] for found in trajectories(run)]
     assert len(set(ids)) == len(ids)
     done = Counter(finished(run))
-    assert len(done) == episodes and set(done.values()) == {1}, "an episode was lost or is there twice"
+    failed = [(found["episode"], found["outcome"]["failure_detail"]) for found in trajectories(run)]
+    assert len(done) == episodes, [one for one in failed if one[0] not in done]
+    assert set(done.values()) == {1}
     effects = read_effects(folder)
     assert set(effects) >= set(apps), f"effects are missing: {sorted(set(apps) - set(effects))}"
     # what an episode that was cut off had done already, its second attempt does once more

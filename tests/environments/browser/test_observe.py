@@ -99,6 +99,11 @@ CASES = {
         "<div class=head>No listener</div>",
         [("generic", "Sort"), ("generic", "Ask")],
     ),
+    "what changes with the thing that it is a part of": (
+        "<style>.item:hover { cursor: move } .port:hover { background: red }</style>"
+        "<div class=item onmousedown='1' style='width:90px'><i class=port>in</i> Node</div>",
+        [("generic", "in Node")],
+    ),
     "what is dragged or connected": (
         "<div style='cursor:grab;width:50px'>Lane</div>"
         "<div class='output_1' style='cursor:crosshair;width:9px;height:9px'></div><div style='cursor:help'>Hint</div>",

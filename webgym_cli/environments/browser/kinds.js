@@ -105,6 +105,8 @@
     if (isPart && !element.draggable && element.querySelector(NATIVE)) return 0;
     for (let above = parent, steps = 0; above && steps < DELEGATION; above = parentOf(above), steps++) {
       if (above === above.ownerDocument.body) return 0;
+      // the outermost of what changes is the thing, the others are its parts
+      if (!isPart && (pointed(above) || matches(above, PARTS) || hovers(above))) return 0;
       if (listens(above)) return isPart ? 2 : hovers(element);
     }
     return 0;
