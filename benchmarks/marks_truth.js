@@ -21,7 +21,7 @@
     }
     return hit;
   };
-  const pointer = (element) => /^(pointer|grab|move|crosshair)$/.test(getComputedStyle(element).cursor);
+  const pointer = (element) => /^(pointer|grab|move)$/.test(getComputedStyle(element).cursor);
   const control = (hit) => {
     for (let at = hit; at && at !== document.body; at = above(at)) {
       if (at.matches(":disabled,[aria-disabled=true]") && at.matches(KINDS)) return at;
