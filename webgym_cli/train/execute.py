@@ -17,6 +17,7 @@ from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import cpu_adam, disk, publish, working_dir
+from webgym_cli.train.extension_locks import remove_stale_locks
 from webgym_cli.train.failure import is_peer_loss, trainer_error
 from webgym_cli.train.nodes.peers import Peers, open_peers
 from webgym_cli.train.process_env import child_environment
@@ -54,6 +55,8 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
         write_atomic(plan.folder / plan.launch_file, plan.launch_text())
     sink(make_event("train_start", name=plan.name, mode=plan.mode, steps=plan.total_steps))
     if plan.mode != "finished":
+        for lock in await asyncio.to_thread(remove_stale_locks, child_environment(plan.env, settings, plan.python)):
+            sink({"event": "train_note", "message": f"{lock}: a build was killed and left it; removed"})
         await cpu_adam.require_optimizer(plan, settings, log_dir / LOG, sink)
         await _train(plan, run, settings, log_dir, sink)
     weights = publish.finished_checkpoint(plan, log_dir / LOG)

@@ -19,6 +19,7 @@ from webgym_cli.jobs.workers import cancel_tasks
 from webgym_cli.records.base import Record
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
+from webgym_cli.train.extension_locks import remove_stale_locks
 from webgym_cli.train.failure import is_peer_loss, trainer_error
 from webgym_cli.train.nodes.messages import (
     LINE_LIMIT,
@@ -172,9 +173,12 @@ class NodeTrainer:
         # Several nodes must not build one datasets cache in a shared folder at once.
         own = launch.rendezvous(self._rank) | {"HF_DATASETS_CACHE": str(folder / f"datasets_cache.{self._rank}")}
         command = find_backend(launch.algorithm).command
+        env = child_environment(launch.env | own, self._settings, python) | {"WANDB_DIR": launch.logs}
+        for lock in await asyncio.to_thread(remove_stale_locks, env):
+            self._say(f"{lock}: a build was killed and left it; removed")
         job = Job.spawn(
             command(python, launch.launch_file, processes=launch.processes, nodes=launch.nodes),
-            env=child_environment(launch.env | own, self._settings, python) | {"WANDB_DIR": launch.logs},
+            env=env,
             log=Path(launch.logs) / f"train.node-{self._rank}.log",
             cwd=folder,
             grace=self._settings.train.stop_grace,

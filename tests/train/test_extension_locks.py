@@ -1,0 +1,49 @@
+"""A build of torch's that was killed leaves its lock; one that is at work keeps it."""
+
+import os
+
+import pytest
+
+from webgym_cli.train.extension_locks import remove_stale_locks
+
+
+@pytest.fixture
+def build(tmp_path):
+    """Make the folder of one build and its lock, and return the lock."""
+
+    def make(*folders):
+        folder = tmp_path.joinpath(*folders)
+        folder.mkdir(parents=True)
+        (folder / "main.cpp").touch()
+        (folder / "lock").touch()
+        return folder / "lock"
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("env", "folders"),
+    [
+        ({"TORCH_EXTENSIONS_DIR": "{}/own"}, ("own", "cpu_adam")),
+        ({"XDG_CACHE_HOME": "{}"}, ("torch_extensions", "py311_cpu", "cpu_adam")),
+        ({"HOME": "{}"}, (".cache", "torch_extensions", "py311_cpu", "cpu_adam")),
+    ],
+)
+def test_a_lock_that_nobody_holds_is_removed_and_nothing_else(tmp_path, build, env, folders):
+    lock = build(*folders)
+    assert remove_stale_locks({name: path.format(tmp_path) for name, path in env.items()}) == [lock]
+    assert [path.name for path in lock.parent.iterdir()] == ["main.cpp"]
+
+
+def test_the_lock_of_a_build_at_work_stays(tmp_path, build):
+    stale, held = build("a"), build("b")
+    descriptor = os.open(held, os.O_CREAT)  # as torch holds it
+    try:
+        assert remove_stale_locks({"TORCH_EXTENSIONS_DIR": str(tmp_path)}) == [stale]
+    finally:
+        os.close(descriptor)
+    assert held.exists() and not stale.exists()
+
+
+def test_without_builds_there_is_nothing_to_do(tmp_path):
+    assert remove_stale_locks({"TORCH_EXTENSIONS_DIR": str(tmp_path / "missing")}) == []
