@@ -1,9 +1,13 @@
 """Tasks on the shop's directory: what is tested is asked for as nothing that is trained on."""
 
+import re
+
 from webgym_cli.environments.fixture_sites.browse_tasks import PHRASES, browse_sets
 from webgym_cli.environments.fixture_sites.shop import CATEGORIES
 from webgym_cli.rewards.judge.scripted_tasks import new_tasks
 from webgym_cli.tasks.source import open_tasks
+
+SETS = ("browse-train", "browse-test")
 
 
 def asked(name):
@@ -18,6 +22,12 @@ def test_training_and_test_tasks_pair_categories_and_phrases_otherwise():
         assert {name for name in CATEGORIES for text in names if f'"{name}"' in text} == set(CATEGORIES)
     start = open_tasks("webarena:browse-test").task(0)
     assert (start.environment, start.start_url) == ("webarena", "http://shop.test/directory")
+
+
+def test_a_phrase_asks_for_one_category_in_training_and_for_another_in_the_tests():
+    train, test = ({re.sub('".*"', "", text): text.split('"')[1] for text in asked(name)} for name in SETS)
+    assert len(train) == len(test) == len(PHRASES)
+    assert not any(train[phrase] == test[phrase] for phrase in train)
 
 
 def test_the_generator_makes_what_neither_has():
