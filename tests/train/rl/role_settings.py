@@ -37,7 +37,7 @@ def test_a_run_s_settings_are_the_trainer_s():
     assert (made.algorithm.gamma, made.actor, made.critic, made.ref) == (0.5, run.actor, run.critic, run.ref)
     assert (made.webrl, made.needs_critic, made.needs_reference) == (run.webrl, True, True)
     model = read(model=run.model.model_dump() | {"path": "m"}).model
-    assert model.model_dump(exclude={"path", "trust_remote_code"}) == run.model.model_dump()
+    assert model.model_dump(exclude={"path", "adapter", "trust_remote_code"}) == run.model.model_dump()
     assert read(trainer=run.trainer.model_dump() | {"output_dir": "o"}).trainer.save_freq == 7
 
 
