@@ -76,7 +76,7 @@ async def calls(fleet, since=0):
 async def answers(fleet):
     """Return what the servers' weights say."""
     async with httpx.AsyncClient(trust_env=False) as client:
-        found = [await client.post(f"{url}/completions", json={}) for url in fleet.base_urls]
+        found = [await client.post(f"{url}/completions", json={"model": "policy"}) for url in fleet.base_urls]
     return [answer.json()["choices"][0]["token_ids"] for answer in found]
 
 
