@@ -1,0 +1,27 @@
+"""Drivers that start at the same time: each has its own folder, and our environment is as it was."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import psutil
+import pytest
+
+from webgym_cli.environments.browser.driver import start_driver
+
+pytestmark = pytest.mark.browser
+
+
+async def test_drivers_that_start_at_once_leave_our_environment_as_it_was(tmp_path):
+    before, ours = dict(os.environ), psutil.Process()
+    children = set(ours.children())
+    folders = [tmp_path / name for name in "abc"]
+    drivers = await asyncio.gather(*(start_driver(TMPDIR=str(folder)) for folder in folders))
+    try:
+        assert dict(os.environ) == before
+        started = [process.environ() for process in set(ours.children()) - children]
+        assert sorted(Path(environment["TMPDIR"]) for environment in started) == folders
+        assert all("--max-semi-space-size=1" in environment["NODE_OPTIONS"] for environment in started)
+    finally:
+        for driver in drivers:
+            await driver.stop()
