@@ -12,7 +12,7 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import StoreError, UsageError, VenvError
 from webgym_cli.jobs.ray_cluster import Node, as_own_error, open_cluster
 from webgym_cli.jobs.ray_connection import one_line
-from webgym_cli.rollout.ray.reachability import external_url, is_loopback, require_reachable
+from webgym_cli.rollout.ray.reachability import external_url, has_loopback_host, require_reachable
 
 HERE = "10.0.0.1"
 
@@ -42,7 +42,7 @@ class Nodes:
     ],
 )
 def test_loopback(url, expected):
-    assert is_loopback(url) is expected
+    assert has_loopback_host(url) is expected
 
 
 def test_our_server_is_seen_from_afar_where_it_listens_on_all_addresses():

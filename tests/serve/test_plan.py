@@ -10,8 +10,8 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs import devices
 from webgym_cli.serve import cpu_server
-from webgym_cli.serve.address import is_loopback
 from webgym_cli.serve.plan import plan_servers
+from webgym_cli.util.urls import is_loopback
 
 PYTHON = Path("/env/bin/python")
 _LIMITS = "--limit-mm-per-prompt"

@@ -75,3 +75,8 @@ class ServeSettings(ConfigSection):
     """Size of the KV cache in GiB (CPU only)."""
     extra_args: tuple[str, ...] = ()
     """Additional arguments of vLLM's server, passed unchanged."""
+
+    @property
+    def workers(self) -> int:
+        """Number of worker processes of one server, each on a GPU of its own where there are GPUs."""
+        return self.tensor_parallel_size * self.data_parallel_size

@@ -34,6 +34,13 @@ async def gather_or_cancel(*works: Awaitable[T]) -> list[T]:
         await cancel_tasks(*tasks)
 
 
+async def gather_to_end(*works: Awaitable[object]) -> None:
+    """Await everything at once, to its end; then raise the first error in the order of the arguments."""
+    for result in await asyncio.gather(*works, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+
+
 async def cancel_tasks(*tasks: asyncio.Future[Any]) -> None:
     """Cancel tasks and wait until they have ended."""
     for task in tasks:

@@ -135,8 +135,7 @@ class AsyncLoop:
             await self._start_evaluation(group)
             await self._prepare(parent)
             await self._train()
-            until = self.plan.until
-            if until is not None and any(has_reached(run, number, until) for number in range(start, parent + 1)):
+            if any(has_reached(run, number, self.plan.until) for number in range(start, parent + 1)):
                 return
         await self._start_evaluation(group)
         await self._finish_evaluation()

@@ -30,5 +30,7 @@ def record_evaluation(pipeline: Pipeline, summary: RolloutSummary) -> None:
 
 def has_reached(run: RunDir, version: int, until: float | None) -> bool:
     """Whether the evaluation of a policy version has the success rate at which the loop ends early."""
+    if until is None:
+        return False
     rate = (find_evaluation(run, version) or {}).get("success_rate")
-    return until is not None and rate is not None and rate >= until
+    return rate is not None and rate >= until

@@ -14,7 +14,7 @@ from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
 from webgym_cli.store.adapters import find_adapter, is_plain_adapter
-from webgym_cli.store.checkpoints import current, policy_name, policy_path, version
+from webgym_cli.store.checkpoints import current, locate_model, policy_name, policy_path, version
 from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.registry import current_backend
@@ -95,8 +95,7 @@ class Serving:
     @property
     def weights(self) -> str:
         """The current policy as one model, an adapter merged: its folder or hub id."""
-        model = policy_path(self.run, self.settings)
-        return str(model.resolve() if model.is_dir() else model)
+        return locate_model(policy_path(self.run, self.settings))
 
     @property
     def base_urls(self) -> tuple[str, ...]:

@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to an address. Names other than localhost count as reachable."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    # A host name. Resolving it could block on DNS, so only localhost counts as loopback.
-    except ValueError:
-        return host == "localhost"
-
 
 def local_address(host: str) -> str:
     """Return the address at which this machine reaches a server that listens on `host`."""

@@ -16,6 +16,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_cluster import START_SECONDS, ActorLostError, Node, NodeActor, RayCluster, check_actor
+from webgym_cli.jobs.workers import gather_to_end
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
@@ -116,7 +117,7 @@ class NodeServers:
 def find_serving_nodes(cluster: RayCluster, settings: Settings) -> list[Node]:
     """Return the other nodes that run ranks and offer GPUs enough for a server."""
     return [
-        node for node in cluster.nodes(settings.rollout.ray_cpus, _gpus_each(settings)) if node.id != cluster.here_id
+        node for node in cluster.nodes(settings.rollout.ray_cpus, settings.serve.workers) if node.id != cluster.here_id
     ]
 
 
@@ -130,15 +131,13 @@ async def open_node_servers(
     """
     servers = NodeServers(cluster, sink)
     settings, model, logs = opening
-    each = _gpus_each(settings)
+    each = settings.serve.workers
     try:
         started = []
         for number, node in enumerate(nodes, 1):
             count = min(node.gpus // each, settings.serve.replicas or node.gpus)
             started.append(servers.add(node, count * each, root, (settings, model, f"{logs}/node_{number}")))
-        results = await asyncio.gather(*started, return_exceptions=True)
-        if errors := [result for result in results if result is not None]:
-            raise errors[0]
+        await gather_to_end(*started)
         watching = asyncio.create_task(servers.watch())
         try:
             yield servers
@@ -146,10 +145,6 @@ async def open_node_servers(
             watching.cancel()
     finally:
         await servers.close()
-
-
-def _gpus_each(settings: Settings) -> int:
-    return settings.serve.tensor_parallel_size * settings.serve.data_parallel_size
 
 
 def _ignore(event: object) -> None:

@@ -19,10 +19,11 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.serve import cpu_server
-from webgym_cli.serve.address import base_url, is_loopback
+from webgym_cli.serve.address import base_url
 from webgym_cli.serve.gpus import split_gpus, usable_gpus
 from webgym_cli.serve.logprobs import FLAG, PROCESSED
 from webgym_cli.serve.lora import RUNTIME_UPDATING, lora_args, round_rank
+from webgym_cli.util.urls import is_loopback
 
 # Port that means: take a free one.
 ANY_PORT = 0
@@ -128,9 +129,8 @@ def plan_servers(
     if device == "cpu":
         split: list[tuple[str, ...]] = [()] * (serve.replicas or 1)
     else:
-        each = serve.tensor_parallel_size * serve.data_parallel_size
         ours = usable_gpus(os.environ, serve.gpus) if gpus is None else gpus
-        split = split_gpus(ours, serve.replicas, each, chosen=bool(serve.gpus))
+        split = split_gpus(ours, serve.replicas, serve.workers, chosen=bool(serve.gpus))
     if serve.port + len(split) - 1 > LAST_PORT:
         why = f"serve.port: {len(split)} replicas have no ports from {serve.port} on"
         raise SettingsError(why, hint="name a lower one")
@@ -254,7 +254,6 @@ def _images(settings: Settings) -> str:
 
 def _cpu_args(settings: Settings) -> list[str]:
     serve = settings.serve
-    alone = serve.tensor_parallel_size * serve.data_parallel_size == 1
     return [
         "--enforce-eager",
         # a request with a seed whose prefill is split kills vLLM's CPU engine: each prefill must fit into one step
@@ -264,13 +263,13 @@ def _cpu_args(settings: Settings) -> list[str]:
             str(max(serve.max_num_batched_tokens or 0, serve.max_model_len, serve.max_num_seqs)),
         ),
         *("--dtype", "float32" if serve.dtype == "auto" else serve.dtype),
-        *(("--distributed-executor-backend", "uni") if alone else ()),
+        *(("--distributed-executor-backend", "uni") if serve.workers == 1 else ()),
     ]
 
 
 def _cpu_env(settings: Settings, cpus: int) -> dict[str, str]:
     """Return what the CPU backend needs. Half of the cores are left to the browsers."""
-    workers = settings.serve.tensor_parallel_size * settings.serve.data_parallel_size
+    workers = settings.serve.workers
     # A worker beside the engine costs as much again for each token: both poll their shared memory all the time.
     return ({cpu_server.ONE_PROCESS: "0"} if workers == 1 else {}) | {
         "VLLM_CPU_KVCACHE_SPACE": str(settings.serve.cpu_kvcache_gb),

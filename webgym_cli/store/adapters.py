@@ -10,7 +10,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
 from webgym_cli.records.checkpoint import LoraAdapter
-from webgym_cli.store.checkpoints import checkpoints, current, folder, policy_name, policy_path
+from webgym_cli.store.checkpoints import checkpoints, current, folder, locate_model, policy_name, policy_path
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json
 
@@ -39,9 +39,8 @@ def plan_adapter(run: RunDir, settings: Settings, wanted: LoraAdapter, *, renew:
     newest, current_adapter = current(run), find_adapter(run, settings)
     if newest and newest.adapter and current_adapter and newest.adapter.goes_on(wanted) and not renew:
         return AdapterStart(*current_adapter, newest.adapter)
-    model = policy_path(run, settings)
-    place = str(model.resolve() if model.is_dir() else model)
-    return AdapterStart(place, None, wanted.model_copy(update={"base": policy_name(run, settings)}))
+    model = locate_model(policy_path(run, settings))
+    return AdapterStart(model, None, wanted.model_copy(update={"base": policy_name(run, settings)}))
 
 
 def read_adapter(config: Mapping[str, Any]) -> LoraAdapter | None:
@@ -69,7 +68,7 @@ def find_adapter(run: RunDir, settings: Settings) -> tuple[str, Path] | None:
     known = base_checkpoint.weights if base_checkpoint else base == settings.policy_config.base_model
     if not known or not adapter.is_dir():
         return None
-    return str(model.resolve() if model.is_dir() else model), adapter.resolve()
+    return locate_model(model), adapter.resolve()
 
 
 def is_plain_adapter(folder: Path) -> bool:

@@ -105,6 +105,11 @@ def policy_path(run: RunDir, settings: Settings) -> Path:
     return folder(run, newest) if newest else Path(settings.policy_config.base_model)
 
 
+def locate_model(model: Path) -> str:
+    """Return a model's place as others take it: a folder's absolute path, else the hub id that it is."""
+    return str(model.resolve() if model.is_dir() else model)
+
+
 def policy_name(run: RunDir, settings: Settings) -> str:
     """Return the current policy's name: its checkpoint's, or the base model."""
     newest = current(run)

@@ -32,5 +32,4 @@ def read_batch(run: RunDir, settings: Settings, *, webrl: bool) -> RlData:
             fault = f"was prepared for train.algorithm=webrl, not for {kind}"
         raise MissingStageError(f"{run.rl_data}: the batch {fault}", hint=f"{hint} -s train.algorithm={kind}")
     # Where the policy is now: the run may have been moved or copied since.
-    policy = checkpoints.policy_path(run, settings)
-    return batch.model_copy(update={"model": str(policy.resolve() if policy.is_dir() else policy)})
+    return batch.model_copy(update={"model": checkpoints.locate_model(checkpoints.policy_path(run, settings))})

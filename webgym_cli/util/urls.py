@@ -1,7 +1,8 @@
-"""The site of an address, by which failures are counted and sites are blocked."""
+"""The site of an address, by which failures are counted and sites are blocked, and which hosts are this machine."""
 
 from __future__ import annotations
 
+import ipaddress
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -23,6 +24,15 @@ def site_of(url: str) -> str:
         return ""
     named = host and port and port not in (80, 443)
     return _registrable_domain(host) or (f"{host}:{port}" if named else host)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can connect to a host. Names other than localhost count as reachable."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    # A host name. Resolving it could block on DNS, so only localhost counts as loopback.
+    except ValueError:
+        return host == "localhost"
 
 
 def has_userinfo(url: str) -> bool:

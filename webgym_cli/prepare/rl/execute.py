@@ -34,7 +34,7 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read
-from webgym_cli.store.checkpoints import new_name, policy_name, policy_path
+from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import read_json, replace_folder, write_json
@@ -72,7 +72,7 @@ def execute(
             iteration=plan.iteration,
             model_name=new_name(run),
             policy=policy_name(run, settings),
-            model=str(model.resolve() if model.is_dir() else model),
+            model=locate_model(model),
             sampling=plan.sampling,
             trained=plan.counts.trained - batch.tally.masked.total() + batch.tally.sources,
             rows=batch.tally.rows,

@@ -33,7 +33,7 @@ from webgym_cli.records.dataset import (
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.sample import Sample
 from webgym_cli.store.adapters import plan_adapter, read_adapter
-from webgym_cli.store.checkpoints import new_name, policy_name, policy_path, version
+from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path, version
 from webgym_cli.store.run import RunDir, now, run_id
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import read_json, replace_folder, write_atomic, write_json
@@ -166,13 +166,13 @@ def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Pre
 
 def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
     """Return the text of `train_config.yaml`."""
-    dataset, model = run.dataset.resolve(), policy_path(run, settings)
+    dataset = run.dataset.resolve()
     deepspeed = settings.algorithm_config.deepspeed_config_filename
     config = build_train_config(
         settings,
         dataset_dir=dataset,
         output_dir=run.checkpoints.resolve() / prepared.model_name,
-        model=str(model.resolve() if model.is_dir() else model),
+        model=locate_model(policy_path(run, settings)),
         deepspeed=dataset / DEEPSPEED if deepspeed is not None else None,
         validation=prepared.val_samples > 0,
         device=resolve_device(settings.venvs.device),

@@ -15,12 +15,13 @@ from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, StoreError, UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_cluster import START_SECONDS, ActorLostError, Node, RayCluster, check_actor
+from webgym_cli.jobs.workers import gather_to_end
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.snapshot import idle_timings, merge_servers
 from webgym_cli.rollout.monitoring.stages import StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
-from webgym_cli.rollout.ray.reachability import is_loopback
+from webgym_cli.rollout.ray.reachability import has_loopback_host
 from webgym_cli.rollout.ray.worker import RolloutWorker
 from webgym_cli.rollout.resources import POLICY_KEY, PolicyEndpoint
 from webgym_cli.store.run import RunDir
@@ -172,9 +173,7 @@ class RayRunner:
         # Before the actors exist: a node whose actor fails is not tried again by the next look.
         self._nodes.update(node.id for node in fresh)
         started = (self._add_worker(number, node) for number, node in enumerate(fresh, first))
-        results = await asyncio.gather(*started, return_exceptions=True)
-        if errors := [result for result in results if result is not None]:
-            raise errors[0]
+        await gather_to_end(*started)
 
     async def _add_worker(self, number: int, node: Node) -> None:
         cluster, settings, root = self.cluster, self.settings, self.directory.root
@@ -200,7 +199,7 @@ class RayRunner:
     def _endpoint_of(self, node: Node) -> PolicyEndpoint:
         """Return the policy for a node's ranks: by its own servers, where it has any. Raises `JobError` without."""
         urls = self.own_urls.get(node.id)
-        if urls is None and node.address != self.cluster.here and any(map(is_loopback, self.endpoint.base_urls)):
+        if urls is None and node.address != self.cluster.here and any(map(has_loopback_host, self.endpoint.base_urls)):
             raise JobError("it has no policy server, and those of other nodes are out of its reach (serve.host)")
         # they serve weights that an adapter is merged into
         return self.endpoint if urls is None else self.endpoint.model_copy(update={"base_urls": urls, "model": ""})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.jobs.ray_cluster import RayCluster
+from webgym_cli.util.urls import is_loopback
 
 
 def require_reachable(cluster: RayCluster, settings: Settings, policy: str, *, serving: Collection[str] = ()) -> None:
@@ -27,7 +27,7 @@ def require_reachable(cluster: RayCluster, settings: Settings, policy: str, *, s
         places["serve.host"] = f"http://{settings.serve.host}"
         fix = "-s serve.host=0.0.0.0, or an address that the other nodes can reach"
     for key, url in ((key, url.strip()) for key, urls in places.items() for url in urls.split(",")):
-        if is_loopback(url):
+        if has_loopback_host(url):
             raise UsageError(
                 f"{key}: {urlsplit(url).hostname} leads every node to itself, but {far[0].name} ({far[0].address}) is "
                 "another machine",
@@ -44,10 +44,6 @@ def external_url(base_url: str, host: str, here: str) -> str:
     return parts._replace(netloc=f"{name}:{parts.port}").geturl()
 
 
-def is_loopback(url: str) -> bool:
+def has_loopback_host(url: str) -> bool:
     """Whether a URL's host is a loopback address."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    return is_loopback(urlsplit(url).hostname or "")
