@@ -49,6 +49,7 @@ def episodes(job: dict[str, Any], ready: Any, seeds: Any) -> tuple[list[float], 
     """Take seeds until there are none, and return how long the resets and the steps took, in seconds."""
     os.environ["MINIWOB_URL"] = job["url"]
     import gymnasium
+    from browsergym.utils.obs import overlay_som
 
     importlib.import_module("browsergym.miniwob")  # it registers the environments
     use_browser(job["executable"], job["arguments"])
@@ -58,11 +59,15 @@ def episodes(job: dict[str, Any], ready: Any, seeds: Any) -> tuple[list[float], 
     ready.wait(_LIMIT)
     while (seed := seeds.get(timeout=_LIMIT)) is not None:
         start = time.monotonic()
-        environment.reset(seed=seed)
+        seen, _ = environment.reset(seed=seed)
+        if job["marks"]:
+            overlay_som(seen["screenshot"], seen["extra_element_properties"])
         resets.append(time.monotonic() - start)
         for number in range(job["steps"] - 1):
             start = time.monotonic()
             seen, _, ended, _, _ = environment.step(clicks[number % len(clicks)])
+            if job["marks"]:
+                overlay_som(seen["screenshot"], seen["extra_element_properties"])
             steps.append(time.monotonic() - start)
             if ended or seen["last_action_error"]:
                 raise RuntimeError(f"the episode did not go on: {seen['last_action_error'] or 'it ended'}")

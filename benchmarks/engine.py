@@ -83,6 +83,8 @@ class PacedEnvironment:
         """The running episode's."""
         self.turn = 0
         """Number of the step that the policy answers next."""
+        self.view: RawObservation | None = None
+        """What the policy sees."""
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...] | None:
@@ -93,9 +95,9 @@ class PacedEnvironment:
         """Start the episode of the seed's script."""
         self.script, self.turn = self._scripts[seed], 0
         await self._network()
-        begun = await self._inner.reset(task, seed)
+        instruction, self.view = await self._inner.reset(task, seed)
         await self.meet()
-        return begun
+        return instruction, self.view
 
     def resolve_task(self, task: Task) -> Task:
         """Pass on."""
@@ -106,6 +108,7 @@ class PacedEnvironment:
         self.turn += 1
         await self._network()
         result = await self._inner.step(action)
+        self.view = result.view
         await self.meet()
         return result
 
@@ -163,8 +166,9 @@ class ScriptedAgent:
 
     name = "scripted"
 
-    def __init__(self, size: tuple[int, int]) -> None:
+    def __init__(self, size: tuple[int, int], mode: InteractionMode) -> None:
         self._size = size
+        self._mode = mode
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Return the script's next action."""
@@ -177,10 +181,24 @@ class ScriptedAgent:
         if turn == len(latencies) - 1:
             action = Action(name=ActionName.ANSWER, text="done")
         else:
-            (x, y), (width, height) = CLICKS[turn % len(CLICKS)], self._size
-            point = (x / width * NORMALISED, y / height * NORMALISED)
-            action = Action(name=ActionName.CLICK, coordinate=point)
-        return PolicyReply(render_web_action(action, InteractionMode.COORDINATES), Generation(finish_reason="stop"))
+            action = self._click(CLICKS[turn % len(CLICKS)], environment.view)
+        return PolicyReply(render_web_action(action, self._mode), Generation(finish_reason="stop"))
+
+    def _click(self, point: tuple[float, float], view: RawObservation | None) -> Action:
+        """Return a click at a point in CSS pixels, or on the smallest of the marked elements there."""
+        x, y = point
+        if self._mode is InteractionMode.COORDINATES:
+            width, height = self._size
+            return Action(name=ActionName.CLICK, coordinate=(x / width * NORMALISED, y / height * NORMALISED))
+        boxes = {element.id: element.box for element in (view.elements if view else ())}
+        there = [
+            (width * height, number)
+            for number, (left, top, width, height) in boxes.items()
+            if left <= x < left + width and top <= y < top + height
+        ]
+        if not there:
+            raise WebGymError(f"no element is marked at {point}")
+        return Action(name=ActionName.CLICK, element_id=min(there)[1])
 
     def sampling(self, *, greedy: bool) -> None:
         """Return nothing: a script samples from no distribution."""
@@ -236,7 +254,7 @@ async def run(job: Job, root: Path) -> dict[str, Any]:
     plan, folder = planned(job), RunDir(root)
     queue, barrier = arrange(job.scheduler, plan.owed, job.concurrency)
     size = inner.options.width, inner.options.height
-    agent: Agent = OracleAgent(job.mode) if job.expert else ScriptedAgent(size)
+    agent: Agent = OracleAgent(job.mode) if job.expert else ScriptedAgent(size, job.mode)
     write_plan(folder, plan)
     async with PacedPool(inner, job.scripts, barrier) as pool:
         clock, meter = Clock(), Meter()

@@ -144,8 +144,10 @@ VERL = Peer(
 """Estimators and objectives of reinforcement learning, beside which the tests run ours in the train role."""
 
 
-def measure(seeds: Sequence[int], steps: int, concurrency: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Run our scripted episodes through BrowserGym. Raises `JobError`."""
+def measure(
+    seeds: Sequence[int], steps: int, concurrency: int, options: dict[str, Any], *, marks: bool = False
+) -> dict[str, Any]:
+    """Run our scripted episodes through BrowserGym, with or without marks on its pictures. Raises `JobError`."""
     job = {
         "url": f"{pages_folder().as_uri()}/",
         "executable": str(find_chromium(load().browser)),
@@ -153,6 +155,7 @@ def measure(seeds: Sequence[int], steps: int, concurrency: int, options: dict[st
         "clicks": CLICKS,
         "page": PAGE,
         "options": options,
+        "marks": marks,
         "seeds": list(seeds),
         "steps": steps,
         "concurrency": concurrency,

@@ -281,24 +281,30 @@ def peer(sizes: Sizes) -> list[Row]:
     if not peers.BROWSERGYM.installed:
         say("BrowserGym: skipped, it is not installed; to install it beside us: python -m benchmarks.rollout --peers")
         return []
+    return [row for mode in InteractionMode for row in _beside_browsergym(mode, sizes)]
+
+
+def _beside_browsergym(mode: InteractionMode, sizes: Sizes) -> list[Row]:
     still = Distributions(NOTHING, NOTHING, Lognormal(sizes.peer_steps, 0.0))
+    marks = mode is InteractionMode.SET_OF_MARKS
 
     def ours(number: int) -> Result:
-        say(f"peers, repeat {number + 1} of {sizes.peer_repeats}: ours")
+        say(f"peers, {mode}, repeat {number + 1} of {sizes.peer_repeats}: ours")
         scripts = tuple(still.scripts(sizes.peer_episodes, number + 1))
-        return program("engine", Job(scripts, SESSIONS).to_json())
+        return program("engine", Job(scripts, SESSIONS, mode=mode).to_json())
 
     def theirs(options: dict[str, Any]) -> Callable[[int], Result]:
         def run(number: int) -> Result:
-            say(f"peers, repeat {number + 1} of {sizes.peer_repeats}: BrowserGym {options or 'as it is'}")
+            say(f"peers, {mode}, repeat {number + 1} of {sizes.peer_repeats}: BrowserGym {options or 'as it is'}")
             seeds = [script.seed for script in still.scripts(sizes.peer_episodes, number + 1)]
-            return peers.measure(seeds, sizes.peer_steps, SESSIONS, options)
+            return peers.measure(seeds, sizes.peer_steps, SESSIONS, options, marks=marks)
 
         return run
 
     default, fast = f"{peers.BROWSERGYM}", f"{peers.BROWSERGYM}, waits off"
     results = alternated(sizes.peer_repeats, {"ours": ours, default: theirs({}), fast: theirs(peers.WAITS_OFF)})
     shared = {"page": PAGE, "episodes": sizes.peer_episodes, "steps_per_episode": sizes.peer_steps}
+    case = f"MiniWoB, {mode} N={SESSIONS}"
     rows = []
     for name in (default, fast):
         inputs = {
@@ -312,7 +318,7 @@ def peer(sizes: Sizes) -> list[Row]:
             ("pss_mb", memory, False),
         ):
             mine, other = series(results["ours"], read), series(results[name], read)
-            rows.append(Row(f"MiniWoB N={SESSIONS}", metric, mine, name, other, higher_is_better=higher, inputs=inputs))
+            rows.append(Row(case, metric, mine, name, other, higher_is_better=higher, inputs=inputs))
     return rows
 
 
