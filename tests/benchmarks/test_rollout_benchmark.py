@@ -13,6 +13,7 @@ from benchmarks.schedulers import NAIVE, OURS, REFILL, StepBarrier, arrange
 from tests.rollout.scripted import Script as Environment
 from tests.rollout.scripted import ScriptedPool, failing
 from webgym_cli.config.load import load
+from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.runner import LocalRunner
@@ -40,7 +41,7 @@ class World:
     async def roll(self, **hooks):
         inner = ScriptedPool(Environment(steps=99, **{"on_reset": self.note, "on_step": self.note, **hooks}))
         pool = PacedPool(inner, self.scripts, self.barrier)
-        actor = ScriptedAgent((160, 210))
+        actor = ScriptedAgent((160, 210), InteractionMode.COORDINATES)
         rollout = RolloutEngine(
             self.plan,
             self.run,
