@@ -33,6 +33,25 @@ def _read(messages):
     return texts, sizes
 
 
+def answer(tokens, body, *, solves, beside=""):
+    """Return the answer to a chat, with a call that turns the dial to its goal or without; `beside`: text before it."""
+    messages, sizes = _read(body["messages"])
+    goal = re.findall(r"Turn it to (\d+)", " ".join(message.content for message in messages))[-1]
+    call = {"name": "turn", "arguments": {"by": int(goal)}}
+    turn = f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
+    text = beside + (turn if solves else "It is done.")
+    ids = [*tokens.response_ids(text), tokens.tokenizer.token_to_id(END)]
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": "stop",
+        "token_ids": ids,
+        "logprobs": {"content": [{"token": "x", "logprob": -7.0, "top_logprobs": []} for _ in ids]},
+    }
+    head = {"id": "1", "object": "chat.completion", "created": 1, "model": "policy"}
+    return {**head, "choices": [choice], "prompt_token_ids": tokens.prompt_ids(messages, sizes)}
+
+
 @contextmanager
 def serve_policy(model):
     """Give the base URL of a server, for the time of the block."""
@@ -42,8 +61,8 @@ def serve_policy(model):
         def log_message(self, *_):
             pass
 
-        def _send(self, answer):
-            body = json.dumps(answer).encode()
+        def _send(self, content):
+            body = json.dumps(content).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -55,22 +74,7 @@ def serve_policy(model):
 
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            messages, sizes = _read(body["messages"])
-            goal = re.findall(r"Turn it to (\d+)", " ".join(message.content for message in messages))[-1]
-            call = {"name": "turn", "arguments": {"by": int(goal)}}
-            turn = f"<tool_call>\n{json.dumps(call)}\n</tool_call>"
-            text = "It is done." if next(numbers) % 2 else turn
-            ids = [*tokens.response_ids(text), tokens.tokenizer.token_to_id(END)]
-            choice = {
-                "index": 0,
-                "message": {"role": "assistant", "content": text},
-                "finish_reason": "stop",
-                "token_ids": ids,
-                "logprobs": {"content": [{"token": "x", "logprob": -7.0, "top_logprobs": []} for _ in ids]},
-            }
-            prompt_ids = tokens.prompt_ids(messages, sizes)
-            head = {"id": "1", "object": "chat.completion", "created": 1, "model": "policy"}
-            self._send({**head, "choices": [choice], "prompt_token_ids": prompt_ids})
+            self._send(answer(tokens, body, solves=next(numbers) % 2 == 0))
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -1,10 +1,15 @@
 """The servers of a run over its stages, against a process that speaks vLLM's HTTP."""
 
+from contextlib import asynccontextmanager
+
+import psutil
 import pytest
 
 from tests.serve.fakes import adapter, fake_python, look, weights
+from tests.serve.one_machine import OneMachine
 from tests.train.fake_checkpoints import published
 from webgym_cli.config.load import load
+from webgym_cli.jobs import ray_cluster
 from webgym_cli.loop.serving import Serving
 from webgym_cli.serve import execute
 from webgym_cli.serve.weights import digest
@@ -75,6 +80,47 @@ async def test_on_a_cpu_the_server_stays_up(serving):
     assert kept(one.run) == [("serve", None, "base"), ("swap", "in_place", "model_20260101_000000")]
     await one.stop()
     assert one.watch() is None
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """What is connected to where a Ray cluster is: two nodes."""
+    nodes = OneMachine(2)
+
+    @asynccontextmanager
+    async def open_cluster(settings):
+        yield nodes
+
+    monkeypatch.setattr(ray_cluster, "open_cluster", open_cluster)
+    return nodes
+
+
+async def test_other_nodes_serve_too_until_the_end_and_never_make_room_for_a_training(serving, cluster):
+    one = serving("venvs.device=cuda", "serve.replicas=1")
+    async with one.on_nodes():
+        urls = await one.current()
+        pids = [(await look(url))["pid"] for url in (urls[0], cluster.servers["n1"].base_url)]
+        (address,) = one.other_addresses
+        assert "@" in urls[1] and "@" not in address and address.startswith("http://127.0.0.1:")
+        await one.release_gpus()
+        trained(one.run, b"two")
+        assert await one.current() == urls
+        assert [(await look(url))["pid"] for url in (urls[0], cluster.servers["n1"].base_url)] == pids
+        assert [event for event, *_ in kept(one.run)] == ["serve", "sleep", "wake"]  # of this node
+        (other,) = one._fleet.others
+        await other.stop()
+        assert one.other_addresses == ()
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert len(await one.current()) == 1  # this node alone
+
+
+async def test_a_cluster_without_gpus_elsewhere_is_said(serving, cluster):
+    cluster.known = cluster.known[:1]
+    one, events = serving("venvs.device=cuda", "serve.replicas=1"), []
+    one.sink = events.append
+    async with one.on_nodes():
+        assert len(await one.current()) == 1
+    assert any("this one serves alone" in event.get("message", "") for event in events)
 
 
 LORA = ("train.algorithm=grpo", "rl.model.lora_rank=4")

@@ -9,10 +9,10 @@ import httpx
 FAKE = Path(__file__).with_name("fake_vllm.py")
 
 
-def fake_python(folder):
+def fake_python(folder, server=f"-S -E {FAKE}"):
     """Return an interpreter that runs the fake server whatever module or file it is to run."""
     python = folder / "python"
-    python.write_text(f'#!/bin/sh\n[ "$1" = -m ] && shift\nshift\nexec {sys.executable} -S -E {FAKE} "$@"\n')
+    python.write_text(f'#!/bin/sh\n[ "$1" = -m ] && shift\nshift\nexec {sys.executable} {server} "$@"\n')
     python.chmod(0o755)
     return python
 

@@ -21,7 +21,7 @@ from webgym_cli.serve.node_servers import find_serving_nodes, open_node_servers
 def opened(tmp_path, monkeypatch):
     """Returns how to open the servers of a cluster, whose events are in `events`."""
     monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
-    monkeypatch.setattr(node_servers, "_POLL_SECONDS", 0.05)
+    monkeypatch.setattr(node_servers, "POLL_SECONDS", 0.05)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     python, model = fake_python(tmp_path), weights(tmp_path / "model", b"one")
 

@@ -27,6 +27,8 @@ class ServedPolicy:
     """The policy's name in trajectories."""
     model: str = ""
     """Its name in requests: of a LoRA adapter; empty: the servers' own."""
+    servers: tuple[str, ...] = ()
+    """Addresses of the servers that answer; empty: all that there are."""
 
 
 @dataclass(slots=True)

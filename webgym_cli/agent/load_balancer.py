@@ -141,11 +141,12 @@ class BalancedPolicy:
         return server
 
     def _find_best_server(self, failed: list[_Server], prompt: Prompt) -> _Server | None:
-        free = [server for server in self._servers if server.breaker.admits]
+        allowed = [one for one in self._servers if not prompt.servers or one.policy.address in prompt.servers]
+        free = [server for server in allowed if server.breaker.admits]
         # Ties go to the server that was used longest ago, so that idle servers take turns.
         least = min(free, key=lambda one: (failed.count(one), one.outstanding, one.used), default=None)
         home = self._server_of_episode.get(prompt.episode)
-        if least is None or home is None or home in failed or not home.breaker.admits:
+        if least is None or home is None or home in failed or home not in free:
             return least
         return home if home.outstanding - least.outstanding <= AFFINITY_SLACK else least
 

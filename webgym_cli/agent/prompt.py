@@ -38,6 +38,8 @@ class Prompt:
     """Seed of the sampling, where the server takes one; None: the server's own choice."""
     model: str = field(default="", compare=False)
     """Name of the model that is to answer; empty: the one that the client was made for."""
+    servers: tuple[str, ...] = field(default=(), compare=False)
+    """Addresses of the servers that may answer; empty: all."""
 
     @property
     def digest(self) -> str:

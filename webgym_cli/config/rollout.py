@@ -82,7 +82,8 @@ class RolloutSettings(ConfigSection):
     completion_grace: float = Field(default=30.0, ge=0)
     """Time for which remaining episodes continue after the completion threshold, in seconds."""
     executor: Literal["local", "ray"] = "local"
-    """`local`: this machine; `ray`: one rollout actor on each node of a Ray cluster."""
+    """`local`: this machine; `ray`: one rollout actor on each node of a Ray cluster, with `loop.mode=async` policy
+    servers on each other node that offers GPUs."""
     ray_address: str = ""
     """Address of the Ray cluster; empty: `RAY_ADDRESS`, else a new one on this machine."""
     ray_cpus: float = Field(default=1.0, ge=0)

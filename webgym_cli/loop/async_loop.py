@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -41,6 +42,7 @@ from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import policy_name, version
 from webgym_cli.store.metrics import read_records
 from webgym_cli.train.registry import current_backend
+from webgym_cli.util.text import hide_passwords
 
 # The digest of weights that a server which is not ours serves.
 UNKNOWN = "unknown"
@@ -58,6 +60,8 @@ class AsyncLoop:
     waits: LoopWaits = field(default_factory=LoopWaits)
     _pending: dict[int, TrainingBatch] = field(default_factory=dict)
     """Batches in the ledger by parent version."""
+    _urls: tuple[str, ...] = ()
+    """Base URLs of the policy's servers, which the collector has."""
     _engine: RolloutEngine | None = None
     _evaluation: asyncio.Task[None] | None = None
     _evaluated: PolicyGate = field(default_factory=PolicyGate)
@@ -97,20 +101,25 @@ class AsyncLoop:
 
         Raises the error of the half that fails; the other one ends with it.
         """
+        pipeline = self.pipeline
         try:
-            async with self.shared.gate.closed():
-                await self._serve()
-            async with asyncio.TaskGroup() as group:
-                watching = group.create_task(self.waits.watch(self.collector, self.shared.gate, self.pipeline.sink))
-                collecting = group.create_task(self._collect())
-                await self._update(group)
-                self.collector.end()
-                if self._engine is not None:
-                    self._engine.stop_early()
-                await collecting
-                watching.cancel()
+            async with pipeline.serving.on_nodes() if pipeline.settings.rollout.executor == "ray" else nullcontext():
+                await self._execute()
         except* (WebGymError, OSError) as errors:
             raise first_error(errors) from None
+
+    async def _execute(self) -> None:
+        async with self.shared.gate.closed():
+            await self._serve()
+        async with asyncio.TaskGroup() as group:
+            watching = group.create_task(self.waits.watch(self.collector, self.shared.gate, self.pipeline.sink))
+            collecting = group.create_task(self._collect())
+            await self._update(group)
+            self.collector.end()
+            if self._engine is not None:
+                self._engine.stop_early()
+            await collecting
+            watching.cancel()
 
     async def _collect(self) -> None:
         """Roll out what admission allows until the collector ends."""
@@ -168,8 +177,8 @@ class AsyncLoop:
 
     async def _train(self) -> None:
         """Train the next version and have it served, beside the rollouts or, on the servers' GPUs, in their place."""
-        yields = self.pipeline.serving.yields_gpus
-        if not yields:
+        beside = not self.pipeline.serving.yields_gpus or await self._leave_to_others()
+        if beside:
             await self.pipeline.train()
             if await self.pipeline.serving.serve_beside():
                 self._announce_served()
@@ -177,18 +186,29 @@ class AsyncLoop:
                 return
         await self._finish_evaluation()  # by one version from its first episode to its last
         async with self.shared.gate.closed():
-            if yields:
+            if not beside:
                 await self.pipeline.train()
             await self._serve()
 
+    async def _leave_to_others(self) -> bool:
+        """Have this node's servers give up its GPUs and those of others answer alone; return whether there are any."""
+        serving, gate = self.pipeline.serving, self.shared.gate
+        if not serving.other_addresses:
+            return False
+        async with gate.closed():
+            await serving.release_gpus()
+            gate.policy = replace(gate.policy, servers=serving.other_addresses)
+        return True
+
     async def _serve(self) -> None:
         """Have the current version served, from now on for all requests; the gate is closed."""
-        pipeline, before = self.pipeline, self.pipeline.serving.base_urls
+        pipeline, before = self.pipeline, self._urls
         if pipeline.settings.rollout.policy == VLLM:
-            urls = await pipeline.serving.current()
-            if before and urls != before:
+            self._urls = await pipeline.serving.current()
+            if before and self._urls != before:
+                now, then = (hide_passwords(", ".join(urls)) for urls in (self._urls, before))
                 raise JobError(
-                    f"the policy's servers came back at {', '.join(urls)} in place of {', '.join(before)}",
+                    f"the policy's servers came back at {now} in place of {then}",
                     hint=f"webgym resume {pipeline.run.root}",
                 )
         self._announce_served()

@@ -13,7 +13,7 @@ from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.records.batch import LoopMode
 from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.records.task import Split
-from webgym_cli.rollout.resources import ORACLE
+from webgym_cli.rollout.resources import ORACLE, VLLM
 from webgym_cli.store.buffer import list_iterations as stored_iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import read_valid_events
@@ -146,8 +146,14 @@ def _check_async(plan: LoopPlan, settings: Settings) -> None:
         raise SettingsError(
             "loop.mode=async: an expert's episodes don't depend on the training", hint="-s loop.mode=sync"
         )
-    if settings.rollout.executor != "local" or settings.train.nodes > 1:
-        raise SettingsError("loop.mode=async works on one node", hint="-s loop.mode=sync")
+    if settings.train.nodes > 1:
+        raise SettingsError("loop.mode=async trains on one node", hint="-s train.nodes=1, or -s loop.mode=sync")
+    if settings.rollout.executor == "ray" and settings.rollout.policy != VLLM:
+        raise SettingsError(
+            "loop.mode=async opens its browsers on one node, and the others serve the policy: that takes "
+            f"rollout.policy={VLLM}",
+            hint="-s rollout.executor=local",
+        )
     if settings.rollout.completion_threshold < 1:
         raise SettingsError(
             "loop.mode=async: rollouts have no end that rollout.completion_threshold could cut off",

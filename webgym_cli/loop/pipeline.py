@@ -220,7 +220,7 @@ class Pipeline:
     ) -> AsyncIterator[EpisodeRunner]:
         """Yield what runs the episodes: this process, or the nodes of a Ray cluster."""
         environment, settings = require_one_environment(plan), apply_test_sampling(self.settings, plan.split)
-        if not plan.owed or self.settings.rollout.executor != "ray":
+        if not plan.owed or shared or self.settings.rollout.executor != "ray":
             acting = await self._acting(policy, shared)
             async with open_runner(self.run, settings, acting, environment, shared) as local:
                 yield local

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Collection
+from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from webgym_cli.agent.gate import ServedPolicy
 from webgym_cli.config.model import Settings
@@ -13,12 +15,18 @@ from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
+from webgym_cli.serve.weights import Digests
 from webgym_cli.store.adapters import find_adapter, is_plain_adapter
 from webgym_cli.store.checkpoints import current, locate_model, policy_name, policy_path, version
 from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.registry import current_backend
+from webgym_cli.util.text import hide_passwords
 from webgym_cli.venvs.locate import resolve_device, role_python
+
+if TYPE_CHECKING:
+    from webgym_cli.jobs.ray_cluster import RayCluster
+    from webgym_cli.serve.remote_server import RemoteServer
 
 # Events of the servers that the run's metrics keep, those of them that tell `seconds`: the report counts idle GPUs.
 TIMED = ("serve", "swap", "sleep", "wake", "stop")
@@ -36,6 +44,21 @@ class Serving:
     policy: ServedPolicy = field(default_factory=ServedPolicy)
     """What is served, once it is."""
     _fleet: Fleet | None = field(default=None)
+    _cluster: RayCluster | None = field(default=None)
+    """Whose other nodes serve, too."""
+
+    @asynccontextmanager
+    async def on_nodes(self) -> AsyncIterator[None]:
+        """Have every node of the Ray cluster that offers GPUs serve, for the time of the block."""
+        from webgym_cli.jobs.ray_cluster import open_cluster
+
+        await self.stop()
+        async with open_cluster(self.settings.rollout) as self._cluster:
+            try:
+                yield
+            finally:
+                await self.stop()
+                self._cluster = None
 
     async def current(self) -> tuple[str, ...]:
         """Serve the current policy, by a start, a waking, new weights or an adapter. Return the servers' base URLs."""
@@ -73,8 +96,23 @@ class Serving:
         python, device = role_python(self.settings, "serve"), resolve_device(self.settings.venvs.device)
         rank = find_lora_rank(self.run, self.settings)
         plans = plan_servers(self.settings, self.weights, python, device, phases=True, lora_rank=rank)
-        nvml = open_nvml() if device == "cuda" else None
-        return Fleet(plans, self.logs, self._note, restarts=self.settings.serve.restarts, nvml=nvml)
+        nvml, digests = open_nvml() if device == "cuda" else None, Digests()
+        others = self._plan_others(plans[0].lora_rank, digests)
+        restarts = self.settings.serve.restarts
+        return Fleet(plans, self.logs, self._note, restarts=restarts, nvml=nvml, others=others, digests=digests)
+
+    def _plan_others(self, lora_rank: int, digests: Digests) -> Sequence[RemoteServer]:
+        """Return the servers of other nodes, which serve adapters by name only where those of this one do."""
+        if self._cluster is None:
+            return ()
+        from webgym_cli.serve.remote_server import plan_remote_servers
+
+        opening = self.settings, self.logs, lora_rank
+        others = tuple(plan_remote_servers(self._cluster, self.run.root, opening, self.sink, digests))
+        if not others:
+            message = "no other node of the Ray cluster offers GPUs enough for a policy server: this one serves alone"
+            self.sink({"event": "note", "message": message})
+        return others
 
     def _find_model(self, fleet: Fleet) -> tuple[str, dict[str, str]]:
         """Return the model that is served for the current policy, and the LoRA adapters on it by their names."""
@@ -103,8 +141,14 @@ class Serving:
         return self._fleet.base_urls if self._fleet else ()
 
     @property
+    def other_addresses(self) -> tuple[str, ...]:
+        """Base URLs, without passwords, of the servers of other nodes that run now."""
+        others = self._fleet.others if self._fleet else ()
+        return tuple(hide_passwords(server.base_url) for server in others if server.is_serving)
+
+    @property
     def yields_gpus(self) -> bool:
-        """Whether a training takes the servers' GPUs."""
+        """Whether a training takes the GPUs of this node's servers."""
         return self._fleet is not None and any(server.plan.sleep.action != "keep" for server in self._fleet.servers)
 
     def watch(self) -> Awaitable[None] | None:

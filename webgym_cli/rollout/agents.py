@@ -50,7 +50,7 @@ class ModelAgent:
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Query the policy."""
         async with self._gate.request() as policy:
-            reply = await self._policy.reply(replace(prompt, model=policy.model))
+            reply = await self._policy.reply(replace(prompt, model=policy.model, servers=policy.servers))
         if policy.version is None:
             return reply
         return replace(reply, generation=reply.generation.model_copy(update={"policy_version": policy.version}))

@@ -72,6 +72,11 @@ class PolicyServer:
         return self._model
 
     @property
+    def is_serving(self) -> bool:
+        """Whether it is started and awake."""
+        return self._job is not None and not self._asleep
+
+    @property
     def pid(self) -> int | None:
         """Process id of the guard that the server runs under; None when it is stopped."""
         return self._job.pid if self._job else None

@@ -23,8 +23,8 @@ from webgym_cli.serve.plan import plan_servers
 from webgym_cli.venvs.locate import resolve_device, role_python
 
 # Between two looks whether a node's servers live, and seconds without an answer after which they count as gone.
-_POLL_SECONDS = 2.0
-_SILENCE = 90.0
+POLL_SECONDS = 2.0
+SILENCE = 90.0
 _LOOPBACK = "127.0.0.1"
 
 
@@ -37,11 +37,7 @@ class ServerActor(NodeActor):
 
     async def open(self, settings: Settings, model: str, logs: str) -> tuple[str, ...]:
         """Serve a model on the GPUs that Ray gave this process; return the base URLs. `logs`: a folder."""
-        here = settings.serve.model_copy(update={"host": _LOOPBACK, "port": 0, "gpus": ()})
-        settings = settings.model_copy(update={"serve": here})
-        python, device = role_python(settings, "serve"), resolve_device(settings.venvs.device)
-        plans = plan_servers(settings, model, python, device)
-        self._fleet = Fleet(plans, Path(logs), _ignore, restarts=settings.serve.restarts)
+        self._fleet = plan_node_fleet(settings, model, logs, _ignore)
         await self._fleet.serve(model)
         self._watching = asyncio.create_task(self._fleet.watch())
         return self._fleet.base_urls
@@ -91,10 +87,10 @@ class NodeServers:
     async def watch(self) -> None:
         """Tell of nodes whose servers are gone, until cancelled."""
         while True:
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             for node in tuple(self.base_urls):
                 try:
-                    await self.cluster.call(self._handles[node].check, seconds=_SILENCE)
+                    await self.cluster.call(self._handles[node].check, seconds=SILENCE)
                 except (ActorLostError, WebGymError) as error:
                     await self._remove(node)
                     if self.on_lost is not None:
@@ -106,12 +102,32 @@ class NodeServers:
 
     async def _remove(self, node: str) -> None:
         self.base_urls.pop(node, None)
-        handle = self._handles.pop(node)
-        try:
-            with suppress(ActorLostError, WebGymError):
-                await self.cluster.call(handle.close, seconds=_SILENCE)
-        finally:
-            await self.cluster.kill(handle)
+        await end_actor(self.cluster, self._handles.pop(node))
+
+
+async def end_actor(cluster: RayCluster, handle: Any) -> None:
+    """Stop an actor's servers, and end it whatever it does."""
+    try:
+        with suppress(ActorLostError, WebGymError):
+            await cluster.call(handle.close, seconds=SILENCE)
+    finally:
+        await cluster.kill(handle)
+
+
+def plan_node_fleet(settings: Settings, model: str, logs: str, sink: EventSink, *, lora_rank: int = 0) -> Fleet:
+    """Return the servers, not started, for the GPUs that Ray gave this process. `logs`: a folder."""
+    # on loopback, so that weights can be swapped in place
+    here = settings.serve.model_copy(update={"host": _LOOPBACK, "port": 0, "gpus": ()})
+    settings = settings.model_copy(update={"serve": here})
+    python, device = role_python(settings, "serve"), resolve_device(settings.venvs.device)
+    plans = plan_servers(settings, model, python, device, lora_rank=lora_rank)
+    return Fleet(plans, Path(logs), sink, restarts=settings.serve.restarts)
+
+
+def count_servers(node: Node, settings: Settings) -> int:
+    """Return the number of servers that fit on a node's GPUs."""
+    each = settings.serve.workers
+    return min(node.gpus // each, settings.serve.replicas or node.gpus)
 
 
 def find_serving_nodes(cluster: RayCluster, settings: Settings) -> list[Node]:
@@ -131,12 +147,11 @@ async def open_node_servers(
     """
     servers = NodeServers(cluster, sink)
     settings, model, logs = opening
-    each = settings.serve.workers
     try:
         started = []
         for number, node in enumerate(nodes, 1):
-            count = min(node.gpus // each, settings.serve.replicas or node.gpus)
-            started.append(servers.add(node, count * each, root, (settings, model, f"{logs}/node_{number}")))
+            gpus = count_servers(node, settings) * settings.serve.workers
+            started.append(servers.add(node, gpus, root, (settings, model, f"{logs}/node_{number}")))
         await gather_to_end(*started)
         watching = asyncio.create_task(servers.watch())
         try:

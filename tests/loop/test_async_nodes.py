@@ -1,0 +1,186 @@
+"""Asynchronous loops whose policy is served on the nodes of a real Ray cluster, by processes that speak vLLM's HTTP."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import signal
+from collections import defaultdict
+
+import psutil
+import pytest
+
+from tests.loop import dial_vllm
+from tests.loop.async_runs import AsyncRun, check_ledger
+from tests.serve.fakes import fake_python
+
+ray = pytest.importorskip("ray")
+
+SMALL = {"object_store_memory": 80 * 2**20}
+QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
+BESIDE = ('serve.gpus=["0"]', 'train.gpus=["1"]')
+"""Servers and trainer have GPUs of their own."""
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    head = {**SMALL, "num_cpus": 0, "include_dashboard": False, "_system_config": QUICK}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1, num_gpus=1, **SMALL)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+@pytest.fixture
+def run(tmp_path, tiny_model_dir, cluster):
+    """A run that the cluster's nodes serve; no process of it is left at the end."""
+    python = fake_python(tmp_path, dial_vllm.__file__)
+    made = NodesRun(tmp_path / "run", "vllm", tiny_model_dir)
+    made.usual = (
+        "train.algorithm=copying_batch",
+        "loop.mode=async",
+        "rollout.executor=ray",
+        f"rollout.ray_address={cluster.address}",
+        "rollout.concurrency=6",
+        "venvs.device=cuda",
+        f"venvs.serve={python}",
+        "serve.replicas=1",
+        "serve.port=0",
+        "serve.stop_grace=2",
+    )
+    yield made
+    psutil.wait_procs(made.find_servers(), 30)
+    assert made.find_servers() == []
+
+
+class NodesRun(AsyncRun):
+    """Its policy is served by processes that say who they are."""
+
+    usual: tuple[str, ...] = ()
+
+    def start(self, *assignments, command="loop --json", **environ):
+        given = {"CUDA_VISIBLE_DEVICES": "0,1", "DIAL_PAUSE": "0.2", "TRAIN_SECONDS": "1", **environ}
+        return super().start(*self.usual, *assignments, command=command, **given)
+
+    def find_servers(self):
+        """Return the processes that serve the policy now."""
+        return [process for process in psutil.process_iter() if dial_vllm.__file__ in read_command(process)]
+
+    def read_answers(self):
+        """Return by version the digests of the weights that answered it and the processes that had them."""
+        digests, processes = defaultdict(set), defaultdict(set)
+        stored = (json.loads(line) for file in self.root.glob("*/*/part-*.jsonl") for line in file.open())
+        for step in (step for trajectory in stored for step in trajectory["steps"]):
+            digest, process = re.match(r"weights (\w+) process (\d+)\n", step["response"]).groups()
+            version = step["generation"]["policy_version"]["number"]
+            digests[version].add(digest)
+            processes[version].add(int(process))
+        return dict(digests), dict(processes)
+
+    def read_weights(self):
+        """Return the digest of each version's weights."""
+        folders = {0: self.model}
+        for record in self.root.glob("checkpoints/model_*/checkpoint.json"):
+            folders[json.loads(record.read_text())["iteration"] + 1] = record.parent
+        return {
+            version: hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+            for version, folder in folders.items()
+        }
+
+
+def read_command(process):
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def find_actor(server: psutil.Process) -> psutil.Process | None:
+    """Return the Ray actor that a server belongs to; None: it is the loop's own."""
+    return next((parent for parent in server.parents() if parent.name().startswith("ray::")), None)
+
+
+def test_every_version_is_answered_by_the_servers_of_all_nodes_and_by_its_weights_alone(run):
+    evaluation = ("loop.eval_every=2", "loop.val_before_train=false", "tasks.test=dial:1,2")
+    code, out, error = run.finish(*BESIDE, *evaluation, "loop.iterations=4")
+    assert code == 0, error
+    evaluated = [event["iteration"] for event in map(json.loads, out.splitlines()) if event["event"] == "evaluation"]
+    assert evaluated == [2, 4]
+    assert check_ledger(run, bound=1)["versions"] == 4
+    (digests, processes), weights = run.read_answers(), run.read_weights()
+    assert len(set(weights.values())) == 5
+    assert {version: {weights[version]} for version in digests} == digests
+    servers = set().union(*processes.values())
+    assert len(servers) == 3  # none was started again
+    assert [processes[version] for version in range(3)] == [servers] * 3
+
+
+def test_servers_of_other_nodes_answer_while_a_training_has_the_gpus_of_this_one(run):
+    code, _, error = run.finish("loop.iterations=2", TRAINER_AWAITS="16")  # all that may begin before it ends
+    assert code == 0, error
+    check_ledger(run, bound=1)
+    digests, weights = run.read_answers()[0], run.read_weights()
+    assert {version: {weights[version]} for version in digests} == digests
+    assert [len(run.read_events(name)) for name in ("sleep", "wake")] == [2, 2]
+
+
+def wait_for_trainings(process, count):
+    for line in process.stdout:
+        if json.loads(line)["event"] == "train":
+            count -= 1
+        if not count:
+            return
+    raise AssertionError(process.stderr.read())
+
+
+def test_a_node_that_is_gone_ends_the_loop_with_its_name_and_the_same_command_goes_on(run, cluster):
+    loop, node = (*BESIDE, "loop.iterations=4"), cluster.add_node(num_cpus=1, num_gpus=1, **SMALL)
+    with run.start(*loop) as process:
+        wait_for_trainings(process, 1)
+        servers = run.find_servers()
+        assert len(servers) == 4
+        cluster.remove_node(node, allow_graceful=False)
+        _, error = process.communicate()
+    assert process.returncode == 4, error
+    assert "serves no policy" in error and "left out" in error
+    assert psutil.wait_procs(servers, 30)[1] == []
+    code, _, error = run.finish(*loop)
+    assert code == 0, error
+    assert check_ledger(run, bound=1)["versions"] == 4
+    digests, weights = run.read_answers()[0], run.read_weights()
+    assert {version: {weights[version]} for version in digests} == digests
+
+
+def test_a_server_whose_actor_is_killed_ends_with_it_and_another_one_takes_its_place(run):
+    with run.start(*BESIDE, "loop.iterations=3") as process:
+        wait_for_trainings(process, 1)
+        server, actor = next((server, actor) for server in run.find_servers() if (actor := find_actor(server)))
+        actor.kill()
+        assert psutil.wait_procs([server], 30)[1] == []
+        out, error = process.communicate()
+    assert process.returncode == 0, error
+    # between two versions or at the swap, whichever comes first
+    lost = [event for event in map(json.loads, out.splitlines()) if event["event"] in ("replica", "swap_failed")]
+    assert ["its policy server is" in event["message"] for event in lost] == [True]
+    assert "started again" in lost[0]["message"]
+    assert check_ledger(run, bound=1)["versions"] == 3
+    digests, weights = run.read_answers()[0], run.read_weights()
+    assert {version: {weights[version]} for version in digests} == digests
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_no_server_outlives_the_loop(run, number, code):
+    with run.start(*BESIDE, "loop.iterations=9") as process:
+        wait_for_trainings(process, 1)
+        servers = run.find_servers()
+        process.send_signal(number)
+        process.communicate()
+    assert process.returncode == code
+    assert len(servers) == 3
+    assert psutil.wait_procs(servers, 60)[1] == []

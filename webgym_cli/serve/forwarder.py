@@ -1,0 +1,60 @@
+"""Lets the loop's node ask a server that listens on this node's loopback: for answers, with a password.
+
+vLLM's developer endpoints, by which weights are swapped, would let anyone who can connect run methods of the engine.
+"""
+
+from __future__ import annotations
+
+import hmac
+from base64 import b64encode
+from collections.abc import Callable
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+
+from webgym_cli.serve.ports import claim_port
+
+# All that a client of the policy asks.
+_ROUTES = (("POST", "/v1/chat/completions"), ("GET", "/version"), ("GET", "/health"))
+
+
+class PolicyForwarder:
+    """An HTTP server on an address of this node that passes requests on to one on its loopback."""
+
+    def __init__(self, find_base_url: Callable[[], str], user: str, password: str) -> None:
+        """`find_base_url` returns the server's base URL, which may change while it is started again."""
+        self._find_base_url = find_base_url
+        self._authorization = b"Basic " + b64encode(f"{user}:{password}".encode())
+        self._runner: web.AppRunner | None = None
+        self._session: ClientSession | None = None
+
+    async def open(self, host: str, port: int) -> int:
+        """Listen on this port if it is free, else on any; return it."""
+        app = web.Application(client_max_size=0)  # no limit: prompts have screenshots
+        app.add_routes([web.route(method, path, self._forward) for method, path in _ROUTES])
+        # Clients set the deadlines. One that hangs up ends its request, at vLLM too.
+        self._session = ClientSession(connector=TCPConnector(limit=0), timeout=ClientTimeout(total=None))
+        self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+        await self._runner.setup()
+        claimed = claim_port(host, 0, port)
+        await web.TCPSite(self._runner, host, claimed).start()
+        return claimed
+
+    async def close(self) -> None:
+        """Stop listening and end the requests under way."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._session is not None:
+            await self._session.close()
+
+    async def _forward(self, request: web.Request) -> web.Response:
+        given = request.headers.get("Authorization", "").encode(errors="replace")
+        if not hmac.compare_digest(given, self._authorization) or self._session is None:
+            return web.Response(status=401)
+        url = f"{self._find_base_url().removesuffix('/v1')}{request.path}"
+        headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
+        try:
+            async with self._session.request(request.method, url, data=await request.read(), headers=headers) as answer:
+                headers = {"Content-Type": answer.headers.get("Content-Type", "application/json")}
+                return web.Response(status=answer.status, body=await answer.read(), headers=headers)
+        except (ClientError, OSError) as error:
+            return web.Response(status=502, text=f"the policy server does not answer: {type(error).__name__}")
