@@ -27,15 +27,19 @@ BASELINE = Path(__file__).with_name("learning_baseline.jsonl")
 SEEDS = (7, 8, 9)
 # The words of each case's command, but for run, model and seed.
 _WEBRL, _RL = ("curriculum", "-c", "demo-webrl"), ("loop", "-c", "demo-rl")
+_DEMO, _SUMS = ("loop", "-c", "demo"), ("loop", "-c", "sums")
+_ASYNC = ("-s", "loop.mode=async")
 CASES: dict[str, tuple[str, ...]] = {
-    "demo": ("loop", "-c", "demo"),
+    "demo": _DEMO,
+    "demo, async": (*_DEMO, *_ASYNC),
     "demo-rl": _RL,
     "demo-rl, dapo": (*_RL, "-c", "dapo"),
     "demo-rl, dr-grpo": (*_RL, "-c", "dr-grpo"),
     "demo-rl, gspo": (*_RL, "-c", "gspo"),
     "demo-rl, cispo": (*_RL, "-c", "cispo"),
     "demo-rl, gigpo": (*_RL, "-c", "gigpo"),
-    "sums": ("loop", "-c", "sums"),
+    "sums": _SUMS,
+    "sums, async": (*_SUMS, *_ASYNC, "-s", "rl.actor.recompute_old_log_probs=true"),
     "demo-webrl": _WEBRL,
     "demo-webrl, no curriculum": (*_WEBRL, "-s", "curriculum.generate=false"),
     "demo-webrl, no replay": (*_WEBRL, "-s", "rl.replay.ratio=0"),
