@@ -4,7 +4,7 @@
   const KEY = Symbol.for("webgym.kinds");
   if (window[KEY]) return;
 
-  const { editable, oneLine, parentOf, textOf } = window[Symbol.for("webgym.names")];
+  const { editable, matches, oneLine, parentOf, textOf } = window[Symbol.for("webgym.names")];
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -48,8 +48,6 @@
       return known.get(element);
     };
   };
-
-  const matches = (element, selector) => Element.prototype.matches.call(element, selector);
 
   const pointed = (element) => CURSORS.test(getComputedStyle(element).cursor);
 
@@ -140,6 +138,6 @@
     return true;
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ isSplash, interest, listeners, matches,
+  Object.defineProperty(window, KEY, { value: Object.freeze({ isSplash, interest, listeners,
     remembered: (element) => listening.has(element), watchListeners }) });
 })();

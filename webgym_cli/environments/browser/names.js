@@ -171,6 +171,6 @@
     return toggled || oneLine(element.getAttribute("aria-valuetext") || element.getAttribute("aria-valuenow"));
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf,
+  Object.defineProperty(window, KEY, { value: Object.freeze({ matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf,
     parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts }) });
 })();

@@ -1,4 +1,4 @@
-// Runs in every document before its own scripts, after names.js and kinds.js. Installs one hidden object, the eyes, that Python asks
+// Runs in every document before its own scripts, after geometry.js. Installs one hidden object, the eyes, that Python asks
 //   look()            list the interactive elements in the viewport, ids counting from 0 in document order;
 //   unlisted()        how many more there were than the look was to list;
 //   locate()          say where one of them can be clicked now;
@@ -10,148 +10,20 @@
   const KEY = Symbol.for("webgym.eyes");
   if (window[KEY]) return;
 
-  const { roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf, parentOf } = window[Symbol.for("webgym.names")];
-  const { interest, listeners, matches, remembered, watchListeners } = window[Symbol.for("webgym.kinds")];
+  const { matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, parentOf } = window[Symbol.for("webgym.names")];
+  const { interest, listeners, remembered, watchListeners } = window[Symbol.for("webgym.kinds")];
+  const { area, boxOf, inside, offsetOf, onTop, opaque, place, pointOf, same, through, within } =
+    window[Symbol.for("webgym.geometry")];
   // What is one thing, whatever it is made of.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem]";
   const ROWS = "[role=option],[role=treeitem],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
-  const MIN_SIDE = 3, MOST_VISITED = 20000, MOST_FOUND = 2000;
+  const MOST_VISITED = 20000, MOST_FOUND = 2000;
   // A listener's element may fill so much of the screen.
   const MOST_OF_SCREEN = 0.25;
-  const GRID = [0.5, 0.2, 0.8, 0.08, 0.92], POINTS = 24, EDGE = 3, THIN = 8;
+  const THIN = 8;
   let marks = [], left = 0;
-
-  const clip = (rect, offset) => {
-    const left = Math.max(rect.left + offset.x, 0), top = Math.max(rect.top + offset.y, 0);
-    const width = Math.min(rect.right + offset.x, innerWidth) - left;
-    const height = Math.min(rect.bottom + offset.y, innerHeight) - top;
-    return width >= MIN_SIDE && height >= MIN_SIDE ? { left, top, width, height } : null;
-  };
-
-  // The visible box: of a link that wraps over lines, its largest line.
-  const boxOf = (element, offset) => {
-    let rect = element.getBoundingClientRect();
-    if (getComputedStyle(element).display === "contents") {
-      const range = element.ownerDocument.createRange();
-      range.selectNodeContents(element);
-      rect = range.getBoundingClientRect();
-    }
-    const whole = clip(rect, offset);
-    const lines = getComputedStyle(element).display === "inline" ? element.getClientRects() : [];
-    if (!whole || lines.length < 2) return whole;
-    return Array.from(lines, (line) => clip(line, offset)).filter(Boolean)
-      .reduce((best, line) => (!best || line.width * line.height > best.width * best.height ? line : best), null);
-  };
-
-  const innerDocument = (element) => {
-    if (!/^(iframe|frame|object|embed)$/.test(element.localName)) return null;
-    try { return element.contentDocument || element.getSVGDocument?.() || null; } catch { return null; } // another origin
-  };
-
-  const FRAMES = "iframe,frame,object,embed";
-  const isOpaque = (element) => matches(element, FRAMES) && !innerDocument(element);
-
-  const opaque = () => {
-    const boxes = [];
-    inside(document, (element) => {
-      const box = isOpaque(element) && element.checkVisibility({ visibilityProperty: true }) && clip(element.getBoundingClientRect(), offsetOf(element));
-      if (box) boxes.push([box.left, box.top, box.width, box.height]);
-    });
-    return boxes;
-  };
-
-  const through = (points) => points.map(([x, y]) => {
-    const hit = deepest(x, y);
-    return Boolean(hit) && isOpaque(hit);
-  });
-
-  // The element under a point of the viewport, through shadow roots and documents that can be read.
-  const deepest = (x, y) => {
-    for (let root = document, found = null; ;) {
-      const inner = root.elementFromPoint(x, y);
-      if (!inner || inner === found) return found;
-      found = inner;
-      const content = innerDocument(inner);
-      if (content) {
-        const box = inner.getBoundingClientRect();
-        [x, y, root] = [x - box.left - inner.clientLeft, y - box.top - inner.clientTop, content];
-      } else if (rootOf(inner)) root = rootOf(inner);
-      else return found;
-    }
-  };
-
-  const reaches = (element, hit) => {
-    for (let at = hit; at; at = parentOf(at)) {
-      if (at === element) return true;
-      if (at.localName === "label" && at.control === element) return true;
-    }
-    return false;
-  };
-
-  // Points of the box to try: all over it, at its edge where it is full of others, and on a line that is drawn.
-  const candidates = function* (element, { left, top, width, height }, isFull) {
-    if (element instanceof SVGGeometryElement && element.localName === "path") {
-      const length = element.getTotalLength(), matrix = element.getScreenCTM();
-      for (const share of matrix ? GRID : []) {
-        const { x, y } = element.getPointAtLength(length * share).matrixTransform(matrix);
-        if (x >= left && x <= left + width && y >= top && y <= top + height) yield [x, y];
-      }
-    }
-    for (const fy of GRID) for (const fx of GRID) yield [left + width * fx, top + height * fy];
-    if (!isFull) return;
-    for (const share of GRID) {
-      yield* [left + EDGE, left + width - EDGE].map((x) => [x, top + height * share]);
-      yield* [top + EDGE, top + height - EDGE].map((y) => [left + width * share, y]);
-    }
-  };
-
-  // A point of the box where a click lands on the element, rather not on what is listed within; null when it is covered.
-  const pointOf = (element, box, within = []) => {
-    let other = null;
-    for (const [x, y] of candidates(element, box, within.length > 0)) {
-      const hit = deepest(x, y);
-      if (hit && reaches(element, hit) && !within.some((inner) => reaches(inner, hit))) return [x, y];
-      if (hit && reaches(element, hit)) other ||= [x, y];
-    }
-    return other;
-  };
-
-  const offsetOf = (element) => {
-    const offset = { x: 0, y: 0 };
-    for (let view = element.ownerDocument.defaultView; view && view !== window; view = view.parent) {
-      const frame = view.frameElement, rect = frame.getBoundingClientRect();
-      offset.x += rect.left + frame.clientLeft;
-      offset.y += rect.top + frame.clientTop;
-    }
-    return offset;
-  };
-
-  const inside = (root, visit) => {
-    for (const element of root.querySelectorAll("*")) {
-      if (visit(element) === false) return;
-      const inner = rootOf(element) || innerDocument(element);
-      if (inner) inside(inner, visit);
-    }
-  };
-
-  // What lies on top at points all over the screen, wherever in a heavy document it stands.
-  const onTop = function* () {
-    for (let row = 0.5; row < POINTS; row++) {
-      for (let column = 0.5; column < POINTS; column++) {
-        for (let at = deepest(innerWidth * column / POINTS, innerHeight * row / POINTS); at; at = parentOf(at)) yield at;
-      }
-    }
-  };
-
-  const place = (element, transparent = false) => {
-    const box = boxOf(element, offsetOf(element));
-    const shown = element.checkVisibility({ visibilityProperty: true, opacityProperty: !transparent });
-    if (!box || !(shown || getComputedStyle(element).display === "contents")) return null;
-    const point = pointOf(element, box);
-    return point && { face: element, box, point };
-  };
 
   // Where an element is seen and clicked: a hidden input by its label, a code editor's field by the editor.
   const facing = (element) => {
@@ -183,14 +55,6 @@
     if (sure === 1 && !remembered(element) && nameOf(element).endsWith("…")) return null;
     return { element, sure, ...find };
   };
-
-  const same = (a, b) => Math.abs(a.left - b.left) < 4 && Math.abs(a.top - b.top) < 4 &&
-    Math.abs(a.width - b.width) < 8 && Math.abs(a.height - b.height) < 8;
-
-  const within = (point, box) => point[0] >= box.left && point[0] <= box.left + box.width &&
-    point[1] >= box.top && point[1] <= box.top + box.height;
-
-  const area = ({ box }) => box.width * box.height;
 
   // Of a find within another: "outer" or "inner", whichever only repeats or frames the other one; else null.
   const needless = (outer, inner) => {

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # What tells an element's listeners there, as the last argument of a look.
 LISTENERS_JS = "typeof getEventListeners === 'function' ? getEventListeners : null"
+# Each asks the objects of those before it.
+_SCRIPTS = ("names.js", "kinds.js", "geometry.js", "observe.js", "act.js")
 # As `OBSERVE_JS`, for `act.js`.
 ACT_JS = "window[Symbol.for('webgym.hands')]"
 # A form or a picture of the name "title" hides the document's own.
@@ -54,9 +56,7 @@ def observe_script(*, watch_listeners: bool = False) -> str:
     pages can inspect, so it is for our own pages and not for sites that look for robots.
     """
     folder = Path(__file__).parent
-    source = "".join(
-        (folder / name).read_text(encoding="utf-8") for name in ("names.js", "kinds.js", "observe.js", "act.js")
-    )
+    source = "".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     return f"{source}\n{OBSERVE_JS}.watchListeners();\n" if watch_listeners else source
 
 
