@@ -58,6 +58,8 @@ def test_a_task_file(tmp_path, run, lines, said):
     [
         (("-s", "rollout.epsiodes=4"), "unknown setting 'rollout.epsiodes'; did you mean 'rollout.episodes'?"),
         (("-s", "rollout.episodes=many"), "rollout.episodes: "),
+        (("-s", "rollout.episodes=1000000000"), "rollout.episodes: "),
+        (("-s", "agent.num_chains=1000000"), "agent.num_chains: "),
         (("-s", "rollout.episodes"), "-s takes section.key=value"),
         (("-c", "nowhere.yaml"), "nowhere.yaml"),
         (("--policy", "nonsense"), "'nonsense' is neither vllm, oracle nor a base URL"),
@@ -139,3 +141,36 @@ def test_commands_on_a_run_that_is_not_there(tmp_path, run):
         assert str(run) in message
         assert hint.startswith("webgym ")
         assert not run.exists()
+
+
+def test_training_without_a_run_names_the_run_and_no_dataset(tmp_path, run):
+    message, hint = refused(3, "train", run, cwd=tmp_path)
+    assert "there is no run" in message
+    assert hint == f"webgym rollout {run}"
+
+
+@pytest.mark.parametrize("command", ["rollout", "prepare", "train", "resume", "status", "inspect-buffer"])
+def test_a_file_is_no_run(tmp_path, command):
+    file = tmp_path / "file"
+    file.write_text("mine")
+    for named in (file, file / "run"):
+        message, _ = refused(2, command, named, cwd=tmp_path)
+        assert f"{file} is a file" in message
+    assert file.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "words", [("rollout", ""), ("status", " "), ("train", ""), ("compare", "", "b"), ("compare", "a", "")]
+)
+def test_a_run_without_a_name_is_not_the_current_folder(tmp_path, words):
+    said = webgym(*words, cwd=tmp_path)
+    assert said.returncode == 2
+    assert "empty: name the run's folder" in " ".join(said.stderr.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_rollout_is_larger_than_a_plan_can_be(tmp_path, run):
+    said = webgym("rollout", run, "--policy", "oracle", "--episodes", "99999999999", cwd=tmp_path)
+    assert said.returncode == 2
+    assert "1000000" in said.stderr
+    assert not run.exists()

@@ -9,9 +9,22 @@ import typer
 
 from webgym_cli.cli import completion as complete
 
+
+def parse_run(text: str) -> Path:
+    """Return a run's folder. Raises `typer.BadParameter` for an empty name, which would be the current folder."""
+    if not text.strip():
+        raise typer.BadParameter("empty: name the run's folder")
+    return Path(text)
+
+
 RunArg = Annotated[
     Path,
-    typer.Argument(metavar="RUN", help="The run's folder (created by rollout and loop).", autocompletion=complete.runs),
+    typer.Argument(
+        metavar="RUN",
+        help="The run's folder (created by rollout and loop).",
+        parser=parse_run,
+        autocompletion=complete.runs,
+    ),
 ]
 ConfigOpt = Annotated[
     list[str] | None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from webgym_cli.config.limits import MAX_CHAINS
 from webgym_cli.config.section import ConfigSection
 
 
@@ -24,7 +25,7 @@ class AgentSettings(ConfigSection):
     max_turns: int = Field(default=4, ge=1)
     """Maximum number of responses in an episode. The calls of the last response are still executed before the episode
     is scored."""
-    num_chains: int = Field(default=1, ge=1)
+    num_chains: int = Field(default=1, ge=1, le=MAX_CHAINS)
     """Group size: episodes of each drawn training task, adjacent in the plan and compared with one another. Applies to
     every environment; `rollout.episodes` counts the episodes, not the tasks. Iterations of demonstrations run each task
     once, because the expert would repeat itself."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from webgym_cli.config.limits import MAX_EPISODES
 from webgym_cli.config.section import ConfigSection
 
 
@@ -15,7 +16,7 @@ class CurriculumSettings(ConfigSection):
 
     phases: int = Field(default=8, ge=1)
     """Total number of phases of the run, each one iteration with a training."""
-    tasks_per_phase: int = Field(default=500, ge=1)
+    tasks_per_phase: int = Field(default=500, ge=1, le=MAX_EPISODES)
     """Tasks of a phase: the maximum number of new ones (overrides `generate.tasks`), or the exact number of original
     ones. Each is attempted once, or `agent.num_chains` times."""
     generate: bool = True
@@ -23,6 +24,6 @@ class CurriculumSettings(ConfigSection):
     score: Literal["orm", "judge", "environment"] = "orm"
     """Scorer of tasks that their environment does not score: the outcome reward model (`orm`), the judge (`judge`), or
     none (`environment`), which excludes new tasks because no environment scores them."""
-    survey_episodes: int | None = Field(default=None, ge=1)
+    survey_episodes: int | None = Field(default=None, ge=1, le=MAX_EPISODES)
     """Number of episodes of phase 0's policy on `tasks.train`; the failed ones seed phase 1. null: as many per task as
     in a phase. Stored in RUN/survey and excluded from training."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from webgym_cli.config.limits import MAX_EPISODES
 from webgym_cli.config.section import ConfigSection
 
 
@@ -19,7 +20,7 @@ class LoopSettings(ConfigSection):
     episodes: collected, or imported before (`webgym import`)."""
     demonstration_algorithm: str = "sft"
     """Training algorithm of demonstration iterations, as `train.algorithm`: one whose backend imitates steps."""
-    demonstration_episodes: int | None = Field(default=None, ge=1)
+    demonstration_episodes: int | None = Field(default=None, ge=1, le=MAX_EPISODES)
     """Number of episodes of a demonstration iteration; null: `rollout.episodes`."""
     eval_every: int = Field(default=1, ge=0)
     """Evaluation interval on the test split, in policy versions, starting with the base model (version 0); the last

@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from webgym_cli.config.limits import MAX_CHAINS, MAX_EPISODES
 from webgym_cli.config.section import ConfigSection
 
 
@@ -39,11 +40,11 @@ class RolloutSettings(ConfigSection):
     policy: str = "vllm"
     """Policy: `vllm` (the run's own server with its current model), `oracle` (the environment's expert), or OpenAI base
     URLs separated by commas, which share the requests."""
-    episodes: int = Field(default=1024, ge=1)
+    episodes: int = Field(default=1024, ge=1, le=MAX_EPISODES)
     """Training episodes per iteration, including the greedy ones of `agent.greedy_chain`."""
-    test_episodes: int = Field(default=100, ge=1)
+    test_episodes: int = Field(default=100, ge=1, le=MAX_EPISODES)
     """Number of held-out task and seed pairs of an evaluation, the same in each evaluation."""
-    test_repeats: int = Field(default=1, ge=1)
+    test_repeats: int = Field(default=1, ge=1, le=MAX_CHAINS)
     """Number of episodes per held-out pair, for the average over sampled responses."""
     concurrency: int | None = Field(default=None, ge=1)
     """Maximum number of concurrent episodes; null: determined from the machine's cores and free memory."""

@@ -205,13 +205,21 @@ def open_run(path: Path) -> tuple[RunDir, Settings]:
     """Return an existing run and its settings. Raises `MissingStageError` without one."""
     run = RunDir(path)
     require_readable(run)
-    if not run.exists:
-        raise MissingStageError(f"{path}: there is no run{name_runs_near(path)}", hint=f"webgym rollout {path}")
+    require_run(run, path)
     return run, load(run_config=run.config)
 
 
+def require_run(run: RunDir, path: Path) -> None:
+    """Raise `MissingStageError` where there is no run at a path, which is as a person named it."""
+    if not run.exists:
+        raise MissingStageError(f"{path}: there is no run{name_runs_near(path)}", hint=f"webgym rollout {path}")
+
+
 def require_readable(run: RunDir) -> None:
-    """Raise `StoreError` for a run of a newer version, and for one whose settings are lost: it has no default ones."""
+    """Raise `StoreError` for a run of a newer version or with its settings lost, `UsageError` where a file is."""
+    place = next(folder for folder in (run.root, *run.root.parents) if folder.exists())
+    if not place.is_dir():
+        raise UsageError(f"{run.root}: {place} is a file, a run is a folder", hint="name another folder")
     if not run.exists and (run.provenance.exists() or _has_begun(run)):
         raise StoreError(
             f"{run.config}: is missing, though the rest of the run is there",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.options import JsonOpt
+from webgym_cli.cli.options import JsonOpt, parse_run
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 
@@ -19,10 +19,14 @@ if TYPE_CHECKING:
     from webgym_cli.report.compare import Comparison
 
 FirstArg = Annotated[
-    Path, typer.Argument(metavar="RUN_A", help="The run that is compared with.", autocompletion=complete.runs)
+    Path,
+    typer.Argument(
+        metavar="RUN_A", help="The run that is compared with.", parser=parse_run, autocompletion=complete.runs
+    ),
 ]
 SecondArg = Annotated[
-    Path, typer.Argument(metavar="RUN_B", help="The run that is looked at.", autocompletion=complete.runs)
+    Path,
+    typer.Argument(metavar="RUN_B", help="The run that is looked at.", parser=parse_run, autocompletion=complete.runs),
 ]
 HtmlOpt = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write the same there as one HTML page, with curves.")

@@ -9,11 +9,12 @@ import typer
 from webgym_cli.cli import completion as complete
 from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
 from webgym_cli.cli.output import Output
+from webgym_cli.config.limits import MAX_EPISODES
 from webgym_cli.records.groups import Split
 
 SplitOpt = Annotated[Split, typer.Option("--split", help="Training episodes, or the held-out ones.")]
 EpisodesOpt = Annotated[
-    int | None, typer.Option("--episodes", min=1, help="How many in all; more than before extends.")
+    int | None, typer.Option("--episodes", min=1, max=MAX_EPISODES, help="How many in all; more than before extends.")
 ]
 PolicyOpt = Annotated[
     str | None,

@@ -17,7 +17,7 @@ from webgym_cli.errors import MissingStageError, SettingsError, UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.records.dataset import PREPARED, TRAIN_CONFIG, TRAIN_FILE, VALIDATION_FILE, WANDB_ENV, Prepared
 from webgym_cli.store import checkpoints
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, require_run
 from webgym_cli.util.files import read_json
 
 R = TypeVar("R", bound=Record)
@@ -31,6 +31,7 @@ def read_prepared(run: RunDir) -> Prepared:
     """Return the dataset that is to be trained on. Raises `MissingStageError` when there is none or it was trained."""
     file = run.dataset / PREPARED
     judged = run.orm_of
+    require_run(judged or run, (judged or run).root)
     hint = f"webgym prepare {judged.root} --target orm" if judged else f"webgym prepare {run.root}"
     if not file.is_file():
         raise MissingStageError(f"{run.dataset}: there is no dataset", hint=hint)
