@@ -51,14 +51,21 @@ Line = dict[str, Any]
 
 
 def measure(runs: Path, case: str, seed: int) -> Line:
-    """Train one case with one seed, or go on where its run stopped, and return its row. Raises `JobError`."""
+    """Train one case with one seed, or go on where its run stopped, and return its row. Raises `JobError`.
+
+    A run that ends early after an evaluation (an ablation whose policy solves nothing gets no new tasks) is a row with
+    its exit status as `stopped`.
+    """
     run = runs / f"{case.replace(', ', '-').replace(' ', '-')}-{seed}"
     command, *options = CASES[case]
     pages = ("--pages",) if command == "curriculum" else ()
     model = runs / ("model-pages" if pages else "model")
     given = [*options, "-s", f"policy_config.base_model={model}", "-s", f"seed={seed}"]
     _execute("init-model", "tiny", str(model), *pages)
-    _execute(command, str(run), *given)
+    try:
+        _execute(command, str(run), *given)
+    except JobError as error:
+        return {**read_row(run, case, seed), "stopped": error.returncode}
     return read_row(run, case, seed)
 
 
@@ -106,8 +113,14 @@ def read_baseline(path: Path = BASELINE) -> list[Line]:
 def compare(rows: Iterable[Line], baseline: Iterable[Line]) -> Iterator[str]:
     """Yield in words each case whose newest policies do worse than those of the baseline, over all seeds.
 
-    Worse: the 95 % interval of the difference of both shares (Newcombe's) lies below 0.
+    Worse: the 95 % interval of the difference of both shares (Newcombe's) lies below 0. A run that stopped early, though
+    its seed went through in the baseline or is new there, is said too.
     """
+    rows, baseline = list(rows), list(baseline)
+    known = {(row["case"], row["seed"]) for row in baseline if "stopped" in row}
+    for row in rows:
+        if "stopped" in row and (row["case"], row["seed"]) not in known:
+            yield f"{row['case']}, seed {row['seed']}, stopped with exit status {row['stopped']}"
     now, before = _pool(rows), _pool(baseline)
     for case, found in now.items():
         if case not in before:

@@ -57,6 +57,21 @@ def test_what_unlearns_is_said_and_what_may_be_chance_is_not():
     assert words.startswith("demo unlearned: 0.750") and "in the baseline 0.900" in words and "-0.150" in words
 
 
+def test_a_run_that_stopped_is_a_row_that_says_so(tmp_path, monkeypatch):
+    events(tmp_path / "demo-7", rollout(60), evaluation(1, 2, 0.25))
+
+    def execute(*words):
+        if words[0] == "loop":
+            raise learning.JobError("failed", hint="webgym doctor", returncode=4)
+
+    monkeypatch.setattr(learning, "_execute", execute)
+    stopped = learning.measure(tmp_path, "demo", 7)
+    assert (stopped["stopped"], len(stopped["points"])) == (4, 1)
+    (words,) = learning.compare([stopped], [])
+    assert words == "demo, seed 7, stopped with exit status 4"
+    assert list(learning.compare([stopped], [stopped])) == []
+
+
 def test_the_exit_status_tells_and_the_rows_are_json(tmp_path, monkeypatch, capsys):
     baseline = tmp_path / "baseline.jsonl"
     baseline.write_text(json.dumps(row("sums", 7, 0, 90)) + "\n")

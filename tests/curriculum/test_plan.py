@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.curriculum.generating import FAILED, episode, failed_run
+from tests.curriculum.generating import FAILED, episode, failed_run, task
 from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory
 from tests.records.test_judgement import by_orm, judgement
 from webgym_cli.config.load import load
@@ -48,6 +48,21 @@ def test_the_last_time_counts_and_one_success_of_several_is_enough(run):
     append(run, episode(3, FAILED[2], CRASHED, iteration=1))
     append(run, episode(4, "Log in as Emma", UNSOLVED, iteration=1))
     assert seeds(planned(run))["shop.test:7770"] == ["Log in as Emma", FAILED[2]]
+
+
+def test_where_no_task_always_failed_those_that_failed_at_times_are_seeds(tmp_path):
+    file = tmp_path / "tasks.jsonl"
+    file.write_text(task(FAILED[0]).model_dump_json() + "\n")
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, load(overrides=[f"tasks.train={file}"]))
+    append(run, episode(0, FAILED[0], UNSOLVED))
+    append(run, episode(1, FAILED[0], SOLVED))
+    append(run, episode(2, FAILED[1], SOLVED))
+    assert seeds(planned(run)) == {"shop.test:7770": [FAILED[0]]}
+    append(run, episode(3, FAILED[0], SOLVED, iteration=1))
+    with pytest.raises(MissingStageError, match="each that was scored is solved") as refused:
+        planned(run)
+    assert "curriculum.survey_episodes" in refused.value.hint
 
 
 def test_what_a_demonstration_failed_at_is_no_failure_of_the_policy(run):

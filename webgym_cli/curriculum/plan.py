@@ -36,12 +36,14 @@ _LAST_KNOWN = """(
     SELECT *, max(iteration) OVER (PARTITION BY task_key) AS newest
     FROM trajectories WHERE split = 'train' AND success IS NOT NULL AND iteration >= ?
 )"""
-# One episode of each task that nobody solved when it was tried last and the reward became known; from an iteration on,
-# earlier ones don't count.
+# One failed episode of each task, as it was tried last and the reward became known; from an iteration on, earlier ones
+# don't count.
 _FAILED = f"""id IN (
-    SELECT min(id) FROM {_LAST_KNOWN} WHERE iteration = newest AND list_contains(?, environment) AND steps > 0
-    GROUP BY task_key HAVING NOT bool_or(success)
+    SELECT min(id) FILTER (WHERE NOT success) FROM {_LAST_KNOWN}
+    WHERE iteration = newest AND list_contains(?, environment) AND steps > 0
+    GROUP BY task_key HAVING {{which}}
 )"""
+_NEVER_SOLVED, _SOLVED_SOMETIMES = "NOT bool_or(success)", "NOT bool_and(success)"
 
 
 # Who tells how likely success is.
@@ -88,7 +90,10 @@ def plan_generation(run: RunDir, settings: Settings, index: Index, *, has_critic
     """
     how = settings.generate
     # What an expert failed at says nothing about the policy.
-    failed = index.places(_FAILED, [settings.loop.demonstration_iterations, generating_environments()])
+    given = [settings.loop.demonstration_iterations, generating_environments()]
+    failed = index.places(_FAILED.format(which=_NEVER_SOLVED), given)
+    if not failed:  # a policy that solves each task at times still has failures to learn from
+        failed = index.places(_FAILED.format(which=_SOLVED_SOMETIMES), given)
     groups = group_by_site(build_seed(read(run, place, without=_NUMBERS)) for place in failed)
     if not groups:
         raise _explain_no_seed(run, index)
@@ -163,7 +168,12 @@ def _explain_no_seed(run: RunDir, index: Index) -> MissingStageError:
             f"{run.root}: its tasks are of {names}; new ones can be made of tasks on the web only",
             hint="webgym rollout RUN -s tasks.train=FILE",
         )
+    if any(index.rows("SELECT 1 FROM trajectories WHERE split = 'train' AND success", [])):
+        return MissingStageError(
+            f"{run.root}: no failed task: each that was scored is solved",
+            hint="more tasks or episodes: -s tasks.train=FILE, -s rollout.episodes=N, -s curriculum.survey_episodes=N",
+        )
     return MissingStageError(
-        f"{run.root}: no failed task: none is known to have been tried in vain",
+        f"{run.root}: no failed task: no episode is scored yet",
         hint=f"webgym judge {run.root}, or webgym score {run.root}",
     )

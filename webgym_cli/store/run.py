@@ -21,8 +21,6 @@ from webgym_cli.store.provenance import build_provenance, read_newer_version
 from webgym_cli.util.files import read_json, replace_link, write_json
 from webgym_cli.util.text import hide_passwords
 
-_ORM = "orm"
-
 
 def now() -> str:
     """Return the time as ISO 8601, UTC, to the millisecond."""
@@ -177,7 +175,7 @@ class RunDir:
     def orm(self) -> RunDir:
         """The run in which this one's outcome reward model is trained: no episodes, settings of its own."""
         # A run of its own, so that its checkpoints are never taken for this run's policy.
-        return RunDir(self.root / _ORM)
+        return RunDir(self.root / "orm")
 
     @property
     def survey(self) -> RunDir:
@@ -189,7 +187,7 @@ class RunDir:
     def orm_of(self) -> RunDir | None:
         """The run whose outcome reward model is trained here; None for any other."""
         outer = RunDir(self.root.parent)
-        return outer if self.root.name == _ORM and outer.exists else None
+        return outer if outer.orm == self and outer.exists else None
 
 
 def refuse_output_in_run(path: Path) -> None:
@@ -217,8 +215,7 @@ def require_run(run: RunDir, path: Path) -> None:
 
 def require_readable(run: RunDir) -> None:
     """Raise `StoreError` for a run of a newer version or with its settings lost, `UsageError` where a file is."""
-    place = next(folder for folder in (run.root, *run.root.parents) if folder.exists())
-    if not place.is_dir():
+    if not (place := next(folder for folder in (run.root, *run.root.parents) if folder.exists())).is_dir():
         raise UsageError(f"{run.root}: {place} is a file, a run is a folder", hint="name another folder")
     if not run.exists and (run.provenance.exists() or _has_begun(run)):
         raise StoreError(
