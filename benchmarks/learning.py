@@ -113,8 +113,8 @@ def read_baseline(path: Path = BASELINE) -> list[Line]:
 def compare(rows: Iterable[Line], baseline: Iterable[Line]) -> Iterator[str]:
     """Yield in words each case whose newest policies do worse than those of the baseline, over all seeds.
 
-    Worse: the 95 % interval of the difference of both shares (Newcombe's) lies below 0. A run that stopped early, though
-    its seed went through in the baseline or is new there, is said too.
+    Worse: the 95 % interval of the difference of both shares (Newcombe's) lies below 0. A run that stopped early, and
+    did not in the baseline, is said too.
     """
     rows, baseline = list(rows), list(baseline)
     known = {(row["case"], row["seed"]) for row in baseline if "stopped" in row}

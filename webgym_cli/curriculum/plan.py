@@ -91,9 +91,10 @@ def plan_generation(run: RunDir, settings: Settings, index: Index, *, has_critic
     how = settings.generate
     # What an expert failed at says nothing about the policy.
     given = [settings.loop.demonstration_iterations, generating_environments()]
-    failed = index.places(_FAILED.format(which=_NEVER_SOLVED), given)
-    if not failed:  # a policy that solves each task at times still has failures to learn from
-        failed = index.places(_FAILED.format(which=_SOLVED_SOMETIMES), given)
+    # A policy that solves each task at times still has failures to learn from.
+    failed = list(index.places(_FAILED.format(which=_NEVER_SOLVED), given)) or list(
+        index.places(_FAILED.format(which=_SOLVED_SOMETIMES), given)
+    )
     groups = group_by_site(build_seed(read(run, place, without=_NUMBERS)) for place in failed)
     if not groups:
         raise _explain_no_seed(run, index)
