@@ -78,17 +78,22 @@ def _execute(*words: str) -> None:
 def read_row(run: Path, case: str, seed: int) -> Line:
     """Return what a run's metrics tell of it: a point for each evaluated version."""
     began = _moment(read_json(run / "run.json")["created_at"])
-    rolled, points = 0, []
+    # An iteration's rollout counts all of its episodes again where groups without gradient were replaced.
+    rolled: dict[tuple[str, int], int] = {}
+    points = []
     for event in (json.loads(line) for _, line in read_lines(run / "metrics.jsonl")):
         if event["event"] == "survey" or (event["event"], event.get("split")) == ("rollout", "train"):
-            rolled += event["episodes"]
+            rolled[event["event"], event["iteration"]] = event["episodes"]
+        elif event["event"] == "batch":  # in the asynchronous order the replaced groups are beside the window
+            size = event["episodes"] // event["groups"]
+            rolled["dropped", event["iteration"]] = size * sum(event["dropped"].values())
         elif event["event"] == "evaluation":
             minutes = (_moment(event["at"]) - began).total_seconds() / 60
             rate, count = event["success_rate"], event["episodes"]
             points.append(
                 {
                     "version": event["iteration"],
-                    "rollout_episodes": rolled,
+                    "rollout_episodes": sum(rolled.values()),
                     "minutes": round(minutes, 1),
                     "episodes": count,
                     "successes": round(rate * count),

@@ -21,8 +21,8 @@ def events(folder, *found):
     return folder
 
 
-def rollout(episodes, split="train", event="rollout"):
-    return {"event": event, "split": split, "episodes": episodes}
+def rollout(episodes, split="train", event="rollout", iteration=0):
+    return {"event": event, "split": split, "episodes": episodes, "iteration": iteration}
 
 
 def evaluation(version, minute, rate):
@@ -38,11 +38,18 @@ def evaluation(version, minute, rate):
 
 
 def test_a_point_knows_what_was_rolled_out_for_training_until_then(tmp_path):
-    told = (rollout(60), evaluation(1, 2, 0.25), rollout(30, event="survey"), rollout(80), rollout(40, "test"))
+    told = (rollout(60), evaluation(1, 2, 0.25), rollout(30, event="survey"))
+    told += (rollout(60, iteration=1), rollout(80, iteration=1), rollout(40, "test"))
     run = events(tmp_path / "run", *told, evaluation(2, 9, 0.7))
     first, second = learning.read_row(run, "demo", 7)["points"]
     assert (first["rollout_episodes"], first["minutes"], first["successes"]) == (60, 2.5, 10)
     assert (second["version"], second["rollout_episodes"], second["minutes"], second["successes"]) == (2, 170, 9.5, 28)
+
+
+def test_replaced_groups_of_the_asynchronous_order_were_rolled_out_too(tmp_path):
+    batch = {"event": "batch", "iteration": 1, "episodes": 80, "groups": 10, "dropped": {"no_variance": 2}}
+    run = events(tmp_path / "run", rollout(60), rollout(80, iteration=1), batch, evaluation(2, 9, 0.7))
+    assert learning.read_row(run, "demo", 7)["points"][0]["rollout_episodes"] == 60 + 80 + 16
 
 
 def test_a_run_without_an_evaluation_is_no_row(tmp_path):
