@@ -131,12 +131,30 @@
     }
   };
 
+  // What the parts of the page that scroll or cut off leave of a box.
+  const cut = (element, box) => {
+    const offset = offsetOf(element);
+    let { left, top } = box, right = left + box.width, bottom = top + box.height;
+    for (let at = parentOf(element); at; at = parentOf(at)) {
+      // what the body cuts off is cut at the window
+      if (/^(body|html)$/.test(at.localName) || getComputedStyle(at).overflow === "visible") continue;
+      const rect = at.getBoundingClientRect();
+      [left, top] = [Math.max(left, rect.left + offset.x), Math.max(top, rect.top + offset.y)];
+      [right, bottom] = [Math.min(right, rect.right + offset.x), Math.min(bottom, rect.bottom + offset.y)];
+    }
+    const isLess = right - left < box.width || bottom - top < box.height;
+    return isLess && right - left >= MIN_SIDE && bottom - top >= MIN_SIDE ? { left, top, width: right - left, height: bottom - top } : null;
+  };
+
   const place = (element, transparent = false) => {
     const box = boxOf(element, offsetOf(element));
     const shown = element.checkVisibility({ visibilityProperty: true, opacityProperty: !transparent });
     if (!box || !(shown || getComputedStyle(element).display === "contents")) return null;
     const point = pointOf(element, box);
-    return point && { face: element, box, point };
+    if (point) return { face: element, box, point };
+    // only an edge of it may be in sight, where no point of the whole box was tried
+    const rest = cut(element, box), edge = rest && pointOf(element, rest);
+    return edge && { face: element, box: rest, point: edge };
   };
 
   const same = (a, b) => Math.abs(a.left - b.left) < 4 && Math.abs(a.top - b.top) < 4 &&

@@ -22,6 +22,8 @@
   const MOST_ASKED = 3000, MANY_EVENTS = 30;
   // So far above a part what handles its clicks may be.
   const DELEGATION = 5;
+  // Of a list's items: by the list, or by what holds just the list. Further above it is there for other things.
+  const LIST_DELEGATION = 2;
   const listening = new WeakSet();
 
   const watchListeners = () => {
@@ -49,7 +51,7 @@
     };
   };
 
-  const pointed = (element) => CURSORS.test(getComputedStyle(element).cursor);
+  const cursorOf = (element) => getComputedStyle(element).cursor.match(CURSORS)?.[0];
 
   // Whether something changes when the mouse is over it, by the style sheets (1), or so does its cursor (2): what a
   // person takes for a thing to click.
@@ -91,7 +93,9 @@
     if (element.hasAttribute("aria-sort")) return 2;
     if (element.localName === "label" && element.control) return 0;
     const parent = parentOf(element);
-    if (pointed(element) && !(parent && pointed(parent))) return 2;
+    // where the cursor becomes another one there is another thing: what is clicked on what is moved
+    const cursor = cursorOf(element);
+    if (cursor && !(parent && cursorOf(parent) === cursor)) return 2;
     if (HOLDERS.has(role) || element.localName === "label") return 0;
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
     if (Number(element.getAttribute("tabindex") ?? -1) >= 0) return 1;
@@ -101,10 +105,11 @@
     const isPart = element.matches(PARTS);
     // The listener is there for the controls within.
     if (isPart && !element.draggable && element.querySelector(NATIVE)) return 0;
-    for (let above = parent, steps = 0; above && steps < DELEGATION; above = parentOf(above), steps++) {
+    const most = matches(element, "li,[role=listitem]") ? LIST_DELEGATION : DELEGATION;
+    for (let above = parent, steps = 0; above && steps < most; above = parentOf(above), steps++) {
       if (above === above.ownerDocument.body) return 0;
       // the outermost of what changes is the thing, the others are its parts
-      if (!isPart && (pointed(above) || matches(above, PARTS) || hovers(above))) return 0;
+      if (!isPart && (cursorOf(above) || matches(above, PARTS) || hovers(above))) return 0;
       if (listens(above)) return isPart ? 2 : hovers(element);
     }
     return 0;

@@ -19,6 +19,13 @@
   const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
     "data-title", "data-tip", "aria-description"];
   const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50;
+  const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
+  const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
+  const TICKED = /^(checkbox|radio|switch)$/;
+  // So many levels around a field its label is looked for.
+  const BESIDE = 4;
+  // What a field takes, where its type says so.
+  const PURPOSES = /^(search|email|tel|url|password)$/;
   const closed = new WeakMap();
 
   // Kept from before the page's scripts, and for forms, whose fields' names hide the form's own properties.
@@ -93,6 +100,7 @@
   const partOf = (node, work) => {
     const tag = node.localName;
     if (node instanceof HTMLFormElement) return " "; // its fields' names hide its methods
+    if (work.words && matches(node, CONTROLS)) return " ";
     if (tag === "script" || tag === "style" || tag === "template") return "";
     const style = getComputedStyle(node);
     if (style.display === "none" || style.visibility === "hidden" || node.getAttribute("aria-hidden") === "true") return "";
@@ -104,17 +112,18 @@
 
   const pictured = (svg) => Array.prototype.find.call(svg.children, (child) => child.localName === "title")?.textContent || "";
 
-  // What a picture without words shows, as its file, symbol or class calls it.
+  // What a picture without words shows, as its file, symbol or class calls it; else what its place is called.
   const iconOf = (element) => {
-    for (const part of [element, ...Array.prototype.slice.call(element.querySelectorAll?.("img,svg,use,i,span") || [], 0, 8)]) {
+    const parts = [element, ...Array.prototype.slice.call(element.querySelectorAll?.("img,svg,use,i,span") || [], 0, 8)];
+    for (const part of parts) {
       const told = part.getAttribute("data-icon") || part.getAttribute("icon") || part.getAttribute("href")?.split("#")[1] ||
         part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
         part.localName === "img" && part.getAttribute("src")?.split(/[?#]/)[0].split("/").pop().replace(/\.\w+$/, "") ||
-        (part.getAttribute("class") || "").match(/(?:^|\s)(?:icon|fa|bi|codicon|mdi|glyphicon|ti)-([\w-]+)/)?.[1] ||
-        (part.getAttribute("class") || "").match(/([\w-]+)-icon(?:\s|$)/)?.[1];
+        (part.getAttribute("class") || "").match(/(?:^|\s)(?:icon|fa|bi|codicon|mdi|glyphicon|ti)-([\w-]+)/)?.[1];
       if (told) return told.replace(/[-_]+/g, " ");
     }
-    return "";
+    const place = parts.map((part) => (part.getAttribute("class") || "").match(/([\w-]+)-icon(?:\s|$)/)?.[1]).find(Boolean);
+    return (place || "").replace(/[-_]+/g, " ");
   };
 
   // What heads the column of a cell, or of a field in it or in the head itself.
@@ -124,6 +133,47 @@
     const heads = cell.closest("table,[role=grid],[role=table],[role=treegrid]")?.querySelectorAll("thead th,[role=columnheader]");
     const at = Array.prototype.filter.call(cell.parentElement.children, (other) => matches(other, "td,[role=gridcell],[role=cell]")).indexOf(cell);
     return heads?.[at] ? textOf(heads[at]) : "";
+  };
+
+  // What heads the row of a field: its header cell, else the nearest cell before that has words.
+  const rowOf = (element) => {
+    const cell = element.closest("td,[role=gridcell],[role=cell]"), row = cell?.parentElement;
+    const head = Array.prototype.find.call(row?.children || [], (other) => matches(other, "th,[role=rowheader]"));
+    if (head) return textOf(head);
+    for (let at = cell?.previousElementSibling; at && !at.querySelector(FIELDS); at = at.previousElementSibling) {
+      const text = textOf(at);
+      if (text.trim()) return text;
+    }
+    return "";
+  };
+
+  // The nearest words on one side of an element; null where another field comes first, whose words they would be.
+  const towards = (element, side, work) => {
+    for (let at = element[side]; at; at = at[side]) {
+      if (at.nodeType === Node.ELEMENT_NODE && (matches(at, FIELDS) || at.querySelector(FIELDS))) return null;
+      const text = at.nodeType === Node.TEXT_NODE ? at.data :
+        at.nodeType === Node.ELEMENT_NODE ? partOf(at, { left: MOST_NODES, ...work }) : "";
+      if (text.trim()) return text;
+    }
+    return "";
+  };
+
+  // What stands beside a field that nothing names, as a person reads it: the words before it; of a box to tick what
+  // comes after it, also a control.
+  const besideOf = (element, role) => {
+    const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
+    for (let at = element, level = 0; at && level < BESIDE && at.localName !== "body"; at = parentOf(at), level++) {
+      const found = sides.map((side) => towards(at, side, { words: !ticked }));
+      const text = found.find(Boolean);
+      if (text || found.includes(null)) return text || "";
+    }
+    return "";
+  };
+
+  // What a field is there for (WCAG 1.3.5): what browsers fill in, or its type.
+  const purposeOf = (element) => {
+    const filled = (element.getAttribute("autocomplete") || "").trim().split(/\s+/).pop().toLowerCase();
+    return filled && filled !== "on" && filled !== "off" ? filled.replaceAll("-", " ") : element.type?.match(PURPOSES)?.[0] || "";
   };
 
   // The first of its classes that is made of words, for what has no name at all.
@@ -138,6 +188,8 @@
       if (tag === "input") return { submit: element.value || "Submit", reset: element.value || "Reset", button: element.value }[element.type];
       return isField || HOLDERS.has(role) ? "" : textOf(element);
     };
+    const takes = isField && !/^(button|submit|reset|image)$/.test(element.type) || editable(element) || TICKED.test(role) ||
+      HOLDERS.has(role) && tag !== "video" && tag !== "audio";
     const within = () => element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
       () => byIds(element, "aria-labelledby").map((part) => part.getAttribute("aria-label") || textOf(part)).join(" "),
@@ -148,7 +200,7 @@
       () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
       () => isField || tag === "iframe" ? element.getAttribute("name") : "", () => isField ? element.id : iconOf(element),
-      () => headOf(element), () => roleOf(element) === "generic" && classOf(element),
+      () => headOf(element), () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element)), () => roleOf(element) === "generic" && classOf(element),
     ]) {
       const name = oneLine(source());
       if (name) return name;

@@ -43,6 +43,17 @@
     return seen;
   };
 
+  // What dims or blocks what lies under it: nothing in it, and one sees through.
+  const isVeil = (element) => {
+    if (!matches(element, "div,span,section") || element.firstElementChild || oneLine(element.textContent)) return false;
+    const style = getComputedStyle(element), drawn = (part) => getComputedStyle(element, part).content !== "none";
+    return style.backgroundImage === "none" && /^rgba\(|\/ [\d.]+\)$/.test(style.backgroundColor) &&
+      style.borderTopWidth === "0px" && style.boxShadow === "none" && !drawn("::before") && !drawn("::after");
+  };
+
+  // A layer over the page, whose listener is there to close it, or to keep clicks from what lies under it.
+  const isLayer = (element) => parentOf(element) === element.ownerDocument.body && /^(fixed|absolute)$/.test(getComputedStyle(element).position);
+
   const seen = (element, sure) => {
     const find = facing(element);
     if (!find) return null;
@@ -52,13 +63,27 @@
     if (sure < 3 && share > most) return null;
     // what lies between columns or panes, to change their width
     if (sure === 1 && Math.min(find.box.width, find.box.height) < THIN) return null;
-    if (sure === 1 && !remembered(element) && nameOf(element).endsWith("…")) return null;
+    if (sure === 1 && !remembered(element) && (isVeil(element) || isLayer(element) || nameOf(element).endsWith("…"))) return null;
     return { element, sure, ...find };
   };
 
+  // A picture before the words of a row, such as the arrow that unfolds it.
+  const isLeading = (outer, inner) => {
+    if (inner.sure > 1 || outer.sure < 2 || remembered(inner.element) || oneLine(textOf(inner.element))) return false;
+    const before = outer.element.ownerDocument.createRange();
+    before.setStart(outer.element, 0);
+    before.setEndBefore(inner.element);
+    return outer.element.contains(inner.element) && !oneLine(before.toString()) && Boolean(oneLine(textOf(outer.element)));
+  };
+
+  // What is drawn on: where its parts are listed, it is what they lie on.
+  const isSurface = (find) => find.element.localName === "svg" && !remembered(find.element) &&
+    area(find) > innerWidth * innerHeight * MOST_OF_SCREEN;
+
   // Of a find within another: "outer" or "inner", whichever only repeats or frames the other one; else null.
   const needless = (outer, inner) => {
-    if (outer.sure === 1) return "outer";
+    if (outer.sure === 1 || isSurface(outer)) return "outer";
+    if (isLeading(outer, inner)) return "inner";
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
     // a column's head is more than the field that filters the column
     if (matches(outer.element, "th,[role=columnheader]") && matches(inner.element, "input,select") && textOf(outer.element).trim()) return null;
