@@ -86,7 +86,7 @@ def read_row(run: Path, case: str, seed: int) -> Line:
             rolled[event["event"], event["iteration"]] = event["episodes"]
         elif event["event"] == "batch":  # in the asynchronous order the replaced groups are beside the window
             size = event["episodes"] // event["groups"]
-            rolled["dropped", event["iteration"]] = size * sum(event["dropped"].values())
+            rolled["dropped", event["iteration"]] = size * event["dropped"].get("no_variance", 0)
         elif event["event"] == "evaluation":
             minutes = (_moment(event["at"]) - began).total_seconds() / 60
             rate, count = event["success_rate"], event["episodes"]
