@@ -29,7 +29,7 @@ def loop(tmp_path, *arguments):
     ],
 )
 def test_a_dry_run_tells_trainings_and_evaluations_and_writes_nothing(tmp_path, arguments, expected):
-    said = loop(tmp_path, "-c", "demo", "--dry-run", "--json", *arguments)
+    said = loop(tmp_path, "-c", "demo", "-s", "loop.iterations=3", "--dry-run", "--json", *arguments)
     assert said.returncode == 0, said.stderr
     plan = json.loads(said.stdout)
     assert {key: plan[key] for key in expected} == expected
