@@ -20,7 +20,11 @@ from webgym_cli.errors import JobError
 PYTHON_PACKAGES = ("datasette~=0.65", "django~=5.2.0", "jupyterlab~=4.4", "sqlite-web~=0.8")
 NODE_PACKAGES = ("monaco-editor@0.52.2", "swagger-ui-dist@5", "redoc@2", "@shoelace-style/shoelace@2")
 # What only the benchmark looks at.
-MORE_NODE_PACKAGES = ("drawflow@0.0.60", "tabulator-tables@6", "fullcalendar@6", "tiddlywiki@5", "node-red@4")
+MORE_NODE_PACKAGES = (
+    *("drawflow@0.0.60", "tabulator-tables@6", "fullcalendar@6", "tiddlywiki@5", "node-red@4"),
+    *("ag-grid-community@34", "tinymce@7"),
+)
+MORE_PYTHON_PACKAGES = ("marimo~=0.25",)
 _START_SECONDS = 90.0
 
 
@@ -71,6 +75,26 @@ _NOTE = {
     "nbformat": 4,
     "nbformat_minor": 5,
 }
+_BOOK = """import marimo
+
+app = marimo.App()
+
+
+@app.cell
+def _():
+    import marimo as mo
+
+    size = mo.ui.slider(1, 9, label="Size")
+    kind = mo.ui.dropdown(["red", "blue"], label="Kind")
+    mo.vstack([size, kind, mo.ui.text(label="Name"), mo.ui.button(label="Go")])
+    return
+
+
+@app.cell
+def _():
+    1 + 1
+    return
+"""
 # Without the tour of a first visit and the question about telemetry.
 _RED = """module.exports = { uiHost: "127.0.0.1", flowFile: "flows.json", credentialSecret: false,
   editorTheme: { tours: false }, telemetry: { enabled: false } };
@@ -167,6 +191,17 @@ _PAGES = {
     "{ title: 'Paid', field: 'paid', editor: true, formatter: 'tickCross' }],"
     "data: Array.from({ length: 60 }, (_, id) => ({ id, name: 'Person ' + id, age: 20 + id, paid: id % 2 > 0 }))"
     "})</script>",
+    "aggrid.html": "<div id=g style='height:460px'></div>"
+    "<script src=node_modules/ag-grid-community/dist/ag-grid-community.min.js></script><script>"
+    "agGrid.createGrid(g, { pagination: true, paginationPageSize: 20, rowSelection: { mode: 'multiRow' },"
+    "columnDefs: [{ field: 'name', filter: true, editable: true, singleClickEdit: true },"
+    "{ field: 'age', filter: 'agNumberColumnFilter', floatingFilter: true }, { field: 'paid', editable: true }],"
+    "rowData: Array.from({ length: 60 }, (_, id) => ({ name: 'Person ' + id, age: 20 + id, paid: id % 2 > 0 })) })"
+    "</script>",
+    "tinymce.html": "<textarea id=t>Hello <a href='#x'>there</a></textarea><button>Send</button>"
+    "<script src=node_modules/tinymce/tinymce.min.js></script><script>"
+    "tinymce.init({ selector: '#t', license_key: 'gpl', height: 420, plugins: 'link lists table searchreplace' })"
+    "</script>",
     "fullcalendar.html": "<div id=c></div><script src=node_modules/fullcalendar/index.global.min.js></script><script>"
     "new FullCalendar.Calendar(c, { initialDate: '2026-05-01', initialView: 'dayGridMonth', navLinks: true,"
     "height: 720, dayMaxEvents: 2, headerToolbar: { right: 'prev,next today', center: 'title',"
@@ -192,6 +227,8 @@ def install(folder: Path, *, more: bool = False) -> None:
         lacking = [package for package in wanted if not (folder / "node_modules" / package.rpartition("@")[0]).exists()]
         if lacking:
             _call(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *lacking])
+    if more and not (folder / "venv" / "bin" / "marimo").exists():
+        _call([str(python), "-m", "pip", "install", "-q", *MORE_PYTHON_PACKAGES])
     if more and not (folder / "wiki").exists():
         script = folder / "node_modules" / "tiddlywiki" / "tiddlywiki.js"
         _call(["node", str(script), str(folder / "wiki"), "--init", "server"])
@@ -203,6 +240,7 @@ def install(folder: Path, *, more: bool = False) -> None:
     (folder / "api.json").write_text(json.dumps(_API), encoding="utf-8")
     (folder / "admin.py").write_text(_ADMIN, encoding="utf-8")
     (folder / "note.ipynb").write_text(json.dumps(_NOTE))
+    (folder / "book.py").write_text(_BOOK, encoding="utf-8")
     _call([str(python), "-c", _DATA, str(folder / "data.db")])
 
 

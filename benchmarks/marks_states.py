@@ -173,7 +173,6 @@ TIDDLYWIKI = App(
         AppState("/", ("button:text-is('Tools')",)),
         AppState("/", ("[aria-label='advanced search']",)),
     ),
-    is_aside=True,
 )
 NODE_RED = App(
     "node-red",
@@ -186,10 +185,49 @@ NODE_RED = App(
         AppState("/", keys=("Control+Shift+p",)),
         AppState("/", ("#red-ui-header-button-sidemenu", "text=Settings")),
     ),
-    is_aside=True,
     extra=".red-ui-flow-node,.red-ui-flow-port,.red-ui-palette-node,.red-ui-flow-node-button,.red-ui-editableList-item-content",
+)
+AG_GRID = App(
+    "ag-grid",
+    _SERVE,
+    (
+        AppState("/aggrid.html"),
+        AppState("/aggrid.html", (".ag-header-cell[col-id=age] .ag-header-cell-text",)),
+        AppState("/aggrid.html", (".ag-header-cell[col-id=name] .ag-header-cell-filter-button",)),
+        AppState("/aggrid.html", (".ag-cell[col-id=name] >> nth=0",)),
+        AppState("/aggrid.html", (".ag-paging-button[aria-label='Next Page']",), scroll=200),
+    ),
+    is_aside=True,
+)
+TINYMCE = App(
+    "tinymce",
+    _SERVE,
+    (
+        AppState("/tinymce.html"),
+        AppState("/tinymce.html", (".tox-mbtn:has-text('Edit')",)),
+        AppState("/tinymce.html", (".tox-mbtn:has-text('Format')",)),
+        AppState("/tinymce.html", (".tox-mbtn:has-text('Insert')", "[role=menuitem]:has-text('Link')")),
+        AppState("/tinymce.html", (".tox-mbtn:has-text('Edit')", "[role=menuitem]:has-text('Find')")),
+    ),
+    is_aside=True,
+)
+MARIMO = App(
+    "marimo",
+    (
+        *("{python}", "-m", "marimo", "-y", "edit", "{folder}/book.py", "--headless", "--no-token", "--port", "{port}"),
+        "--skip-update-check",
+    ),
+    (
+        AppState("/"),
+        AppState("/", ("[data-testid=notebook-menu-dropdown]",)),
+        AppState("/", keys=("Control+k",)),
+        AppState("/", scroll=600),
+        AppState("/", (".cm-content >> nth=0",), keys=("Control+f",)),
+    ),
+    is_aside=True,
 )
 APPS = (
     *(DATASETTE, DJANGO, JUPYTERLAB, SQLITE_WEB, SWAGGER, REDOC, SHOELACE, MONACO, DRAWFLOW, TABULATOR, CALENDAR),
     *(TIDDLYWIKI, NODE_RED),
+    *(AG_GRID, TINYMCE, MARIMO),
 )

@@ -48,7 +48,9 @@
       if (found && (found.localName === "input" || found.checkVisibility({ opacityProperty: true }))) seen.set(found, (seen.get(found) || 0) + 1);
     }
   }
-  const controls = [...new Set([...seen.keys()].map(whole))].filter((found) => seen.get(found) >= 2);
+  // a line is nothing to click, whatever its role: a menu's separators are disabled boxes to some
+  const thick = (found) => { const { width, height } = found.getBoundingClientRect(); return Math.min(width, height) >= 3; };
+  const controls = [...new Set([...seen.keys()].map(whole))].filter((found) => seen.get(found) >= 2 && thick(found));
   const tell = (found) => `${found.localName}${found.className ? "." + String(found.className.baseVal ?? found.className).split(" ")[0] : ""} ${text(found).slice(0, 40)}`;
   return { controls: controls.map(tell), at: points.map(([x, y]) => {
     const found = whole(control(deep(x, y)));
