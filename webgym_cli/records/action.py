@@ -91,37 +91,37 @@ class Action(Record):
     coordinate: tuple[float, float] | None = None
     """The point (x, y), each 0-1000 (coordinates)."""
     text: str | None = None
-    """What to type, or the answer; beside calls of tools, what else was said."""
+    """The text to type, or the answer; with tool calls, the rest of the response."""
     direction: Literal["up", "down", "left", "right"] | None = None
-    """Where to scroll."""
+    """Scroll direction."""
     seconds: float | None = Field(default=None, ge=0, le=60)
-    """How long to wait."""
+    """Seconds to wait."""
     url: str | None = None
-    """Where to navigate."""
+    """URL to navigate to."""
     calls: tuple[ToolCall, ...] | None = Field(default=None, min_length=1)
-    """The tools to call, side by side."""
+    """Tool calls, executed in parallel."""
     button: Literal["right", "middle"] | None = None
-    """Which button of the mouse; None: the left one."""
+    """Mouse button; None: left."""
     clicks: int | None = Field(default=None, ge=2, le=3)
-    """How often to click in a row; None: once."""
+    """Number of clicks; None: one."""
     modifiers: tuple[str, ...] | None = None
-    """Keys that are held during a click."""
+    """Keys held during a click."""
     keys: tuple[str, ...] | None = Field(default=None, min_length=1, max_length=5)
-    """Keys to press together, the last one while the others are held."""
+    """Key combination: the last key is pressed while the others are held."""
     here: Literal[True] | None = None
-    """No place is meant but where the mouse is; for typing, the focus."""
+    """Acts at the mouse position; for typing, in the focused field."""
     append: Literal[True] | None = None
-    """Type without replacing what the field holds."""
+    """Type without replacing the field's text."""
     submit: Literal[True] | None = None
     """Press Enter after typing."""
     amount: float | None = Field(default=None, gt=0, le=10 * NORMALISED)
-    """How far to scroll, in thousandths of the viewport's height or width; None: one page."""
+    """Scroll distance in thousandths of the viewport's height or width; None: one page."""
     to_element_id: int | None = Field(default=None, ge=0)
-    """Where to drag, as `element_id`."""
+    """Target element of a drag."""
     to_coordinate: tuple[float, float] | None = None
-    """Where to drag, as `coordinate`; with `zoom` the region's other corner."""
+    """Target point of a drag; with `zoom` the opposite corner of the region."""
     tab: int | None = Field(default=None, ge=0)
-    """Which tab, from 0 in the order in which they were opened."""
+    """Index of the tab, from 0 in the order of opening."""
 
     @model_serializer(mode="wrap")
     def _leave_out_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -149,9 +149,9 @@ class CustomAction(Record):
     """An action of an action set that a plugin registered."""
 
     name: str = Field(min_length=1)
-    """Its name there."""
+    """Name in the action set."""
     arguments: dict[str, JsonValue]
-    """Its arguments, by name."""
+    """Arguments by name."""
 
     @property
     def text(self) -> str | None:

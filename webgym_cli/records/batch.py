@@ -32,7 +32,7 @@ class BatchGroup(Record):
     """Trajectories whose rewards are compared with one another, or a single one."""
 
     id: str
-    """Id of the group's first planned episode; where its rollout wrote no plan, that of the trajectory's episode."""
+    """Id of the group's first planned episode; without a plan, the id of the trajectory's episode."""
     trajectories: tuple[str, ...]
     """Ids of the attempts that count."""
 
@@ -43,7 +43,7 @@ class DroppedGroup(BatchGroup):
     reason: str
     """A `MaskReason` or the name of a filter; `stale`: too old for `loop.max_staleness`."""
     rewards: tuple[float | None, ...] = ()
-    """Of its trajectories: who drops late groups should see whether these were the failures."""
+    """Rewards of its trajectories."""
 
 
 class TrainingBatch(Record):
@@ -56,19 +56,19 @@ class TrainingBatch(Record):
     """Its checkpoint's name, or the base model."""
     mode: LoopMode
     iterations: tuple[int, ...]
-    """The iterations whose trajectories are read, oldest first; with `async` the windows of the task stream."""
+    """Iterations whose trajectories are read, oldest first; with `async` windows of the task stream."""
     groups: tuple[BatchGroup, ...]
-    """What is trained on for the first time; imitation draws from older trajectories as well."""
+    """Groups that are trained on for the first time; imitation also samples from older trajectories."""
     dropped: tuple[DroppedGroup, ...] = ()
     episodes: int
-    """Planned episodes that count for the size of the batch: of all groups but those in whose place others came."""
+    """Planned episodes that count towards the batch size: all groups except replaced ones."""
     staleness: dict[int, int]
-    """Sampled tokens of `groups` by the number of trainings between the policy that produced them and `parent`;
-    steps instead of tokens where the server gave no token ids."""
+    """Number of sampled tokens of `groups` by staleness: the trainings between the policy that produced them and
+    `parent`. Counts steps if the server returned no token ids."""
     as_of: dict[str, int]
     """Bytes of each file of trajectories and judgements that were read."""
     plan_digest: str
-    """SHA-256 of what decides the prepared data."""
+    """SHA-256 of everything that determines the prepared data."""
     config_digest: str
     """SHA-256 of the settings."""
     created_at: Moment

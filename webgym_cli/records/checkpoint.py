@@ -11,13 +11,13 @@ class LoraAdapter(Record):
     """The LoRA adapter in a checkpoint's folder `adapter`, which its weights have merged into them."""
 
     base: str
-    """The model that it belongs to: a checkpoint's name, or the base model."""
+    """The model below the adapter: a checkpoint's name, or the base model."""
     rank: int
     alpha: int
     targets: str
-    """The layers that have it, as the trainer was told."""
+    """The adapted layers, as configured for the trainer."""
     vision: bool
-    """Whether the vision tower is among them."""
+    """Whether the vision tower is adapted."""
 
     def goes_on(self, other: LoraAdapter) -> bool:
         """Whether a training of the other one can go on with this one."""
@@ -30,7 +30,7 @@ class Checkpoint(Record):
     name: str
     """The folder's name under `checkpoints/`."""
     version: int
-    """How many trainings lie behind these weights: the iteration that this policy rolls out."""
+    """Number of trainings that produced these weights, which is the iteration that this policy rolls out."""
     iteration: int
     """The iteration whose data it was trained on."""
     parent: str
@@ -38,21 +38,21 @@ class Checkpoint(Record):
     algorithm: str = "sft"
     """The training backend or advantage estimator that trained it (`train.algorithm`)."""
     objective: dict[str, str | float] = Field(default_factory=dict)
-    """The settings `rl.webrl` that decided what `webrl` learned; empty for the others."""
+    """The settings `rl.webrl` of a training by `webrl`; empty otherwise."""
     data_digest: str
     """SHA-256 of the dataset that it was trained on."""
     resumable: bool
-    """Whether optimizer and scheduler states lie beside the weights."""
+    """Whether optimizer and scheduler states are stored beside the weights."""
     steps: int
     """Optimizer steps of this training."""
     loss: float | None = None
-    """The mean loss of this training, of the actor where there is a critic, too."""
+    """Mean loss of this training; with a critic, the actor's."""
     metrics: dict[str, float] = Field(default_factory=dict)
-    """What our own trainer measured, under the names of AgentFly's; empty for `sft`."""
+    """Metrics of webgym's own trainer, named as in AgentFly; empty for `sft`."""
     seconds: float | None = None
     """Wall time of the command that finished this training, from its start to the publication."""
     adapter: LoraAdapter | None = None
-    """Where LoRA was trained: what was merged into the weights."""
+    """The LoRA adapter that was merged into the weights; None: no LoRA."""
     weights: bool = True
     """Whether the weights are still there: `train.keep_weights` removes those of old checkpoints."""
     created_at: str

@@ -18,15 +18,15 @@ class Prepared(Record):
     iteration: int
     """The iteration whose training this dataset is for."""
     model_name: str
-    """Name of the checkpoint that its training makes: `model_<YYYYmmdd_HHMMSS>`."""
+    """Name of the checkpoint that the training creates: `model_<YYYYmmdd_HHMMSS>`."""
     parent: str
     """The model it starts from: a checkpoint's name, or the base model."""
     data_digest: str
     """SHA-256 of the training and validation files."""
     plan_digest: str = ""
-    """SHA-256 of what was drawn from and of the settings of the draw; empty in a dataset made by other means."""
+    """SHA-256 of the candidates and the sampling settings; empty in a dataset made by other means."""
     config_digest: str = ""
-    """SHA-256 of `train_config.yaml` as it was written: another one was edited by a person."""
+    """SHA-256 of `train_config.yaml` as written; a different digest means that it was edited by hand."""
     train_samples: int
     val_samples: int
     created_at: str

@@ -19,9 +19,9 @@ class Episode(Record):
     seed: int = Field(ge=0)
     max_steps: int = Field(ge=1)
     position: int = Field(default=0, ge=0)
-    """Where in the sampler's stream (of all tasks, or of the task's band) it was drawn."""
+    """Position in the sampler's stream (of all tasks, or of the task's difficulty band)."""
     repeat: int = Field(default=0, ge=0)
-    """How many episodes before it were the same task on the same seed: evaluations may run each several times."""
+    """Number of earlier episodes with the same task and seed (`rollout.test_repeats`)."""
     greedy: bool = False
-    """Whether the policy is asked for its likeliest tokens (temperature 0): with `agent.greedy_chain` the last episode
-    of a group, on the seed of the first. Policy gradients compare the others with it and don't train on it."""
+    """Whether the policy decodes greedily (temperature 0): with `agent.greedy_chain` the last episode of a group, with
+    the seed of the first. Policy gradients use it as a baseline and don't train on it."""

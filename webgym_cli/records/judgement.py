@@ -21,13 +21,13 @@ class Verdict(Record):
     """The judge's decision on one question, over all votes."""
 
     question: str
-    """The rubric's fact, the claim check or the reference answer that was asked about."""
+    """The question: a fact of the rubric, the claim check, or the reference answer."""
     passed: bool
-    """The majority of the votes; a tie has not passed."""
+    """The majority of the votes; a tie does not pass."""
     reason: str = ""
-    """The reason of the first of the votes that decided."""
+    """The reason of the first vote for the decision."""
     votes: tuple[bool, ...] = ()
-    """Each vote that could be read, in order."""
+    """The readable votes, in order."""
 
 
 class Judgement(Record):
@@ -37,34 +37,34 @@ class Judgement(Record):
     trajectory: str
     """The trajectory's id."""
     source: Literal["judge", "orm"] = "judge"
-    """Who said it: a judge that reasons, or an outcome reward model that gives a probability."""
+    """A judge that reasons, or an outcome reward model that outputs a probability."""
     models: dict[str, str]
-    """Which model did which job: `key_points`, `blocking`, `verdict`; of an ORM the last alone."""
+    """The model of each job: `key_points`, `blocking`, `verdict`; for an ORM only `verdict`."""
     settings_digest: str
-    """SHA-256 of the settings that decide (models, votes, prompts, limits); an ORM's threshold is none of them."""
+    """SHA-256 of the settings that affect verdicts (models, votes, prompts, limits), without an ORM's threshold."""
     key_points: tuple[int, ...] = ()
-    """Indices of the steps whose screenshots were shown for the verdicts; the last one is always among them."""
+    """Indices of the steps whose screenshots the judge saw; always includes the last step."""
     blocked: bool | None = None
-    """Whether the site shut the browser out; None when it was not asked or not answered."""
+    """Whether the site blocked the browser; None: not asked or not answered."""
     blocked_reason: str = ""
     claims: Verdict | None = None
-    """Criterion B: whether all that the answer claims can be seen."""
+    """Criterion B: whether the screenshots show everything that the answer claims."""
     facts: tuple[Verdict, ...] = ()
-    """Criterion A, a verdict a fact, in the rubric's order; those after the first that failed are not asked."""
+    """Criterion A: one verdict per fact, in the rubric's order, up to the first that failed."""
     reference: Verdict | None = None
     """Whether the answer matches the reference answer."""
     probability: float | None = Field(default=None, ge=0, le=1)
-    """What an ORM gives the task to be done: P(YES) of YES and NO. None of a judge, and only there."""
+    """An ORM's probability that the task was done: P(YES) among YES and NO. None for a judge."""
     success: bool | None = None
-    """None with a failure, and only then: a judgement is a verdict or says why there is none. Of an ORM: whether the
-    probability reached the threshold."""
+    """The verdict; None exactly when there is a `failure`. For an ORM: whether the probability reached the
+    threshold."""
     failure: FailureKind | None = None
     """`judge_failed` or `site_blocked`."""
     failure_detail: str = ""
     unavailable: bool = False
-    """With `judge_failed`: the judge was down or refused the request, so that it has judged nothing."""
+    """With `judge_failed`: the judge was down or refused the request, and judged nothing."""
     calls: int = 0
-    """Requests to the judge, repeats included; of an ORM its answers: 1, or 0 where only the threshold was another."""
+    """Requests to the judge, including retries; for an ORM 1, or 0 if only the threshold changed."""
     seconds: float = 0.0
     judged_at: Moment
     """ISO 8601, UTC."""

@@ -20,25 +20,25 @@ class RlData(Record):
     iteration: int
     """The iteration whose training this batch is for."""
     model_name: str
-    """Name of the checkpoint that its training makes: `model_<YYYYmmdd_HHMMSS>`."""
+    """Name of the checkpoint that the training creates: `model_<YYYYmmdd_HHMMSS>`."""
     policy: str
     """The model that is trained: the checkpoint's name, or the base model."""
     model: str
-    """Its path, or the base model's hub id."""
+    """Its path, or the base model's Hub id."""
     sampling: Sampling
     trained: int
     """Trajectories that have rows."""
     rows: int
     current_rows: int | None = None
-    """Those of them that the iteration's own episodes gave; only with `webrl`, and so is the next."""
+    """Rows from the iteration's own episodes; only with `webrl`."""
     replayed_rows: int | None = None
-    """The others: actions of earlier experience."""
+    """Rows from earlier experience; only with `webrl`."""
     tokens: int
-    """Of all rows."""
+    """Tokens of all rows."""
     trained_tokens: int
-    """Those of them that the policy produced."""
+    """Tokens that the policy produced."""
     plan_digest: str
-    """SHA-256 of what the batch was made from and of the settings for it."""
+    """SHA-256 of the batch's sources and settings."""
     digest: str
     """SHA-256 of `rows.jsonl`."""
 

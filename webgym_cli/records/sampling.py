@@ -17,25 +17,25 @@ class PolicyVersion(Record):
     """Which weights of a run's policy produced a response."""
 
     number: int = Field(ge=0)
-    """Trainings behind these weights; 0: the base model."""
+    """Number of trainings that produced these weights; 0: the base model."""
     digest: str
-    """SHA-256 of the weights as they were served, or the name of a model on the hub."""
+    """SHA-256 of the served weights, or the name of a model on the Hub."""
 
 
 class Sampling(Record):
     """The distribution that a policy's tokens were sampled from, beside its weights, as the server was asked for it."""
 
     temperature: float = Field(ge=0)
-    """0: nothing was sampled, each token is the likeliest one."""
+    """Sampling temperature; 0: greedy."""
     top_k: int = Field(default=-1, ge=-1)
-    """Of so many of the likeliest tokens; -1: of all. A server that is not vLLM is not asked for it."""
+    """Number of most likely tokens that are sampled from; -1: all. Sent to vLLM only."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Of the likeliest tokens that have this probability together; 1: of all."""
+    """Cumulative probability of the tokens that are sampled from; 1: all."""
     min_p: float = Field(default=0.0, ge=0, le=1)
-    """Of the tokens that have this share of the likeliest one's probability; 0: of all. Asked for as `top_k` is."""
+    """Minimum probability relative to the most likely token; 0: all. Sent to vLLM only."""
     logprobs: Logprobs | None = None
-    """What the stored log-probabilities are of: `processed`, this distribution; `raw`, the model's own, before all of
-    this; None: not known, for the server is not ours."""
+    """Distribution of the stored log-probabilities: `processed`: after temperature and truncation; `raw`: the model's
+    own, before both; None: unknown, because webgym did not start the server."""
 
     @property
     def greedy(self) -> bool:

@@ -18,21 +18,21 @@ class Task(Record):
     """One task. Its `key` is a hash of its content, so that equal tasks are equal in every run."""
 
     id: str = Field(min_length=1)
-    """The name that people use: for MiniWoB the page's name."""
+    """Name of the task; for MiniWoB the page's name."""
     instruction: str = ""
-    """What to do. Empty where the environment draws it when the episode starts (MiniWoB)."""
+    """What to do. Empty if the environment generates it when the episode starts (MiniWoB)."""
     start_url: str = ""
-    """Where the episode starts; for MiniWoB the page's file name."""
+    """URL of the start page; for MiniWoB the page's file name."""
     environment: str = Field(default="miniwob", min_length=1)
-    """Name of the registered environment that runs it (`tasks/registry.py`)."""
+    """Name of the registered environment that runs it."""
     difficulty: int = Field(default=1, ge=1)
     """WebGym's difficulty: the number of facts to find."""
     rubric: tuple[str, ...] = ()
-    """The facts that a judge checks, one text each."""
+    """The facts that a judge checks."""
     reference_answer: str | None = None
-    """The expected answer, where there is one."""
+    """The expected answer, if any."""
     extra: dict[str, Any] = Field(default_factory=dict)
-    """Every field that we don't know, kept and handed to reward functions by name."""
+    """All unknown fields; passed to reward functions by name."""
 
     @property
     def band(self) -> DifficultyBand:

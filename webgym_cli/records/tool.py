@@ -18,7 +18,7 @@ class ToolCall(Record):
 
     name: str = Field(min_length=1, max_length=200)
     arguments: dict[str, Any]
-    """By name, as JSON has them."""
+    """Arguments by name, as JSON values."""
 
     @field_validator("arguments")
     @classmethod

@@ -27,11 +27,11 @@ class Element(Record):
     id: int = Field(ge=0)
     """The number drawn on the screenshot; counts from 0 in document order."""
     role: str
-    """Its role, as the accessibility specifications have it: button, link, textbox, ...; `generic` for none."""
+    """Role by the accessibility specifications: button, link, textbox, ...; `generic` for none."""
     name: str = ""
-    """Its accessible name, one line; where it has none, what its picture or class is called."""
+    """Accessible name, one line; without one, a name derived from its icon, class or surroundings."""
     value: str = ""
-    """What it holds: the text typed into it, `checked`, the chosen option."""
+    """Current value: the typed text, `checked`, the selected option."""
     box: tuple[float, float, float, float]
     """Left, top, width, height in CSS pixels of the viewport."""
 
@@ -47,16 +47,16 @@ class Screenshot(Record):
 
 
 class ToolResult(Record):
-    """What came of one call of a tool."""
+    """The result of one tool call."""
 
     name: str
-    """The tool that was called, or whatever the policy called so."""
+    """Name of the called tool, as the policy wrote it."""
     text: str
-    """What the policy read."""
+    """The result that the policy received."""
     image: Screenshot | None = None
-    """The image that it saw with the text."""
+    """The image that the policy received with the text."""
     error: bool = False
-    """Whether the call failed: no such tool, wrong arguments, an exception, too late. Not a failure."""
+    """Whether the call failed: unknown tool, wrong arguments, exception, timeout. Not a `failure` of the episode."""
 
 
 class Tab(Record):
@@ -65,11 +65,11 @@ class Tab(Record):
     url: str
     title: str = ""
     current: bool = False
-    """Whether it is the one that is shown."""
+    """Whether this tab is shown."""
 
 
 class Observation(Record):
-    """What the policy saw before it answered."""
+    """What the policy received before it responded."""
 
     url: str
     title: str = ""
@@ -78,15 +78,15 @@ class Observation(Record):
     elements: tuple[Element, ...] = ()
     """The marked elements; empty in coordinates mode."""
     notices: tuple[str, ...] = ()
-    """What the browser told beside the picture: dialogs that were answered, downloads that were refused."""
+    """Messages of the browser: dialogs that were answered, downloads that were refused."""
     results: tuple[ToolResult, ...] = ()
-    """What came of the calls of the step before, in their order; in the first step the pictures of a question."""
+    """Results of the previous step's tool calls, in order; in the first step the images of a question."""
     html: str = ""
-    """The page as simplified HTML, its ids those of `elements`; empty but for the prompt version `webrl`."""
+    """The page as simplified HTML, with the ids of `elements`; empty except for the prompt version `webrl`."""
     tabs: tuple[Tab, ...] = ()
-    """The open tabs in the order in which they were opened, where there are several."""
+    """The open tabs in the order in which they were opened; empty if there is only one."""
     digest: str = ""
-    """SHA-256 of address, title, elements and screenshot, which are of one moment; empty in older runs and imports."""
+    """SHA-256 of URL, title, elements and screenshot, which belong to one moment; empty in older runs and imports."""
 
     def compute_digest(self) -> str:
         """Return what `digest` must be."""
@@ -113,19 +113,19 @@ class ParseErrorKind(StrEnum):
 
 
 class Generation(Record):
-    """What the policy server told about one response."""
+    """What the policy server returned with one response."""
 
     prompt_tokens: int | None = None
     """Length of the prompt in tokens, images included."""
     prompt_token_digest: str | None = None
-    """SHA-256 of the prompt's token ids (comma-separated decimals), when the server gave them."""
+    """SHA-256 of the prompt's token ids (comma-separated decimals), if the server returned them."""
     token_ids: tuple[int, ...] | None = None
-    """The response's ids, stop token included, when the server gave them."""
+    """Token ids of the response, including the stop token, if the server returned them."""
     logprobs: tuple[float, ...] | None = None
-    """Natural log-probability of each of `token_ids`; of which distribution, the trajectory's `sampling` tells."""
+    """Natural log-probability of each of `token_ids`; the trajectory's `sampling` names the distribution."""
     finish_reason: str | None = None
     policy_version: PolicyVersion | None = None
-    """Which weights produced it; None: an expert's response, or that of a server which is not ours."""
+    """The weights that produced the response; None: an expert, or a server that webgym did not start."""
 
 
 class SentPrompt(Record):
@@ -137,7 +137,7 @@ class SentPrompt(Record):
 
 
 class Step(Record):
-    """One observation and what the policy made of it."""
+    """One observation, and the policy's response and action."""
 
     index: int = Field(ge=0)
     observation: Observation
@@ -147,28 +147,28 @@ class Step(Record):
     parse_error: ParseErrorKind | None = None
     """Set exactly when `action` is None."""
     parse_detail: str = ""
-    """What exactly was wrong with the response, as the policy is told."""
+    """Details of the parse error, as in the next prompt."""
     action_error: str | None = None
-    """Why the environment refused a well-formed action (no such element, address not allowed, ...)."""
+    """Why the environment refused a well-formed action (unknown element, forbidden URL, ...)."""
     page_changed: bool | None = None
     """Whether the next screenshot differs; None for the last step, and without screenshots."""
     prompt_digest: str
     """SHA-256 of the messages that were sent (JSON, images by their SHA-256)."""
     generation: Generation = Generation()
     sent: SentPrompt | None = None
-    """What an imported step was sent and is trained under; None: it is rendered from the steps before."""
+    """The prompt of an imported step, under which it is trained; None: rendered from the previous steps."""
     policy_seconds: float = 0.0
-    """Time until the policy had answered."""
+    """Time of the policy request."""
     environment_seconds: float = 0.0
     """Time for the action and the observation after it."""
 
 
 class Score(Record):
-    """One source's opinion of a trajectory."""
+    """The score that one source gave a trajectory."""
 
     source: Literal["environment", "judge", "orm", "function"]
     value: float
-    """As the source gave it."""
+    """The source's own value."""
     detail: str = ""
     extras: dict[str, float] = Field(default_factory=dict)
     """The other numbers that a reward function returned, by name."""
@@ -234,25 +234,25 @@ class PromptSpec(Record):
     version: PromptName = PromptVersion.VANILLA
     interaction_mode: InteractionMode = InteractionMode.COORDINATES
     history_window: int = Field(default=4, ge=0)
-    """How many earlier rounds are sent in full."""
+    """Number of earlier rounds that are sent in full."""
     max_images: int | None = Field(default=None, ge=1)
-    """Screenshots at most, the newest; None: one for every round of the window."""
+    """Maximum number of screenshots (the newest ones); None: one per round of the window."""
     thinking: bool = False
-    """Whether the model thinks first: its thoughts leave the history."""
+    """Whether the model is a thinking model; its thoughts are removed from the history."""
     tools: tuple[dict[str, Any], ...] | None = None
-    """The schemas of the tools that could be called, where the episode is a conversation with tools; else None."""
+    """JSON schemas of the available tools; None: not a conversation with tools."""
     call_format: str = "hermes"
     """How the tools are described and called."""
     system_prompt: str = ""
-    """What stands before the tools, or with `webrl` in place of our words; empty: our own words."""
+    """The text before the tools, or with `webrl` instead of webgym's description; empty: webgym's own text."""
     explained: bool = True
-    """Whether a system message states the action language (`webrl` only)."""
+    """Whether a system message describes the actions (`webrl` only)."""
     lenient: bool = False
-    """Whether calls are read leniently (`webrl` only)."""
+    """Whether calls are parsed leniently (`webrl` only)."""
     dialogs: bool = False
-    """Whether actions answer dialogs, which stay open until then."""
+    """Whether the policy answers dialogs, which stay open until then."""
     max_characters: int | None = Field(default=None, ge=1)
-    """Characters of history and page together, at most, by which the page is cut (`webrl` only)."""
+    """Maximum number of characters of history and page together; the page is truncated (`webrl` only)."""
 
 
 class Trajectory(Record):
@@ -262,19 +262,19 @@ class Trajectory(Record):
     id: str
     """`<split>-<iteration>-<episode>`, with `.<attempt>` from the second attempt on."""
     episode: str
-    """The planned episode that this is an attempt at."""
+    """Id of the planned episode."""
     split: Split
     iteration: int = Field(ge=0)
     attempt: int = Field(default=0, ge=0)
     task: Task
     instruction: str
-    """What the policy was asked: the task's instruction, or the one the environment drew."""
+    """The instruction that the policy received: the task's, or the one that the environment generated."""
     seed: int
     policy: str
-    """Who acted: `oracle`, or the model and its version."""
+    """The policy: `oracle`, or the model and its version."""
     prompt: PromptSpec
     sampling: Sampling | None = None
-    """What its tokens were sampled from; None: an expert acted, or whoever stored it did not tell."""
+    """The sampling parameters; None: an expert acted, or they are unknown."""
     steps: tuple[Step, ...] = ()
     outcome: Outcome
     started_at: Moment

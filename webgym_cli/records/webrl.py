@@ -40,9 +40,9 @@ class WebRLAction(Record):
     element_id: int | None = Field(default=None, ge=0)
     """The element's number on the page."""
     text: str | None = None
-    """What to search for, which option to select, or what to keep."""
+    """The text to search for, to select, or to note."""
     tab: int | None = Field(default=None, ge=0)
-    """Which tab to show, from 0 in the order in which they were opened."""
+    """Index of the tab to show, from 0 in the order of opening."""
 
     @model_validator(mode="after")
     def _has_its_arguments(self) -> WebRLAction:

@@ -17,11 +17,11 @@ class Block(Record):
     """One entry of `blocklist.jsonl`."""
 
     site: str
-    """Registrable domain, or host and port where there is none."""
+    """Registrable domain, otherwise host and port."""
     url: str
-    """Where it was met."""
+    """URL of the blocked page."""
     trajectory: str
-    """The trajectory that met it."""
+    """Id of the trajectory that was blocked."""
     reason: str = ""
     blocked_at: AwareDatetime
     expires_at: AwareDatetime

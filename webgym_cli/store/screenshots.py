@@ -31,13 +31,13 @@ class Recoded(Record):
     """What became of a PNG that was to be re-encoded: one line of a ledger. The newest line of an image counts."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Digest of the PNG: the image's name for ever."""
+    """Digest of the PNG, which remains the image's name."""
     recoded_sha256: str | None = Field(pattern=r"^[0-9a-f]{64}$")
-    """Digest of the WebP; None: the PNG stays, a WebP would be larger or could not hold its pixels."""
+    """Digest of the WebP; None: the PNG is kept, because a WebP would be larger or can't represent it."""
     bytes_before: int
-    """Of the PNG."""
+    """Size of the PNG."""
     bytes_after: int
-    """Of what is kept."""
+    """Size of the stored file."""
 
 
 class ScreenshotStore:

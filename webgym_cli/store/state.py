@@ -18,7 +18,7 @@ class RunningCommand(Record):
 
     command: Literal["rollout", "judge", "score", "generate", "import", "prepare", "train", "loop", "curriculum"]
     options: dict[str, Any]
-    """Its options, as the command's function takes them."""
+    """Options of the command, as arguments of its function."""
     since: str
     """ISO 8601, UTC."""
 

@@ -50,13 +50,13 @@ class RankStatus(Record):
     rank: int = Field(ge=0)
     pid: int
     process_started: float
-    """When the process began, in seconds since 1970: tells it from a later one of the same number."""
+    """Start time of the process in seconds since 1970; distinguishes it from a later process with the same id."""
     host: str
     started_at: AwareDatetime
-    """When the rollout began."""
+    """Start of the rollout."""
     updated_at: AwareDatetime
     state: RolloutState
-    """As its writer put it."""
+    """The state, as its writer stored it."""
     snapshot: dict[str, Any]
 
     model_config = ConfigDict(populate_by_name=True)
