@@ -5,6 +5,7 @@
     │   └── SettingsError             2   a settings key or value is wrong
     ├── MissingStageError             3   an earlier stage has not been run
     ├── JobError                      4   a child process (vLLM, trainer, set-up) failed
+    │   └── PeerLostError             4   a trainer failed only because another node's was lost
     ├── BelowThresholdError           5   finished, but below --min-success
     ├── StoreError                    1   the run directory can't be read or written
     ├── RunLockedError               75   another webgym works on the run
@@ -72,6 +73,10 @@ class JobError(WebGymError):
     def __init__(self, message: str, *, hint: str = "", returncode: int | None = None) -> None:
         super().__init__(message, hint=hint)
         self.returncode = returncode
+
+
+class PeerLostError(JobError):
+    """A trainer reports a lost connection to another one: true, but not why the training failed."""
 
 
 class BelowThresholdError(WebGymError):

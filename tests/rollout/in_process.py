@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from contextvars import ContextVar
 
 from tests.rollout.scripted import CALL, Script, ScriptedAgent, ScriptedPool
-from webgym_cli.jobs.ray_cluster import ActorLostError, Node, as_own_error
+from webgym_cli.jobs.ray_cluster import Node, NodeLostError, as_own_error
 from webgym_cli.rollout.ray.worker import RolloutWorker
 from webgym_cli.rollout.runner import LocalRunner
 
@@ -29,6 +29,8 @@ class InProcessCluster:
         """Set, by the name of their node, for those that died."""
         self.hanging = set()
         self.killed = []
+        self.reserved = {}
+        """GPUs, by node."""
 
     def nodes(self, cpus, gpus=0):
         return [node for node in self.known if node.id not in self.dead and node.gpus >= gpus]
@@ -36,6 +38,7 @@ class InProcessCluster:
     def create_actor(self, kind, node, *, cpus, gpus=0):
         worker = kind()
         worker.node = node.id
+        self.reserved[node.id] = gpus
         if isinstance(worker, RolloutWorker):
             self.workers[node.id] = worker
         return worker
@@ -51,15 +54,15 @@ class InProcessCluster:
             async with asyncio.timeout(seconds):
                 while not work.done() or node in self.hanging:
                     if node in self.dead:
-                        raise ActorLostError("its node died")
+                        raise NodeLostError("its node died")
                     await asyncio.sleep(0.01)
         except TimeoutError as error:
-            raise ActorLostError(f"no answer for {seconds:g} s") from error
+            raise NodeLostError(f"no answer for {seconds:g} s") from error
         except asyncio.CancelledError:
             work.cancel()
             raise
         if node in self.dead:
-            raise ActorLostError("its node died")
+            raise NodeLostError("its node died")
         if error := work.exception():
             raise as_own_error(error)
         return work.result()
@@ -76,7 +79,7 @@ class InProcessCluster:
     async def bury(self):
         """Close the workers of dead nodes, which here could not be killed."""
         for worker in self.workers.values():
-            if worker._runner:
+            if hasattr(worker, "_runner"):
                 worker._runner.stop()
             await worker.close()
 

@@ -24,4 +24,4 @@ class OneMachine(InProcessCluster):
     @property
     def servers(self):
         """The processes of the servers, by their nodes; a later one of a node hides the one before."""
-        return {actor.node: actor._fleet.servers[0] for actor in self.actors if actor._fleet}
+        return {actor.node: actor._server for actor in self.actors if hasattr(actor, "_server")}

@@ -17,6 +17,7 @@ import pytest
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, SettingsError, UsageError
 from webgym_cli.jobs.guard import descendants
+from webgym_cli.serve import execute
 from webgym_cli.serve.client import ServerClient, known_image
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.failure import reason
@@ -214,7 +215,7 @@ async def test_a_swap_that_did_nothing_is_caught_and_made_good(policy_server, se
     monkeypatch.setattr(policy_server, "_sink", events.append)
     monkeypatch.setattr(policy_server, "stop", timed_stop)
     with monkeypatch.context() as broken:
-        broken.setattr(policy_server, "_client", ReloadsNothing)
+        broken.setattr(execute, "ServerClient", ReloadsNothing)
         long = {"max_tokens": 1500, "extra_body": {"ignore_eos": True}}
         in_flight = [asyncio.ensure_future(ask_forever(policy_server, long)) for _ in range(3)]
         await asyncio.sleep(1)

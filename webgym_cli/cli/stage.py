@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from webgym_cli.store.run import (
 )
 from webgym_cli.store.state import begin, finish
 from webgym_cli.train.nodes.coordinator import coordinate
+from webgym_cli.train.nodes.topology import from_env
 from webgym_cli.train.registry import check_algorithm
 
 if TYPE_CHECKING:
@@ -75,9 +77,10 @@ def resolve(run: Path, config: list[str] | None, set_: list[str] | None) -> tupl
     return directory, settings
 
 
-def _coordinate_nodes(command: str, run: RunDir, settings: Settings) -> AbstractContextManager[None]:
+def _coordinate_nodes(command: str, run: RunDir, settings: Settings) -> AbstractContextManager[object]:
     """Return the context in which the other nodes can join a command."""
-    return coordinate(run, settings) if command in _MULTI_NODE else nullcontext()
+    topology = from_env(os.environ) if command in _MULTI_NODE else None
+    return coordinate(run, settings, topology) if topology else nullcontext()
 
 
 def _check_model(command: str, run: RunDir, settings: Settings, options: dict[str, Any]) -> None:

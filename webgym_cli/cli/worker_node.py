@@ -21,7 +21,7 @@ def join_as_worker(run: RunDir, settings: Settings, output: Output) -> bool:
     from webgym_cli.train.nodes.worker import run_worker_node
 
     topology = from_env(os.environ)
-    if topology is None or topology.is_coordinator:
+    if topology is None or topology.rank == 0:
         return False
     with output.progress() as board:
         code, message = run_async(run_worker_node(run, settings, topology, board))

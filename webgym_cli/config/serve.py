@@ -80,3 +80,7 @@ class ServeSettings(ConfigSection):
     def workers(self) -> int:
         """Number of worker processes of one server, each on a GPU of its own where there are GPUs."""
         return self.tensor_parallel_size * self.data_parallel_size
+
+    def fit(self, gpus: int) -> int:
+        """Return the number of servers on a node with so many GPUs."""
+        return min(gpus // self.workers, self.replicas or gpus)

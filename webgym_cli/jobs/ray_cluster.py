@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -33,8 +33,8 @@ _LOOK_SECONDS = 0.25
 _WORKER_ENV = {"RAY_kill_child_processes_on_worker_exit": "0"}
 
 
-class ActorLostError(Exception):
-    """An actor does not answer and never will; the text says what Ray knows."""
+class NodeLostError(Exception):
+    """What runs on another node does not answer and never will; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class RayCluster:
         )
 
     async def call(self, method: Any, *arguments: Any, seconds: float | None = None) -> Any:
-        """Await an actor's method. Raises `ActorLostError`, and what the method raises as `WebGymError`.
+        """Await an actor's method. Raises `NodeLostError`, and what the method raises as `WebGymError`.
 
         `seconds`: deadline. A call is repeated while Ray can't reach the actor, so it may run more than once.
         """
@@ -108,9 +108,9 @@ class RayCluster:
             except errors.ActorUnavailableError:
                 await asyncio.sleep(_ASK_AGAIN)
             except errors.RayError as error:
-                raise ActorLostError(one_line(error)) from error
+                raise NodeLostError(one_line(error)) from error
             except TimeoutError as error:
-                raise ActorLostError(f"no answer for {seconds:g} s") from error
+                raise NodeLostError(f"no answer for {seconds:g} s") from error
 
     async def kill(self, handle: Any) -> None:
         """End an actor's process, whatever it does."""
@@ -147,6 +147,15 @@ async def check_actor(cluster: RayCluster, node: Node, handle: Any, root: Path) 
             hint="put the run on a file system that every node mounts at the same path",
         )
     return info
+
+
+async def end_actor(cluster: RayCluster, handle: Any, seconds: float) -> None:
+    """Have an actor close what it opened, and end it whatever it does."""
+    try:
+        with suppress(NodeLostError, WebGymError):
+            await cluster.call(handle.close, seconds=seconds)
+    finally:
+        await cluster.kill(handle)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -226,24 +227,20 @@ class Pipeline:
                 yield local
             return
         from webgym_cli.jobs.ray_cluster import open_cluster
-        from webgym_cli.rollout.ray.driver import open_ray_runner
+        from webgym_cli.rollout.ray.driver import RayRunner
         from webgym_cli.rollout.ray.reachability import external_url, require_reachable
-        from webgym_cli.serve.node_servers import find_serving_nodes, open_node_servers
+        from webgym_cli.serve.node_servers import serve_on_node
 
         async with open_cluster(self.settings.rollout) as cluster:
-            nodes = find_serving_nodes(cluster, self.settings) if policy == VLLM else []
-            require_reachable(cluster, self.settings, policy, serving={node.id for node in nodes})
-            acting = await self._acting(policy)
+            require_reachable(cluster, self.settings, policy)
+            acting, serve = await self._acting(policy), None
             if policy == VLLM:
                 urls = tuple(external_url(url, self.settings.serve.host, cluster.here) for url in acting.base_urls)
                 acting = acting.model_copy(update={"base_urls": urls})
-            opening = self.settings, self.serving.weights, str(self.logs)
-            async with open_node_servers(self.run.root, cluster, nodes, opening, self.sink) as servers:
-                urls_by_node = servers.base_urls
-                remote = open_ray_runner(self.run, settings, cluster, acting, environment, self.sink, urls_by_node)
-                async with remote as runner:
-                    servers.on_lost = runner.drop_node
-                    yield runner
+                serve = partial(serve_on_node, self.settings, self.serving.weights, self.logs)
+            opening = self.run, settings, cluster, acting, environment, self.sink
+            async with RayRunner(*opening, serve) as remote:
+                yield remote
 
     async def _acting(self, policy: str, shared: SharedRollouts | None = None) -> PolicyEndpoint:
         """Return the policy's endpoint; a server of ours is started first, or loads the new weights.

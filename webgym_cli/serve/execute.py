@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,7 +14,7 @@ from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink, ServerEvent
 from webgym_cli.serve import failure, ports
 from webgym_cli.serve.address import base_url, local_address
-from webgym_cli.serve.client import ServerClient
+from webgym_cli.serve.client import ServerClient, find_failure
 from webgym_cli.serve.engine import VllmEngine
 from webgym_cli.serve.gpus import measure_held_gib
 from webgym_cli.serve.plan import ServerPlan
@@ -24,7 +24,6 @@ from webgym_cli.venvs.locate import venv_environ
 # Between two health checks, and between two looks at whether the server lives.
 POLL_SECONDS = 1.0
 LOG = "vllm.log"
-NOT_RUNNING = "the server is not running"
 
 
 class PolicyServer:
@@ -38,7 +37,6 @@ class PolicyServer:
         plan: ServerPlan,
         logs: Path,
         sink: EventSink,
-        client: type[ServerClient] = ServerClient,
         *,
         digests: Digests | None = None,
         nvml: Nvml | None = None,
@@ -51,7 +49,6 @@ class PolicyServer:
         self.log = logs / (f"vllm_{plan.replica}.log" if plan.replica else LOG)
         """What vLLM says; a restart goes on writing there."""
         self._sink = sink
-        self._client = client
         self._digests = digests or Digests()
         self._nvml = nvml
         self._job: Job | None = None
@@ -91,9 +88,7 @@ class PolicyServer:
             self._model, self._adapters = model, dict(adapters)
             await self.start()
             return
-        if self._asleep:
-            await self._renew(model, waking=True)
-        elif model != self._model:
+        if self._asleep or model != self._model:
             await self.swap(model)
         for name, folder in adapters.items():
             if name not in self._adapters and await self.add_adapter(name, folder):
@@ -103,7 +98,7 @@ class PolicyServer:
     async def add_adapter(self, name: str, folder: str) -> str:
         """Serve a LoRA adapter beside what is served, while requests go on; return why that failed."""
         began = time.monotonic()
-        if why := await self._engine.load_adapter(name, folder):
+        if why := await find_failure(self._engine.load_adapter(name, folder)):
             message = f"adapter {name} not loaded beside the others: {why}"
             self._sink(ServerEvent(event="swap_failed", reason=why, message=message))
             return why
@@ -116,7 +111,7 @@ class PolicyServer:
     async def drop_adapters(self, kept: Collection[str]) -> None:
         """Serve other LoRA adapters than these no longer; what can't be dropped now is left to the next time."""
         for name in [name for name in self._adapters if name not in kept]:
-            if why := await self._engine.unload_adapter(name):
+            if why := await find_failure(self._engine.unload_adapter(name)):
                 message = f"adapter {name} is still loaded: {why}"
                 self._sink(ServerEvent(event="unload_failed", reason=why, message=message))
             else:
@@ -158,22 +153,41 @@ class PolicyServer:
         self._sink(ServerEvent(event="serve", seconds=seconds, url=self.base_url, model=self._model, message=message))
 
     async def swap(self, model: str) -> None:
-        """Serve other weights of the same architecture and tokenizer, in place where that can be verified.
+        """Serve other weights of the same architecture and tokenizer, or the same after a sleep.
 
-        Every other case is a restart. Afterwards the server answers with the new weights, or an error was raised and
-        it is stopped.
+        In place where that can be verified, else by a restart. Afterwards the server answers with the new weights, or
+        an error was raised and it is stopped.
         """
-        await self._renew(model, waking=False)
+        model, waking, began = check_model(model), self._asleep, time.monotonic()
+        wanted = await self._digests.of(model)
+        why = await self._change(self._engine.wake if waking else self._engine.swap, model, wanted)
+        if why:
+            failed = ServerEvent(event="wake_failed" if waking else "swap_failed")
+            self._sink(failed | {"reason": why, "message": f"weights not loaded in place: {why}"})
+            await self._restart(model)
+        self._model, self._asleep = model, False
+        how, seconds = "restart" if why else "in_place", round(time.monotonic() - began, 2)
+        words = "by a restart" if why else "awake again" if waking else "in place"
+        message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
+        self._sink(
+            ServerEvent(event="wake" if waking else "swap", seconds=seconds, how=how, model=model, message=message)
+        )
 
     async def watch(self) -> None:
         """Wait for as long as the server runs. Raises `JobError` when it dies; returns after `stop`."""
-        while (job := self._job) is not None:
-            code = job.poll()
-            # a server that was killed leaves processes behind, which its guard gives time to end: the port tells sooner
-            if code is None and await ports.is_listening(local_address(self.plan.host), self._port):
-                await asyncio.sleep(POLL_SECONDS)
-            elif job is self._job:
-                raise failure.server_died_error(code, self.log, "while it was serving")
+        while self._job is not None:
+            await self.check()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def check(self) -> None:
+        """Raise `JobError` when the server has died."""
+        if (job := self._job) is None:
+            return
+        code = job.poll()
+        # a server that was killed leaves processes behind, which its guard gives time to end: the port tells sooner
+        listens = code is None and await ports.is_listening(local_address(self.plan.host), self._port)
+        if not listens and job is self._job:
+            raise failure.server_died_error(code, self.log, "while it was serving")
 
     async def stop(self) -> None:
         """Stop the server and all its processes. Safe to call again."""
@@ -182,12 +196,14 @@ class PolicyServer:
             await job.stop()
 
     def _connect(self) -> ServerClient:
-        return self._client(self.base_url.removesuffix("/v1"), self.plan.served_name)
+        return ServerClient(self.base_url.removesuffix("/v1"), self.plan.served_name)
 
-    async def _ask(self, change: Awaitable[str]) -> str:
-        """Await a change of the engine and return why it failed; cut short, the server is of no use to anyone."""
+    async def _change(self, change: Callable[..., Awaitable[None]], *arguments: str) -> str:
+        """Change the engine and return why that failed; cut short, the server is of no use to anyone."""
+        if self._job is None or self._job.poll() is not None:
+            return "the server is not running"
         try:
-            return await change
+            return await find_failure(change(*arguments))
         except BaseException:
             await self.stop()
             raise
@@ -217,14 +233,13 @@ class PolicyServer:
 
     async def _remember(self) -> None:
         """Take the fingerprint of the weights that a fresh server has."""
-        if why := await self._engine.remember(self._model, await self._digests.of(self._model)):
+        if why := await find_failure(self._engine.remember(self._model, await self._digests.of(self._model))):
             message = f"vLLM did not answer the known prompts, new weights will need a restart: {why}"
             self._sink(ServerEvent(event="no_fingerprint", reason=why, message=message))
 
     async def _sleeps(self, began: float) -> bool:
         """Send the server to sleep and tell whether its GPU memory is free."""
-        why = await self._ask(self._engine.sleep()) if self._runs() else NOT_RUNNING
-        why = why or await self._still_held()
+        why = await self._change(self._engine.sleep) or await self._still_held()
         seconds = round(time.monotonic() - began, 2)
         if why:
             message = f"vLLM does not sleep, it is stopped: {why}"
@@ -251,28 +266,6 @@ class PolicyServer:
         seconds = round(time.monotonic() - began, 2)
         message = f"vLLM is stopped after {seconds} s, the training gets the GPU"
         self._sink(ServerEvent(event="stop", seconds=seconds, message=message))
-
-    async def _renew(self, model: str, *, waking: bool) -> None:
-        """Serve other weights, or the same after a sleep: in place where that can be verified, else by a restart."""
-        model = check_model(model)
-        began = time.monotonic()
-        wanted = await self._digests.of(model)
-        change = self._engine.wake if waking else self._engine.swap
-        why = await self._ask(change(model, wanted)) if self._runs() else NOT_RUNNING
-        if why:
-            failed = ServerEvent(event="wake_failed" if waking else "swap_failed")
-            self._sink(failed | {"reason": why, "message": f"weights not loaded in place: {why}"})
-            await self._restart(model)
-        self._model, self._asleep = model, False
-        how, seconds = "restart" if why else "in_place", round(time.monotonic() - began, 2)
-        words = "by a restart" if why else "awake again" if waking else "in place"
-        message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
-        self._sink(
-            ServerEvent(event="wake" if waking else "swap", seconds=seconds, how=how, model=model, message=message)
-        )
-
-    def _runs(self) -> bool:
-        return self._job is not None and self._job.poll() is None
 
 
 def _keep_present(adapters: Mapping[str, str]) -> dict[str, str]:

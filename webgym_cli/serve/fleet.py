@@ -6,55 +6,23 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.gpu import Nvml
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.events import EventSink, ServerEvent
-from webgym_cli.serve.client import ServerClient
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import ServerPlan
 from webgym_cli.serve.weights import Digests
 from webgym_cli.util.text import hide_passwords
 
+if TYPE_CHECKING:
+    from webgym_cli.serve.remote_server import RemoteServer
 
-class ReplicaServer(Protocol):
-    """A server of a fleet, here (`PolicyServer`) or on another node."""
 
-    @property
-    def base_url(self) -> str:
-        """OpenAI base URL; empty before the first start where it is not known yet."""
-        ...
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether it is started and awake."""
-        ...
-
-    async def serve(self, model: str, adapters: Mapping[str, str]) -> None:
-        """Serve these weights and LoRA adapters."""
-        ...
-
-    async def start(self) -> None:
-        """Start it with what it served last."""
-        ...
-
-    async def add_adapter(self, name: str, folder: str) -> str:
-        """Serve a LoRA adapter beside what is served; return why that failed."""
-        ...
-
-    async def drop_adapters(self, kept: Collection[str]) -> None:
-        """Serve other LoRA adapters than these no longer."""
-        ...
-
-    async def watch(self) -> None:
-        """Wait for as long as it runs. Raises `JobError` when it dies."""
-        ...
-
-    async def stop(self) -> None:
-        """Stop it."""
-        ...
+# A server of a fleet, here or on another node.
+Replica: TypeAlias = "PolicyServer | RemoteServer"
 
 
 class Fleet:
@@ -71,9 +39,8 @@ class Fleet:
         sink: EventSink,
         *,
         restarts: int = 0,
-        client: type[ServerClient] = ServerClient,
         nvml: Nvml | None = None,
-        others: Sequence[ReplicaServer] = (),
+        others: Sequence[Replica] = (),
         digests: Digests | None = None,
     ) -> None:
         """Start nothing. `restarts`: how often `watch` starts a dead replica again while others serve.
@@ -81,14 +48,14 @@ class Fleet:
         `others`: servers of other nodes, which leave their GPUs to no training; `digests`: shared with them.
         """
         self.digests = digests or Digests()
-        self.servers = [PolicyServer(plan, logs, sink, client, digests=self.digests, nvml=nvml) for plan in plans]
+        self.servers = [PolicyServer(plan, logs, sink, digests=self.digests, nvml=nvml) for plan in plans]
         """Those of this machine, one a plan."""
         self.others = tuple(others)
-        self._replicas: tuple[ReplicaServer, ...] = (*self.servers, *self.others)
+        self._replicas: tuple[Replica, ...] = (*self.servers, *self.others)
         self._sink = sink
         self._restarts = restarts
         self._up: set[int] = set()
-        self._dead: list[ReplicaServer] = []
+        self._dead: list[Replica] = []
         """Of those that died, the one of which something may be left."""
 
     @property
@@ -153,7 +120,7 @@ class Fleet:
             left -= 1
             self._up.add(number)
 
-    async def _revive(self, server: ReplicaServer) -> bool:
+    async def _revive(self, server: Replica) -> bool:
         """Start a dead replica at its old address, where those look for it that ask it."""
         address = server.base_url
         try:
@@ -166,7 +133,7 @@ class Fleet:
             return False
         return True
 
-    def _tell(self, server: ReplicaServer, error: WebGymError, *, again: bool) -> None:
+    def _tell(self, server: Replica, error: WebGymError, *, again: bool) -> None:
         url = hide_passwords(server.base_url)
         left_out = f"policy server {url}: it is left out until the next weights: {error}"
         message = f"policy server {url}: it is started again: {error}" if again else left_out

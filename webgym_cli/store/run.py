@@ -109,9 +109,9 @@ class RunDir:
         return self.root / "logs"
 
     @property
-    def nodes(self) -> Path:
-        """What the nodes of one training tell each other."""
-        return self.root / "nodes"
+    def coordinator(self) -> Path:
+        """Where the other nodes of a training reach node 0; removed when node 0's command ends."""
+        return self.root / "nodes" / "coordinator.json"
 
     def plan(self, split: Split, iteration: int) -> Path:
         """The seeded plan of an iteration: written before its first episode."""

@@ -40,7 +40,7 @@ class CommandFn(Protocol):
     """Gives the command that each node runs in the training's folder; `processes`: those on each node."""
 
     def __call__(self, python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
-        """With several nodes torchrun takes the rendezvous from variables (`Launch.rendezvous`)."""
+        """With several nodes torchrun takes the rendezvous from variables (`topology.build_rendezvous`)."""
 
 
 # Raises `SettingsError` for data that is not what the model was served; gets run, settings and the folder for logs.

@@ -18,8 +18,8 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import cpu_adam, disk, publish, working_dir
 from webgym_cli.train.extension_locks import remove_stale_locks
-from webgym_cli.train.failure import is_peer_loss, trainer_error
-from webgym_cli.train.nodes.peers import Peers, open_peers
+from webgym_cli.train.failure import trainer_error
+from webgym_cli.train.nodes.peers import train_on_nodes
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.progress import TRAINER_LOG, TrainerLogTail
 from webgym_cli.train.registry import find_backend
@@ -109,27 +109,24 @@ def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
 
 
 async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path, sink: EventSink) -> None:
-    """Run the trainer to its end, on all nodes. Raises `JobError`."""
-    async with open_peers(plan, run, settings, log_dir, sink) as peers:
-        env = child_environment(plan.env | await peers.start(), settings, plan.python) | {"WANDB_DIR": str(log_dir)}
-        log = log_dir / LOG
-        code = await _run_trainer(plan, env, peers, settings.train.stop_grace, log, sink)
-        if code != 0:
-            raise await peers.blame(trainer_error(code, log), secondary=is_peer_loss(code, log))
-        await peers.finish()
+    """Run the trainer to its end, on all nodes. Raises `WebGymError`."""
+
+    async def train_here(rendezvous: dict[str, str]) -> None:
+        env = child_environment(plan.env | rendezvous, settings, plan.python) | {"WANDB_DIR": str(log_dir)}
+        await _run_trainer(plan, env, settings.train.stop_grace, log_dir / LOG, sink)
+
+    await train_on_nodes(plan, run, settings, log_dir, sink, train_here)
 
 
-async def _run_trainer(
-    plan: TrainPlan, env: dict[str, str], peers: Peers, grace: float, log: Path, sink: EventSink
-) -> int:
-    """Run this node's trainer and return its exit status. Raises `JobError` when it had to be stopped."""
+async def _run_trainer(plan: TrainPlan, env: dict[str, str], grace: float, log: Path, sink: EventSink) -> None:
+    """Run this node's trainer. Raises `JobError` where it fails; when cancelled, it ends first."""
     follower = TrainerLogTail(plan.folder / TRAINER_LOG)
     follower.skip()
     memory = GpuMemory.of(plan.device, sink)
     job = Job.spawn(plan.argv, env=env, log=log, cwd=plan.folder, grace=grace)
-    deadline, look, trouble = time.monotonic() + plan.time_limit, 0.0, None
+    deadline, look = time.monotonic() + plan.time_limit, 0.0
     try:
-        while (code := job.poll()) is None and time.monotonic() < deadline and not (trouble := peers.trouble()):
+        while (code := job.poll()) is None and time.monotonic() < deadline:
             for event in follower.new_events():
                 sink(event)
             if time.monotonic() >= look:
@@ -137,17 +134,14 @@ async def _run_trainer(
                 look = time.monotonic() + LOOK_SECONDS
             await asyncio.sleep(POLL_SECONDS)
     finally:
-        if job.poll() is None:
-            await asyncio.gather(peers.stop(), job.stop())
         await job.stop()
-    for event in follower.new_events():
-        sink(event)
-    if code is None and trouble:
-        raise trouble
+        for event in follower.new_events():
+            sink(event)
     if code is None:
         raise JobError(
             f"the training passed its time limit of {plan.time_limit / 60:g} minutes and was stopped; log: {log}",
             hint="-s train.time_limit_minutes=… gives it more; the same command goes on from its last checkpoint",
         )
     await memory.freed()
-    return code
+    if code != 0:
+        raise trainer_error(code, log)

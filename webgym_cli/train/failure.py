@@ -6,7 +6,7 @@ import re
 import signal
 from pathlib import Path
 
-from webgym_cli.errors import JobError
+from webgym_cli.errors import JobError, PeerLostError
 from webgym_cli.jobs.process import last_lines
 
 # The last line of a Python traceback.
@@ -36,17 +36,13 @@ def reason(log: Path) -> str:
     return lines[-1].strip() if lines else ""
 
 
-def is_peer_loss(code: int, log: Path) -> bool:
-    """Whether a trainer failed only because another node was lost."""
-    return code < 128 and bool(PEER_LOST.search(reason(log)))
-
-
 def trainer_error(code: int, log: Path) -> JobError:
     """Return the error of a trainer that ended with a status other than 0."""
     cause = reason(log)
+    kind = PeerLostError if code < 128 and PEER_LOST.search(cause) else JobError
     if code == 128 + signal.SIGKILL:
         cause = f"it was killed, most likely for lack of memory; its last words: {cause}"
     hint = f"read {log}, fix the cause, then run the same command again"
     if "No space left on device" in cause:
         hint = "free disk space, then run the same command again"
-    return JobError(f"the trainer failed (exit status {code}): {cause}; log: {log}", hint=hint, returncode=code)
+    return kind(f"the trainer failed (exit status {code}): {cause}; log: {log}", hint=hint, returncode=code)

@@ -8,17 +8,20 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 
 import psutil
 import pytest
 
-from tests.serve.fakes import fake_python, look, weights
+from tests.serve.fakes import FAKE, fake_python, look, weights
 from webgym_cli.config.load import load
 from webgym_cli.jobs.ray_cluster import open_cluster
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.serve.node_servers import find_serving_nodes, open_node_servers
+from webgym_cli.rollout.ray.driver import RayRunner
+from webgym_cli.rollout.resources import PolicyEndpoint
+from webgym_cli.serve.node_servers import serve_on_node
 from webgym_cli.store.buffer import CorruptLines, scan
 from webgym_cli.store.run import RunDir
 
@@ -47,19 +50,27 @@ def browsers_of(pid: int) -> list[psutil.Process]:
     return [process for process in psutil.Process(pid).children(recursive=True) if "chrom" in process.name()]
 
 
+def urls_of(pid: int) -> list[str]:
+    """Base URLs of the policy servers of a process."""
+    commands = [process.cmdline() for process in psutil.Process(pid).children(recursive=True)]
+    ports = {words[words.index("--port") + 1] for words in commands if str(FAKE) in words and "run" not in words}
+    return [f"http://127.0.0.1:{port}/v1" for port in ports]
+
+
 async def check_servers(settings, tmp_path):
-    """Assert that both nodes serve on the GPU that Ray gives them, for as long as they are asked to."""
+    """Assert that both nodes serve on the GPU that Ray gives them, for the time of a rollout."""
     given = {"venvs": {"device": "cuda", "serve": str(fake_python(tmp_path))}, "serve": {"stop_grace": 2}}
     settings = settings.model_copy(
         update={name: getattr(settings, name).model_copy(update=values) for name, values in given.items()}
     )
-    opening = (settings, weights(tmp_path / "model", b"one"), str(tmp_path / "logs"))
+    run, model, endpoint = RunDir(tmp_path), weights(tmp_path / "model", b"one"), PolicyEndpoint(name="model")
+    serve = partial(serve_on_node, settings, model, tmp_path / "logs")
     async with open_cluster(settings.rollout) as connected:
-        nodes = find_serving_nodes(connected, settings)
-        async with open_node_servers(tmp_path, connected, nodes, opening, lambda event: None) as servers:
-            assert set(servers.base_urls) == {node.id for node in nodes} and len(nodes) == 2
-            seen = [await look(url) for urls in servers.base_urls.values() for url in urls]
-            assert [one["gpus"] for one in seen] == ["0", "0"]
+        events = []
+        async with RayRunner(run, settings, connected, endpoint, "", events.append, serve):
+            ranks = [event["pid"] for event in events if event["event"] == "rank"]
+            seen = [await look(url) for pid in ranks for url in urls_of(pid)]
+            assert [one["gpus"] for one in seen] == ["0", "0"] and len(ranks) == 2
     assert not any(psutil.pid_exists(one["pid"]) for one in seen)
 
 

@@ -15,7 +15,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.ray import driver as ray_driver
 from webgym_cli.rollout.ray import worker as ray_worker
-from webgym_cli.rollout.ray.driver import open_ray_runner
+from webgym_cli.rollout.ray.driver import RayRunner
 from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.store.status import read_status
 
@@ -36,7 +36,7 @@ class Scaled:
             self.parting = Parting(**script)
         endpoint, sink = PolicyEndpoint(base_urls=("http://policy/v1",), name="scripted"), sink or world.events.append
         plan = world.plan(episodes)
-        opened = open_ray_runner(world.run, world.settings, self.cluster, endpoint, "tools", sink)
+        opened = RayRunner(world.run, world.settings, self.cluster, endpoint, "tools", sink)
         async with opened as runner:
             return await RolloutEngine(plan, world.run, world.settings, runner, sink).execute(watch)
 

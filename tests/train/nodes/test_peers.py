@@ -9,16 +9,15 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.train.nodes.node_runs import NAME, ready
-from webgym_cli.errors import JobError, RunLockedError, UsageError
+from webgym_cli.errors import JobError, PeerLostError, RunLockedError, UsageError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
-from webgym_cli.train.failure import is_peer_loss
+from webgym_cli.train.failure import trainer_error
 from webgym_cli.train.nodes import worker
-from webgym_cli.train.nodes.coordinator import coordinate, current_coordinator
-from webgym_cli.train.nodes.messages import coordinator_file
+from webgym_cli.train.nodes.coordinator import COORDINATOR, coordinate
 from webgym_cli.train.nodes.topology import NodeTopology, from_env
-from webgym_cli.train.nodes.worker import NodeTrainer, run_worker_node
+from webgym_cli.train.nodes.worker import run_worker_node
 from webgym_cli.train.plan import plan_training
 from webgym_cli.util.files import read_json, write_json
 
@@ -33,7 +32,7 @@ def test_one_node_has_no_place(environ):
 
 def test_the_place_is_torchruns():
     assert from_env({**TWO, "MASTER_PORT": "29500", "NODE_RANK": "1"}) == NodeTopology(2, 1, "127.0.0.1", 29500)
-    assert from_env(TWO) == FIRST and FIRST.is_coordinator and not SECOND.is_coordinator
+    assert from_env(TWO) == FIRST
     assert SECOND.master == socket.gethostname()
 
 
@@ -80,7 +79,7 @@ def test_the_plan_tells_who_does_what(run, role, tmp_path):
 )
 def test_what_only_felt_that_another_one_was_gone(tmp_path, code, line, lost):
     (tmp_path / "log").write_text(f"Traceback:\n{line}\n")
-    assert is_peer_loss(code, tmp_path / "log") is lost
+    assert isinstance(trainer_error(code, tmp_path / "log"), PeerLostError) is lost
 
 
 class Nodes:
@@ -95,7 +94,7 @@ class Nodes:
         """Node 0: one training, and one for each of `more`, which prepare it."""
 
         def command():
-            with coordinate(self.run, self.settings, TWO):
+            with coordinate(self.run, self.settings, FIRST):
                 asyncio.run(self.train(sink))
                 for prepare in more:
                     prepare()
@@ -132,7 +131,7 @@ async def test_both_train_and_the_other_ends_with_node_0(nodes, run):
         assert await other == (0, "")
     assert [found.name for found in checkpoints.checkpoints(run)] == [NAME]
     assert (run.logs / "latest/train.node-1.log").is_file()
-    assert not coordinator_file(run).exists()
+    assert not run.coordinator.exists()
 
 
 async def test_one_command_of_two_trainings_is_followed_to_its_end(nodes, run, role, tmp_path):
@@ -180,13 +179,13 @@ async def test_a_node_that_never_comes_is_named(nodes):
     )
     with pytest.raises(JobError, match=r"^node 1 has not joined the training: it is not heard from for 1 s"):
         await nodes.lead()
-    assert not coordinator_file(nodes.run).exists()
+    assert not nodes.run.coordinator.exists()
 
 
 async def test_the_nodes_must_agree_about_their_number(nodes):
     async with nodes.follower(NodeTopology(3, 1)) as other:
         with (
-            coordinate(nodes.run, nodes.settings, TWO),
+            coordinate(nodes.run, nodes.settings, FIRST),
             pytest.raises(UsageError, match="NNODES is 3 here and 2 on node 0"),
         ):
             await other
@@ -198,10 +197,10 @@ def short(nodes, **train):
 
 
 async def test_the_address_of_a_dead_command_is_not_waited_for_forever(nodes):
-    nodes.run.nodes.mkdir(parents=True, exist_ok=True)
+    nodes.run.coordinator.parent.mkdir(parents=True, exist_ok=True)
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         facts = {"address": "127.0.0.1", "port": deaf.getsockname()[1], "token": "t", "host": "a", "pid": 1}
-        write_json(coordinator_file(nodes.run), facts)
+        write_json(nodes.run.coordinator, facts)
         short(nodes, node_timeout=1.0)
         async with nodes.follower() as other:
             with pytest.raises(JobError, match=r"^node 0 is not heard from for 1 s"):
@@ -209,9 +208,9 @@ async def test_the_address_of_a_dead_command_is_not_waited_for_forever(nodes):
 
 
 async def test_two_can_not_be_the_same_node(nodes):
-    with coordinate(nodes.run, nodes.settings, TWO):
+    with coordinate(nodes.run, nodes.settings, FIRST):
         async with nodes.follower():
-            while current_coordinator().missing():  # noqa: ASYNC110
+            while COORDINATOR.get().missing():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             async with nodes.follower() as second:
                 with pytest.raises(RunLockedError, match=rf"process {os.getpid()} on .* is node 1 already"):
@@ -219,8 +218,8 @@ async def test_two_can_not_be_the_same_node(nodes):
 
 
 async def test_who_does_not_know_the_token_is_sent_away(nodes):
-    with coordinate(nodes.run, nodes.settings, TWO):
-        facts = read_json(coordinator_file(nodes.run))
+    with coordinate(nodes.run, nodes.settings, FIRST):
+        facts = read_json(nodes.run.coordinator)
         reader, writer = await asyncio.open_connection("127.0.0.1", facts["port"])
         writer.write(b'{"token": "guessed", "rank": 1, "nodes": 2, "host": "x", "pid": 1}\n')
         assert await reader.read() == b""
@@ -246,10 +245,10 @@ async def test_a_node_that_hangs_is_named(nodes, monkeypatch):
 
 
 async def test_a_node_that_can_not_start_is_told_with_its_own_error(nodes, monkeypatch):
-    async def refuse(self, launch):
+    async def refuse(*arguments):
         raise UsageError("no such folder here", hint="mount it")
 
-    monkeypatch.setattr(NodeTrainer, "_start", refuse)
+    monkeypatch.setattr(worker, "_start_trainer", refuse)
     async with nodes.follower():
         with pytest.raises(UsageError, match=r"^node 1 \(.*\): no such folder here") as caught:
             await nodes.lead()

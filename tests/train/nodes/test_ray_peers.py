@@ -8,7 +8,7 @@ import pytest
 from tests.train.nodes.node_runs import NAME, ready
 from webgym_cli.errors import JobError, UsageError, VenvError
 from webgym_cli.jobs import ray_cluster
-from webgym_cli.jobs.ray_cluster import ActorLostError, Node
+from webgym_cli.jobs.ray_cluster import Node, NodeLostError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
@@ -40,7 +40,9 @@ class InProcessCluster:
         try:
             return await task
         except asyncio.CancelledError:
-            raise ActorLostError("The node was lost.") from None
+            if asyncio.current_task().cancelling():
+                raise
+            raise NodeLostError("The node was lost.") from None
 
     async def kill(self, handle):
         self.killed.append(handle.node)

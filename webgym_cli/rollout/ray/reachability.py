@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
@@ -11,14 +10,15 @@ from webgym_cli.jobs.ray_cluster import RayCluster
 from webgym_cli.util.urls import is_loopback
 
 
-def require_reachable(cluster: RayCluster, settings: Settings, policy: str, *, serving: Collection[str] = ()) -> None:
+def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> None:
     """Raise `UsageError` where nodes on other machines would be sent to an address of this machine's own.
 
-    `policy`: `vllm` for the server that `serve.host` describes, `oracle`, or base URLs with commas between. `serving`:
-    ids of the nodes that have servers of their own.
+    `policy`: `vllm` for the server that `serve.host` describes, and those of nodes with GPUs enough for their own;
+    `oracle`, or base URLs with commas between.
     """
-    nodes = cluster.nodes(settings.rollout.ray_cpus)
-    far = [node for node in nodes if node.address != cluster.here and node.id not in serving]
+    far = [node for node in cluster.nodes(settings.rollout.ray_cpus) if node.address != cluster.here]
+    if policy == "vllm":
+        far = [node for node in far if not settings.serve.fit(node.gpus)]
     if not far:
         return
     fix = "give an address of this machine that the other nodes can reach"

@@ -4,16 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from webgym_cli.config.model import Settings
+from webgym_cli.errors import JobError
 from webgym_cli.jobs.ray_cluster import NodeActor
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.rollout.runner import LocalRunner, open_runner
 from webgym_cli.store.run import RunDir
+
+T = TypeVar("T")
+
+
+class NodeServers(Protocol):
+    """The policy's servers on a node, for its worker alone."""
+
+    @property
+    def base_urls(self) -> tuple[str, ...]:
+        """OpenAI base URLs."""
+        ...
+
+    async def watch(self) -> None:
+        """Wait for as long as one serves. Raises `JobError` when the last one has died."""
+        ...
+
+
+# Serves the policy in this process, for the worker of this number.
+ServeFn = Callable[[int], AbstractAsyncContextManager[NodeServers]]
 
 
 class RolloutWorker(NodeActor):
@@ -23,10 +45,20 @@ class RolloutWorker(NodeActor):
     episodes, and they can run elsewhere without duplicates.
     """
 
+    _runner: LocalRunner
+    """From `open` on."""
+
     def __init__(self) -> None:
-        self._runner: LocalRunner | None = None
+        self._own_urls: tuple[str, ...] = ()
+        self._watching: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
-        self._holder: asyncio.Task[None] | None = None
+        self._holders: list[asyncio.Task[None]] = []
+
+    async def serve(self, serve: ServeFn, number: int) -> None:
+        """Start policy servers on the GPUs that Ray gave this process; the episodes ask them alone."""
+        servers = await self._enter(serve(number))
+        self._own_urls = servers.base_urls
+        self._watching = asyncio.create_task(servers.watch())
 
     async def open(
         self, root: str, settings: Settings, endpoint: PolicyEndpoint, environment: str, secrets: dict[str, str]
@@ -34,44 +66,53 @@ class RolloutWorker(NodeActor):
         """Open agent and environments; return the number of slots. `secrets`: environment variables, where unset."""
         for name, value in secrets.items():
             os.environ.setdefault(name, value)
-        ready: asyncio.Future[LocalRunner] = asyncio.get_running_loop().create_future()
-        self._holder = asyncio.create_task(self._hold(ready, RunDir(Path(root)), settings, endpoint, environment))
-        self._runner = await ready
+        if self._own_urls:  # they serve weights that an adapter is merged into
+            endpoint = endpoint.model_copy(update={"base_urls": self._own_urls, "model": ""})
+        self._runner = await self._enter(open_runner(RunDir(Path(root)), settings, endpoint, environment))
         return self._runner.slots
 
     async def run_episode(self, owed: PendingEpisode) -> tuple[Trajectory | None, dict[str, Any]]:
         """Run one attempt, as `EpisodeRunner.run`; return also the status after it."""
-        return await self._open_runner.run(owed), await self.status()
+        return await self._runner.run(owed), self._status()
 
     async def status(self) -> dict[str, Any]:
-        """Return timings, running episodes and server counters; that it answers is the liveness check."""
-        runner = self._open_runner
-        with runner.stages.lock:
-            return {**runner.stages.to_json(), "servers": runner.servers()}
+        """Return timings, running episodes and server counters. Raises `JobError` when its own servers are gone.
+
+        That it answers is the liveness check.
+        """
+        if self._watching is not None and self._watching.done() and (error := self._watching.exception()):
+            raise JobError(f"its policy servers are gone: {error}")
+        return self._status()
 
     async def stop(self) -> None:
         """Cancel the running episodes: their calls return what was done."""
-        self._open_runner.stop()
+        self._runner.stop()
 
     async def close(self) -> None:
-        """Close the browsers."""
+        """Close browsers and servers."""
+        if self._watching is not None:
+            self._watching.cancel()
         self._closing.set()
-        if self._holder is not None:
-            await asyncio.wait((self._holder,))
+        if self._holders:
+            await asyncio.wait(self._holders)
 
-    @property
-    def _open_runner(self) -> LocalRunner:
-        if self._runner is None:
-            raise RuntimeError("this worker has not been opened")
-        return self._runner
+    def _status(self) -> dict[str, Any]:
+        with self._runner.stages.lock:
+            return {**self._runner.stages.to_json(), "servers": self._runner.servers()}
 
-    async def _hold(self, ready: asyncio.Future[LocalRunner], *opening: Any) -> None:
-        # Each actor call is a task of its own, but what a task opens with `async with` it must close itself.
-        try:
-            async with open_runner(*opening) as runner:
-                ready.set_result(runner)
-                await self._closing.wait()
-        except Exception as error:
-            if ready.done():
-                raise
-            ready.set_exception(error)
+    async def _enter(self, manager: AbstractAsyncContextManager[T]) -> T:
+        """Open something until `close`. Each actor call is a task of its own, but what a task opens it must close."""
+        ready: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        async def hold() -> None:
+            try:
+                async with manager as opened:
+                    ready.set_result(opened)
+                    await self._closing.wait()
+            except Exception as error:
+                if ready.done():
+                    raise
+                ready.set_exception(error)
+
+        self._holders.append(asyncio.create_task(hold()))
+        return await ready

@@ -5,14 +5,14 @@ A connection that ends is a killed process, silence a hung one or a lost network
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-import os
 import secrets
 import socket
 import socketserver
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -25,23 +25,29 @@ from webgym_cli.train.nodes.messages import (
     LINE_LIMIT,
     POLL_SECONDS,
     CoordinatorAddress,
+    NodeError,
     NodeHello,
+    NodeLaunch,
     NodeStatus,
     Order,
-    coordinator_file,
 )
-from webgym_cli.train.nodes.topology import NodeTopology, from_env
+from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.util.files import write_json
 
 # Seconds for the nodes to fetch how the command ended.
 END_SECONDS = 3.0
+_HOW_TO_JOIN = "export the same NNODES, and a NODE_RANK of its own, on every node"
+# How a command that was stopped ends on every node.
+_STOPPED = {KeyboardInterrupt: (130, "interrupted"), Terminated: (143, "terminated")}
 
 
 @dataclass(slots=True)
-class PeerNode:
-    """A node that has connected."""
+class ConnectedNode:
+    """A node that has connected. A thread of its own exchanges messages with it."""
 
     hello: NodeHello
+    launch: NodeLaunch | None = None
+    """The training that it takes part in."""
     status: NodeStatus = NodeStatus()  # noqa: RUF009 - frozen
     seen: float = 0.0
     """When its status came, by the monotonic clock."""
@@ -52,6 +58,22 @@ class PeerNode:
     def name(self) -> str:
         """The node in messages."""
         return f"node {self.hello.rank} ({self.hello.host})"
+
+    async def train(self, launch: NodeLaunch, hint: str) -> None:
+        """Run its trainer to the end. Raises its `WebGymError`, or `JobError`; when cancelled, its trainer ends."""
+        self.launch = launch
+        try:
+            while (status := self.status).state != "done":
+                if status.error is not None:
+                    raise status.error.to_error(self.name, hint)
+                if self.lost:
+                    raise JobError(f"{self.name} left the training: {self.lost}", hint=hint)
+                await asyncio.sleep(POLL_SECONDS)
+        finally:
+            self.launch, since = None, time.monotonic()
+            # a status from before may be that of a node which did not know of the training yet
+            while not self.lost and (self.seen < since or self.status.state != "idle"):  # noqa: ASYNC110
+                await asyncio.sleep(POLL_SECONDS)
 
 
 class Coordinator(socketserver.ThreadingTCPServer):
@@ -65,24 +87,23 @@ class Coordinator(socketserver.ThreadingTCPServer):
         self.topology = topology
         self.silence = timeout
         """Seconds of silence after which a node counts as lost."""
-        self.peers: dict[int, PeerNode] = {}
+        self.nodes: dict[int, ConnectedNode] = {}
         """By rank."""
-        self.order = Order()
-        """What every node is to do now."""
+        self.end: tuple[int, str] | None = None
+        """Exit code of the command, once it has ended, and why it failed."""
         try:
             # A port of its own beside torchrun's, which exists only while a training runs.
-            super().__init__(("", 0), _PeerConnection)
+            super().__init__(("", 0), _NodeConnection)
         except OSError as error:
             raise JobError(f"node 0 can't listen for the other nodes: {error}") from error
         port, host = self.socket.getsockname()[1], socket.gethostname()
         self.address = CoordinatorAddress(address=topology.master, port=port, token=secrets.token_hex(16), host=host)
         threading.Thread(target=self.serve_forever, args=(POLL_SECONDS,), daemon=True).start()
 
-    def close(self, code: int, message: str) -> None:
+    def close(self, end: tuple[int, str]) -> None:
         """Tell the other nodes how the command ended, and end."""
-        self.order = Order(end=(code, message))
-        deadline = time.monotonic() + END_SECONDS
-        while not all(peer.lost for peer in self.peers.values()) and time.monotonic() < deadline:
+        self.end, deadline = end, time.monotonic() + END_SECONDS
+        while not all(node.lost for node in self.nodes.values()) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
         self.shutdown()
         self.server_close()
@@ -90,20 +111,34 @@ class Coordinator(socketserver.ThreadingTCPServer):
     def missing(self) -> list[int]:
         """Return the ranks that are not connected."""
         ranks = range(1, self.topology.count)
-        return [rank for rank in ranks if rank not in self.peers or self.peers[rank].lost]
+        return [rank for rank in ranks if rank not in self.nodes or self.nodes[rank].lost]
 
-    def admit(self, hello: NodeHello) -> PeerNode:
-        """Return a new peer. Raises `UsageError` or `RunLockedError` where it is refused."""
+    async def wait_for_nodes(self, hint: str) -> list[ConnectedNode]:
+        """Return the other nodes once all are connected. Raises `JobError` with this hint where one stays away."""
+        deadline = time.monotonic() + self.silence
+        while missing := self.missing():
+            if time.monotonic() >= deadline:
+                late = self.nodes.get(missing[0])
+                name = late.name if late else f"node {missing[0]}"
+                why = late.lost if late else _describe_silence(self.silence)
+                raise JobError(f"{name} has not joined the training: {why}", hint=hint)
+            await asyncio.sleep(POLL_SECONDS)
+        return [node for _, node in sorted(self.nodes.items())]
+
+    def admit(self, hello: NodeHello) -> ConnectedNode:
+        """Return a new node. Raises `UsageError` or `RunLockedError` where it is refused."""
         if hello.nodes != self.topology.count:
-            raise UsageError(f"NNODES is {hello.nodes} here and {self.topology.count} on node 0 ({self.address.host})")
-        other = self.peers.get(hello.rank)
+            why = f"NNODES is {hello.nodes} here and {self.topology.count} on node 0 ({self.address.host})"
+            raise UsageError(why, hint=_HOW_TO_JOIN)
+        other = self.nodes.get(hello.rank)
         if other is not None and not other.lost:
-            raise RunLockedError(f"process {other.hello.pid} on {other.hello.host} is node {hello.rank} already")
-        self.peers[hello.rank] = peer = PeerNode(hello)
-        return peer
+            why = f"process {other.hello.pid} on {other.hello.host} is node {hello.rank} already"
+            raise RunLockedError(why, hint=_HOW_TO_JOIN)
+        self.nodes[hello.rank] = node = ConnectedNode(hello)
+        return node
 
 
-class _PeerConnection(socketserver.StreamRequestHandler):
+class _NodeConnection(socketserver.StreamRequestHandler):
     server: Coordinator
 
     def handle(self) -> None:
@@ -114,22 +149,22 @@ class _PeerConnection(socketserver.StreamRequestHandler):
             if not hmac.compare_digest(hello.token, self.server.address.token):
                 return
             try:
-                peer = self.server.admit(hello)
+                node = self.server.admit(hello)
             except WebGymError as error:
-                self._send(Order(error=type(error).__name__, message=str(error)))
+                self._send(Order(refusal=NodeError.of(error)))
             else:
-                self._follow(peer)
+                self._follow(node)
 
-    def _follow(self, peer: PeerNode) -> None:
+    def _follow(self, node: ConnectedNode) -> None:
         try:
             while True:
-                self._send(self.server.order)
-                peer.status = NodeStatus.model_validate_json(self._receive())
-                peer.seen = time.monotonic()
+                self._send(Order(launch=node.launch, end=self.server.end))
+                node.status = NodeStatus.model_validate_json(self._receive())
+                node.seen = time.monotonic()
         except TimeoutError:
-            peer.lost = f"it is not heard from for {self.server.silence:g} s (train.node_timeout)"
-        except OSError:
-            peer.lost = "its process has ended"
+            node.lost = _describe_silence(self.server.silence)
+        finally:
+            node.lost = node.lost or "its process has ended"
 
     def _receive(self) -> bytes:
         if line := self.rfile.readline(LINE_LIMIT):
@@ -140,43 +175,32 @@ class _PeerConnection(socketserver.StreamRequestHandler):
         self.wfile.write(message.model_dump_json().encode() + b"\n")
 
 
+def _describe_silence(seconds: float) -> str:
+    return f"it is not heard from for {seconds:g} s (train.node_timeout)"
+
+
 # That of the command which runs.
-_COORDINATOR: ContextVar[Coordinator | None] = ContextVar("coordinator", default=None)
-
-
-def current_coordinator() -> Coordinator:
-    """Return that of `coordinate`. Raises `JobError` outside of it."""
-    coordinator = _COORDINATOR.get()
-    if coordinator is None:
-        raise JobError("a training over several nodes outside of `coordinate`")
-    return coordinator
+COORDINATOR: ContextVar[Coordinator] = ContextVar("coordinator")
 
 
 @contextmanager
-def coordinate(run: RunDir, settings: Settings, environ: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Let the other nodes join this command while the block runs; nothing where it runs on one node."""
-    topology = from_env(os.environ if environ is None else environ)
-    if topology is None:
-        yield
-        return
+def coordinate(run: RunDir, settings: Settings, topology: NodeTopology) -> Iterator[Coordinator]:
+    """Let the other nodes join this command while the block runs."""
     coordinator = Coordinator(topology, settings.train.node_timeout)
-    token = _COORDINATOR.set(coordinator)
-    code, message = 1, "it failed"
+    token = COORDINATOR.set(coordinator)
+    end = (1, "it failed")
     try:
-        run.nodes.mkdir(parents=True, exist_ok=True)
-        write_json(coordinator_file(run), coordinator.address.model_dump(mode="json"))
-        yield
-        code, message = 0, ""
+        run.coordinator.parent.mkdir(parents=True, exist_ok=True)
+        write_json(run.coordinator, coordinator.address.model_dump(mode="json"))
+        yield coordinator
+        end = (0, "")
     except WebGymError as error:
-        code, message = error.exit_code, str(error)
+        end = error.exit_code, str(error)
         raise
-    except KeyboardInterrupt:
-        code, message = 130, "interrupted"
-        raise
-    except Terminated:
-        code, message = 143, "terminated"
+    except tuple(_STOPPED) as error:
+        end = _STOPPED[type(error)]
         raise
     finally:
-        _COORDINATOR.reset(token)
-        coordinator.close(code, message)
-        coordinator_file(run).unlink(missing_ok=True)
+        COORDINATOR.reset(token)
+        coordinator.close(end)
+        run.coordinator.unlink(missing_ok=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Literal, cast
 
+from webgym_cli import errors
+from webgym_cli.errors import WebGymError
 from webgym_cli.records.base import Record
-from webgym_cli.store.run import RunDir
 
 # Seconds between two statuses of a node.
 POLL_SECONDS = 0.2
@@ -48,39 +49,34 @@ class NodeLaunch(Record):
     """The trainer's variables, without those that differ between nodes; no secret."""
     processes: int
     """Trainer processes on each node."""
-    nodes: int
-    address: str
-    """Address of torchrun's rendezvous, on node 0."""
-    port: int
     logs: str
     """The folder for the nodes' logs."""
 
-    def rendezvous(self, rank: int) -> dict[str, str]:
-        """Return the variables of torchrun's rendezvous for a node."""
-        variables = {
-            "NNODES": str(self.nodes),
-            "NODE_RANK": str(rank),
-            "MASTER_ADDR": self.address,
-            "MASTER_PORT": str(self.port),
-            "NPROC_PER_NODE": str(self.processes),
-        }
-        # torchrun itself reads those with PET_; LLaMA-Factory calls torchrun with the others.
-        return variables | {f"PET_{name}": value for name, value in variables.items()}
+
+class NodeError(Record):
+    """An error on its way to another node."""
+
+    kind: str
+    message: str
+    hint: str
+
+    @classmethod
+    def of(cls, error: WebGymError) -> NodeError:
+        """Return what is sent of an error."""
+        return cls(kind=type(error).__name__, message=str(error), hint=error.hint)
+
+    def to_error(self, where: str, hint: str = "") -> WebGymError:
+        """Return the error with the place where it was raised before its message. `hint`: where it has none."""
+        return cast(WebGymError, getattr(errors, self.kind)(f"{where}: {self.message}", hint=self.hint or hint))
 
 
 class NodeStatus(Record):
     """State of a node's trainer."""
 
-    busy: bool = False
-    """Whether a trainer is there, or is being started or stopped."""
-    done: bool = False
-    """Whether it has ended well."""
-    error: str = ""
-    """Class of the error with which it ended."""
-    message: str = ""
-    hint: str = ""
-    secondary: bool = False
-    """Whether its error only reports that another node was lost."""
+    state: Literal["idle", "busy", "done", "failed"] = "idle"
+    """`busy`: it runs, or is being started or stopped."""
+    error: NodeError | None = None
+    """Why it failed."""
 
 
 class Order(Record):
@@ -90,11 +86,5 @@ class Order(Record):
     """The training to take part in."""
     end: tuple[int, str] | None = None
     """Exit code of node 0's command, which has ended, and why it failed."""
-    error: str = ""
-    """Class of the error with which the node is refused."""
-    message: str = ""
-
-
-def coordinator_file(run: RunDir) -> Path:
-    """Return the file that holds node 0's address; it is removed when node 0's command ends."""
-    return run.nodes / "coordinator.json"
+    refusal: NodeError | None = None
+    """Why the node may not join."""

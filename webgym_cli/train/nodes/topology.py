@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from webgym_cli.config.train import TrainSettings
@@ -27,11 +27,6 @@ class NodeTopology:
     """Port of the rendezvous on node 0; 0: node 0 takes a free one for each training."""
     by_ray: bool = False
     """Whether Ray places the other nodes; else each of them runs the same command."""
-
-    @property
-    def is_coordinator(self) -> bool:
-        """Whether this is node 0."""
-        return self.rank == 0
 
     def to_json(self, processes: int) -> dict[str, Any]:
         """Return who does what, as data; `processes`: the trainer's on all nodes together."""
@@ -79,10 +74,8 @@ def from_settings(settings: TrainSettings, environ: Mapping[str, str]) -> NodeTo
             f"train.executor is ray, but NNODES is {place.count}: either Ray places the nodes or you do",
             hint="unset NNODES, or -s train.executor=local",
         )
-    if settings.nodes == 1:
-        return None
-    port = _number(environ, "MASTER_PORT", 1, "0")
-    return NodeTopology(settings.nodes, 0, environ.get("MASTER_ADDR", "").strip(), port, by_ray=True)
+    placed = from_env({**environ, "NNODES": str(settings.nodes), "NODE_RANK": "0"})
+    return placed and replace(placed, by_ray=True)
 
 
 def _number(environ: Mapping[str, str], name: str, least: int, missing: str = "") -> int:
@@ -93,6 +86,14 @@ def _number(environ: Mapping[str, str], name: str, least: int, missing: str = ""
     if not (text.isascii() and text.isdigit()) or int(text) < least:
         raise UsageError(f"{name}: {text!r} is no whole number from {least}", hint=ASK)
     return int(text)
+
+
+def build_rendezvous(**variables: object) -> dict[str, str]:
+    """Return variables of torchrun's rendezvous under both of their names.
+
+    torchrun itself reads those with PET_; LLaMA-Factory calls torchrun with the others.
+    """
+    return {prefix + name: str(value) for name, value in variables.items() for prefix in ("", "PET_")}
 
 
 def free_port() -> int:
