@@ -8,7 +8,7 @@ import types
 import pytest
 
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.gpu import GpuMemory, GpuProcess, NvmlLibrary, memory_freed, open_nvml
+from webgym_cli.jobs.gpu import GpuMemory, GpuProcess, Nvml, open_nvml
 from webgym_cli.jobs.guard import start_time
 
 GIB = 2**30
@@ -28,6 +28,13 @@ class Scripted:
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
+def noted(ours, nvml, sink=lambda event: None):
+    """The memory of processes that were noted, by their start times."""
+    memory = GpuMemory(sink, nvml)
+    memory._ours.update(ours)
+    return memory
+
+
 @pytest.fixture
 def child():
     command = [sys.executable, "-S", "-c", "print(flush=True); input()"]
@@ -40,7 +47,7 @@ def child():
 async def test_waits_until_the_memory_of_an_ended_process_is_given_back():
     ours = GpuProcess(GONE, 0, 70 * GIB)
     nvml, events = Scripted([ours], [ours], []), []
-    await memory_freed({GONE: "123"}, nvml, events.append, poll_seconds=0)
+    await noted({GONE: "123"}, nvml, events.append).freed(poll_seconds=0)
     assert nvml.asked == 4
     assert events == []
 
@@ -48,7 +55,7 @@ async def test_waits_until_the_memory_of_an_ended_process_is_given_back():
 async def test_names_the_processes_that_keep_it():
     nvml = Scripted([GpuProcess(GONE + 1, 1, GIB), GpuProcess(GONE, 0, 70 * GIB)])
     with pytest.raises(JobError) as caught:
-        await memory_freed({GONE: "1", GONE + 1: "2"}, nvml, lambda event: None, seconds=0, poll_seconds=0)
+        await noted({GONE: "1", GONE + 1: "2"}, nvml).freed(seconds=0, poll_seconds=0)
     assert f"process {GONE} (70.0 GiB of GPU 0), process {GONE + 1} (1.0 GiB of GPU 1)" in str(caught.value)
     assert f"kill -9 {GONE} {GONE + 1}" in caught.value.hint
     assert caught.value.exit_code == 4
@@ -56,22 +63,23 @@ async def test_names_the_processes_that_keep_it():
 
 async def test_memory_of_others_is_named_and_not_waited_for():
     nvml, events = Scripted([GpuProcess(GONE, 2, 5 * GIB), GpuProcess(GONE + 1, 2, GIB - 1)]), []
-    await memory_freed({}, nvml, events.append)
+    await noted({}, nvml, events.append).freed()
     assert [event["pids"] for event in events] == [[GONE]]
     assert f"process {GONE} (5.0 GiB of GPU 2)" in events[0]["message"]
 
 
 async def test_our_own_processes_are_no_others(child):
     events = []
-    await memory_freed({}, Scripted([GpuProcess(os.getpid(), 0, GIB), GpuProcess(child.pid, 0, GIB)]), events.append)
+    nvml = Scripted([GpuProcess(os.getpid(), 0, GIB), GpuProcess(child.pid, 0, GIB)])
+    await noted({}, nvml, events.append).freed()
     assert events == []
 
 
 async def test_another_process_that_got_the_number_is_not_waited_for(child):
     nvml = Scripted([GpuProcess(child.pid, 0, GIB)])
-    await memory_freed({child.pid: "an earlier start"}, nvml, lambda event: None)
+    await noted({child.pid: "an earlier start"}, nvml).freed()
     with pytest.raises(JobError, match=str(child.pid)):
-        await memory_freed({child.pid: start_time(child.pid)}, nvml, lambda event: None, seconds=0)
+        await noted({child.pid: start_time(child.pid)}, nvml).freed(seconds=0)
 
 
 async def test_a_job_is_noted_while_it_runs_and_waited_for_after(child):
@@ -121,7 +129,7 @@ def test_the_library_is_asked_about_every_gpu_and_its_instances():
     def instance(device, number):
         return f"{device}/{number}" if number == 0 else refuse()
 
-    found = NvmlLibrary(
+    found = Nvml(
         library(
             nvmlDeviceGetCount=lambda: 2,
             nvmlDeviceGetHandleByIndex=lambda number: "ab"[number],
@@ -144,7 +152,7 @@ def test_no_library_and_no_driver(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=refuse))
     assert open_nvml() is None
     monkeypatch.setitem(sys.modules, "pynvml", library(nvmlInit=lambda: None))
-    assert isinstance(open_nvml(), NvmlLibrary)
+    assert isinstance(open_nvml(), Nvml)
 
 
 def test_the_real_library_names_what_we_call():

@@ -6,11 +6,9 @@ import asyncio
 import importlib
 import os
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Protocol
 
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.guard import descendants, start_time
@@ -39,15 +37,8 @@ class GpuProcess:
         return f"process {self.pid} ({self.bytes / 2**30:.1f} GiB of GPU {self.gpu})"
 
 
-class Nvml(Protocol):
-    """What is asked of NVIDIA's management library."""
-
-    def holders(self) -> list[GpuProcess]:
-        """Return the processes that hold memory now, on every GPU."""
-
-
-class NvmlLibrary:
-    """The library itself (`nvidia-ml-py`)."""
+class Nvml:
+    """NVIDIA's management library (`nvidia-ml-py`)."""
 
     def __init__(self, library: ModuleType) -> None:
         """Use `open_nvml`. `library` is initialised."""
@@ -88,7 +79,7 @@ def open_nvml() -> Nvml | None:
     # The library is installed on machines without a driver, too.
     except library.NVMLError:
         return None
-    return NvmlLibrary(library)
+    return Nvml(library)
 
 
 class GpuMemory:
@@ -99,6 +90,7 @@ class GpuMemory:
         self._sink = sink
         self._nvml = nvml
         self._ours: dict[int, str] = {}
+        """Process ids with their start times."""
 
     @classmethod
     def of(cls, device: str, sink: EventSink) -> GpuMemory:
@@ -116,44 +108,31 @@ class GpuMemory:
             for pid in {holder.pid for holder in self._nvml.holders()} & tree:
                 self._ours[pid] = start_time(pid) or ""
 
-    async def freed(self) -> None:
-        """Wait for the memory of the noted processes. Raises `JobError` as `memory_freed`."""
-        if self._nvml is not None:
-            await memory_freed(self._ours, self._nvml, self._sink)
+    async def freed(self, *, seconds: float = RELEASE_SECONDS, poll_seconds: float = POLL_SECONDS) -> None:
+        """Wait until none of the noted processes holds GPU memory, then warn of much that others hold.
 
+        Raises `JobError` that names the processes when the memory is not free after `seconds`.
+        """
+        if (nvml := self._nvml) is None:
+            return
+        began = time.monotonic()
+        while left := [holder for holder in nvml.holders() if self._is_ours(holder.pid)]:
+            if time.monotonic() - began >= seconds:
+                raise JobError(
+                    f"GPU memory was not given back {seconds:.0f} s after its job had ended: {_words(left)}",
+                    hint=f"end what is left (kill -9 {' '.join(str(pid) for pid in sorted({h.pid for h in left}))}), "
+                    "then run the same command again",
+                )
+            await asyncio.sleep(poll_seconds)
+        mine = {os.getpid(), *descendants(os.getpid())}
+        others = [holder for holder in nvml.holders() if holder.pid not in mine and holder.bytes >= MUCH]
+        if others:
+            message = f"GPU memory is held by others, which may leave too little: {_words(others)}"
+            self._sink(make_event("gpu_memory", pids=sorted({holder.pid for holder in others}), message=message))
 
-async def memory_freed(
-    ours: Mapping[int, str],
-    nvml: Nvml,
-    sink: EventSink,
-    *,
-    seconds: float = RELEASE_SECONDS,
-    poll_seconds: float = POLL_SECONDS,
-) -> None:
-    """Wait until none of our ended processes holds GPU memory, then warn of much that others hold.
-
-    `ours`: process ids with their start times (`guard.start_time`). Raises `JobError` that names the processes when
-    the memory is not free after `seconds`.
-    """
-    began = time.monotonic()
-    while left := [holder for holder in nvml.holders() if _is(holder.pid, ours)]:
-        if time.monotonic() - began >= seconds:
-            raise JobError(
-                f"GPU memory was not given back {seconds:.0f} s after its job had ended: {_words(left)}",
-                hint=f"end what is left (kill -9 {' '.join(str(pid) for pid in sorted({h.pid for h in left}))}), then "
-                "run the same command again",
-            )
-        await asyncio.sleep(poll_seconds)
-    mine = {os.getpid(), *descendants(os.getpid())}
-    others = [holder for holder in nvml.holders() if holder.pid not in mine and holder.bytes >= MUCH]
-    if others:
-        message = f"GPU memory is held by others, which may leave too little: {_words(others)}"
-        sink(make_event("gpu_memory", pids=sorted({holder.pid for holder in others}), message=message))
-
-
-def _is(pid: int, ours: Mapping[int, str]) -> bool:
-    """Tell whether a process is one of ours, or its remains; not another one that got its number."""
-    return pid in ours and start_time(pid) in (None, ours[pid])
+    def _is_ours(self, pid: int) -> bool:
+        """Tell whether a process is a noted one, or its remains; not another one that got its number."""
+        return pid in self._ours and start_time(pid) in (None, self._ours[pid])
 
 
 def _words(holders: list[GpuProcess]) -> str:

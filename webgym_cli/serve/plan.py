@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -134,66 +134,42 @@ def plan_servers(
     if serve.port + len(split) - 1 > LAST_PORT:
         why = f"serve.port: {len(split)} replicas have no ports from {serve.port} on"
         raise SettingsError(why, hint="name a lower one")
-    sleep = _plan_sleep(settings, device) if phases else _sleep_policy("keep", settings)
-    cores = (cpus or os.cpu_count() or 1) // len(split)
+    action = _choose_sleep(settings, device) if phases else "keep"
     # By its name where servers keep running, and nobody else can connect, who could have adapters loaded.
-    by_name = settings.serve.enable_lora and sleep.action == "keep" and is_loopback(settings.serve.host)
+    by_name = serve.enable_lora and action == "keep" and is_loopback(serve.host)
     served = round_rank(lora_rank) if by_name else 0
-    return [
-        _plan_server(settings, model, python, device, sleep, cores, number, share, served)
-        for number, share in enumerate(split)
-    ]
-
-
-def _plan_server(
-    settings: Settings,
-    model: str,
-    python: Path,
-    device: str,
-    sleep: SleepPolicy,
-    cpus: int,
-    number: int,
-    gpus: tuple[str, ...],
-    lora_rank: int,
-) -> ServerPlan:
-    serve = settings.serve
-    loopback = is_loopback(serve.host)
-    env = {
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        # swaps in place need the developer endpoints; those let anyone who can connect run methods of the engine
-        "VLLM_SERVER_DEV_MODE": "1" if loopback else "0",
-    }
-    env |= _cpu_env(settings, cpus) if device == "cpu" else {}
-    env |= {VARIABLE: ",".join(gpus)} if gpus else {}
-    env |= RUNTIME_UPDATING if lora_rank else {}
-    asleep = ("--enable-sleep-mode",) if sleep.action == "sleep" else ()
-    return ServerPlan(
+    cores = (cpus or os.cpu_count() or 1) // len(split)
+    plan = ServerPlan(
         python=str(python),
         model=model,
         device=device,
         host=serve.host,
-        port=serve.port + number if serve.port != ANY_PORT else ANY_PORT,
+        port=serve.port,
         served_name=serve.served_model_name,
         args=(
             *_common_args(settings),
             *_template_args(model, settings),
             *(_cpu_args if device == "cpu" else _cuda_args)(settings),
-            *asleep,
-            *(lora_args(lora_rank) if lora_rank else ()),
+            *(("--enable-sleep-mode",) if action == "sleep" else ()),
+            *(lora_args(served) if served else ()),
         ),
         extra_args=serve.extra_args,
-        env=env,
-        dev_mode=loopback,
+        env=_common_env(settings) | (_cpu_env(settings, cores) if device == "cpu" else {}),
+        dev_mode=is_loopback(serve.host),
         startup_timeout=serve.startup_timeout,
         stop_grace=serve.stop_grace,
-        sleep=sleep,
-        lora_rank=lora_rank,
-        replica=number,
+        sleep=SleepPolicy(action, serve.sleep_level, serve.sleep_timeout, serve.sleep_memory_gb),
+        lora_rank=served,
     )
+    own = [({VARIABLE: ",".join(share)} if share else {}) | (RUNTIME_UPDATING if served else {}) for share in split]
+    ports = [serve.port + number if serve.port != ANY_PORT else ANY_PORT for number in range(len(split))]
+    return [
+        replace(plan, port=port, env=plan.env | env, replica=number)
+        for number, (port, env) in enumerate(zip(ports, own, strict=True))
+    ]
 
 
-def _plan_sleep(settings: Settings, device: str) -> SleepPolicy:
+def _choose_sleep(settings: Settings, device: str) -> SleepAction:
     """Return how the servers make room. Raises `SettingsError` for a sleep that is not possible."""
     setting, host, gpus = settings.serve.during_training, settings.serve.host, settings.serve.gpus
     apart = bool(gpus and settings.train.gpus) and set(gpus).isdisjoint(settings.train.gpus)
@@ -202,12 +178,16 @@ def _plan_sleep(settings: Settings, device: str) -> SleepPolicy:
     if how == "sleep" and (device == "cpu" or not is_loopback(host)):
         why = "vLLM sleeps on GPUs only" if device == "cpu" else f"{host} is no loopback address"
         raise SettingsError(f"serve.during_training: sleep is not possible here: {why}", hint="leave it auto")
-    return _sleep_policy(how, settings)
+    return how
 
 
-def _sleep_policy(how: SleepAction, settings: Settings) -> SleepPolicy:
-    serve = settings.serve
-    return SleepPolicy(how, serve.sleep_level, serve.sleep_timeout, serve.sleep_memory_gb)
+def _common_env(settings: Settings) -> dict[str, str]:
+    return {
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        # swaps in place need the developer endpoints; those let anyone who can connect run methods of the engine
+        "VLLM_SERVER_DEV_MODE": "1" if is_loopback(settings.serve.host) else "0",
+    }
 
 
 def _common_args(settings: Settings) -> list[str]:
