@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tests.environments.odd_server import OddServer
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import RawObservation
-from webgym_cli.environments.fixture_sites.server import HOSTS, SiteServer
+from webgym_cli.environments.fixture_sites.server import SiteServer
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -89,8 +89,7 @@ async def small_web(*overrides: str, mode: InteractionMode = InteractionMode.SET
     settings = load(overrides=[*HASTY, *overrides])
     async with SiteServer() as sites, OddServer() as odd, OddServer() as private:
         pool = WebPool(settings, mode)
-        host, port = sites.address.rsplit(":", 1)
-        places = dict.fromkeys(HOSTS, (host, int(port))) | dict.fromkeys(("odd.test", "odd.example"), odd.place)
+        places = sites.places | dict.fromkeys(("odd.test", "odd.example"), odd.place)
         pool.gate.rules = pool.gate.rules.with_places(places)
         async with pool:
             yield SmallWeb(pool, sites, odd, private)

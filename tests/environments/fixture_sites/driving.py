@@ -11,8 +11,9 @@ from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.frames import OBSERVE_JS
 from webgym_cli.environments.browser.observe import ACT_JS, ElementSnapshot, observe_script, parse_elements
-from webgym_cli.environments.fixture_sites.experts import SiteExpert
-from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer
+from webgym_cli.environments.fixture_sites.expert import SiteExpert
+from webgym_cli.environments.fixture_sites.registry import HOSTS
+from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
 from webgym_cli.errors import VenvError
 from webgym_cli.records.action import Action, ActionName
 
@@ -51,8 +52,6 @@ class Driven:
     actions: list[Action] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """What the page's scripts threw, and what went to other servers."""
-    statuses: set[int] = field(default_factory=set)
-    """HTTP statuses of the pages."""
 
 
 async def drive(page: Page, start_url: str, expert: SiteExpert, limit: int) -> Driven:
@@ -60,7 +59,6 @@ async def drive(page: Page, start_url: str, expert: SiteExpert, limit: int) -> D
     driven = Driven()
     page.on("pageerror", lambda error: driven.errors.append(str(error)))
     page.on("request", lambda request: _foreign(request.url) and driven.errors.append(request.url))
-    page.on("response", lambda response: driven.statuses.add(response.status))
     await page.goto(start_url)
     for _ in range(limit):
         seen = parse_elements(await page.evaluate(f"() => {OBSERVE_JS}.look({{limit: 200, detail: false}})"))

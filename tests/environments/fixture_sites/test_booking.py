@@ -88,7 +88,7 @@ async def test_near_misses_of_a_seat(visit):
     ):
         missed, page = await booked(visit, **changes)
         assert page.status == 303
-        score, reason = missed.server.score(missed.token, "done")
+        score, reason = missed.live.score("done")
         assert score == 0.0
         assert all(fact in reason for fact in unmet)
 
@@ -129,7 +129,7 @@ async def test_cancelling_asks_first_and_keeps_the_others(visit):
     assert (await visitor.get(f"/cancel/{code}")).status == 404
     other = next(one.code for one in visitor.state.tickets if one.code != code)
     await visitor.post(f"/cancel/{other}")
-    assert visitor.server.score(visitor.token, "done") == (0.0, "not met: The other bookings are kept.")
+    assert visitor.live.score("done") == (0.0, "not met: The other bookings are kept.")
 
 
 async def test_changing_a_seat(visit):

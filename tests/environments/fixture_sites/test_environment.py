@@ -10,7 +10,8 @@ import pytest
 from tests.environments.visits import HASTY
 from webgym_cli.config.load import load
 from webgym_cli.environments.fixture_sites.environment import SitesPool
-from webgym_cli.environments.fixture_sites.faults import FaultConfig
+from webgym_cli.environments.fixture_sites.server import SiteServer
+from webgym_cli.environments.fixture_sites.web import SiteResponse
 from webgym_cli.environments.registry import make_pool
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -93,20 +94,26 @@ async def test_episodes_beside_one_another_do_not_meet(pools):
         *(solve(environment, task("shop-cart"), seed) for seed, environment in enumerate(environments))
     )
     assert [score.value for _, _, score, _ in solved] == [1.0, 1.0, 1.0]
-    assert pool.server.live == 3
+    assert len(pool.server.episodes) == 3
     await asyncio.gather(*(environment.close() for environment in environments))
-    assert pool.server.live == 0
+    assert pool.server.episodes == {}
+
+
+class FailingServer(SiteServer):
+    def _answer(self, episode, host, visit):
+        return SiteResponse("not now", 503)
 
 
 async def test_a_reset_that_fails_leaves_no_episode_behind():
-    pool = SitesPool(load(overrides=list(HASTY)), InteractionMode.COORDINATES, FaultConfig(error_rate=1.0))
+    pool = SitesPool(load(overrides=list(HASTY)), InteractionMode.COORDINATES)
+    pool.server = FailingServer()
     async with pool:
         environment = pool.new()
         with pytest.raises(BoundaryError) as failure:
             await environment.reset(task("shop-cart"), 0)
         assert failure.value.kind is FailureKind.NAVIGATION_FAILED
         await environment.close()
-        assert pool.server.live == 0
+        assert pool.server.episodes == {}
 
 
 async def test_sites_are_reached_through_the_same_gate(pools):

@@ -104,7 +104,7 @@ async def test_archiving_a_sender(visit):
     assert visitor.score("done") == 1.0
     other = next(str(one.id) for one in box.messages if str(one.id) not in issues)
     await visitor.post("/bulk", do="archive", id=other)
-    assert visitor.server.score(visitor.token, "done") == (0.0, "not met: No other message was moved.")
+    assert visitor.live.score("done") == (0.0, "not met: No other message was moved.")
     await visitor.post("/bulk", do="inbox", id=other)
     assert visitor.score("done") == 1.0
 
@@ -175,7 +175,7 @@ async def test_the_sum_of_the_invoices(visit):
     assert visitor.score("done") == 1.0
     visitor.state.sent.clear()
     await visitor.post("/compose", **form, body=amounts)
-    score, reason = visitor.server.score(visitor.token, "done")
+    score, reason = visitor.live.score("done")
     assert (score, reason) == (0.0, f"not met: It names the sum {values['total']}.")
 
 

@@ -57,7 +57,7 @@ async def test_an_order_with_everything_right_scores(visit):
 )
 async def test_a_near_miss_is_named(visit, wrong, fact):
     visitor, _ = await ordered(visit, **wrong)
-    score, reason = visitor.server.score(visitor.token, "done")
+    score, reason = visitor.live.score("done")
     assert score == 0.0
     assert reason.startswith("not met: ") and fact in reason
 
@@ -67,7 +67,7 @@ async def test_the_wrong_colour_and_a_second_order_are_near_misses(visit):
     colours = catalogue(4).find(slug(wanted["product"])).colours
     other = next(colour for colour in colours if colour != wanted["colour"])
     visitor, _ = await ordered(visit, colour=other)
-    assert visitor.server.score(visitor.token, None)[1] == f"not met: Their colour is {wanted['colour']}."
+    assert visitor.live.score(None)[1] == f"not met: Their colour is {wanted['colour']}."
     visitor, _ = await ordered(visit)
     await put(visitor, wanted["product"])
     await check_out(visitor)

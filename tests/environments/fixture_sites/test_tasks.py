@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from webgym_cli.environments.fixture_sites.expert_driver import parse_instruction
-from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS, find_site
-from webgym_cli.environments.fixture_sites.task_template import SiteTask
-from webgym_cli.environments.fixture_sites.tasks import find_task, list_site_tasks
+from webgym_cli.environments.fixture_sites.episode import SiteEpisode
+from webgym_cli.environments.fixture_sites.expert import parse_instruction
+from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS
+from webgym_cli.environments.fixture_sites.tasks import SiteTask, find_task, list_site_tasks
 from webgym_cli.records.task import DifficultyBand
 
 TASKS = [find_task(task.id) for task in list_site_tasks()]
@@ -31,13 +31,13 @@ def test_there_are_tasks_of_every_band_on_every_site():
 def test_a_draft_fills_its_task_on_every_seed(task: SiteTask):
     asked = set()
     for seed in SEEDS:
-        instance = task.draw(seed)
+        instance = SiteEpisode(task, seed)
         assert len(task.facts) == task.task.difficulty
-        instruction, rubric = task.render_instruction(instance), task.rubric(instance)
+        instruction, rubric = instance.instruction, instance.rubric
         assert "{" not in instruction + "".join(rubric)
         assert parse_instruction(task.instruction, instruction).items() <= instance.values.items()
         asked.add((instruction, rubric))
-        again = task.draw(seed)
+        again = SiteEpisode(task, seed)
         assert (again.values, again.reference, again.rivals) == (instance.values, instance.reference, instance.rivals)
     assert len(asked) >= 0.6 * len(SEEDS)
 
@@ -45,24 +45,23 @@ def test_a_draft_fills_its_task_on_every_seed(task: SiteTask):
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
 def test_doing_nothing_solves_nothing(task: SiteTask):
     for seed in SEEDS:
-        instance = task.draw(seed)
-        for answer in (None, "", "done", "reward 1", task.render_instruction(instance)):
-            assert task.score(instance, task.new_state(instance, seed), answer)[0] == 0.0
+        instance = SiteEpisode(task, seed)
+        for answer in (None, "", "done", "reward 1", instance.instruction):
+            assert instance.score(answer)[0] == 0.0
 
 
 def informed() -> list[SiteTask]:
-    return [task for task in TASKS if task.draw(0).reference is not None]
+    return [task for task in TASKS if task.reference is not None]
 
 
 @pytest.mark.parametrize("task", informed(), ids=lambda task: task.id)
 def test_the_reference_answer_is_right_on_its_seed_and_wrong_on_others(task: SiteTask):
     wrong = 0
     for seed in SEEDS:
-        instance, other = task.draw(seed), task.draw(seed + 1000)
-        state = task.new_state(instance, seed)
-        assert task.score(instance, state, instance.reference) == (1.0, "all facts hold")
-        assert task.score(instance, state, f"The answer is: {instance.reference.upper()}.")[0] == 1.0
-        wrong += task.score(instance, state, other.reference)[0]
+        instance, other = SiteEpisode(task, seed), SiteEpisode(task, seed + 1000)
+        assert instance.score(instance.reference) == (1.0, "all facts hold")
+        assert instance.score(f"The answer is: {instance.reference.upper()}.")[0] == 1.0
+        wrong += instance.score(other.reference)[0]
     # Only small counts and short lists come to the same answer by chance.
     assert wrong <= 0.15 * len(SEEDS)
 
@@ -70,11 +69,10 @@ def test_the_reference_answer_is_right_on_its_seed_and_wrong_on_others(task: Sit
 @pytest.mark.parametrize("task", informed(), ids=lambda task: task.id)
 def test_hedging_is_no_answer(task: SiteTask):
     for seed in SEEDS:
-        instance = task.draw(seed)
-        state = task.new_state(instance, seed)
-        assert task.score(instance, state, f"{instance.reference} or 987654321")[0] == 0.0
+        instance = SiteEpisode(task, seed)
+        assert instance.score(f"{instance.reference} or 987654321")[0] == 0.0
         for rival in instance.rivals:
-            score, reason = task.score(instance, state, f"{rival}; {instance.reference}")
+            score, reason = instance.score(f"{rival}; {instance.reference}")
             assert score == 0.0
             assert rival in reason
 
@@ -83,7 +81,7 @@ def test_the_cheapest_of_a_category_is_the_cheapest():
     from webgym_cli.environments.fixture_sites.shop import catalogue
 
     for seed in SEEDS:
-        instance = find_task("shop-cheapest").draw(seed)
+        instance = SiteEpisode(find_task("shop-cheapest"), seed)
         others = [one for one in catalogue(seed).products if one.category == instance.values["category"]]
         named = [one for one in others if one.name == instance.values["product"]]
         assert len(named) == 1
@@ -91,14 +89,13 @@ def test_the_cheapest_of_a_category_is_the_cheapest():
 
 
 def test_mixed_up_cities_are_wrong():
-    task = find_task("wiki-compare")
-    instance = task.draw(3)
-    values = dict(instance.values)
+    instance = SiteEpisode(find_task("wiki-compare"), 3)
+    values = instance.values
     swapped = (
         f"{values['city0']}: {values['population1']}, {values['year1']}; {values['city1']}: {values['population0']}, "
         f"{values['year0']}; {values['city2']}: {values['population2']}, {values['year2']}; oldest: {values['oldest']}"
     )
-    score, reason = task.score(instance, find_site(task.host).new_state(3), swapped)
+    score, reason = instance.score(swapped)
     assert score == 0.0
     assert reason.count(" has ") == 2
 
@@ -106,10 +103,10 @@ def test_mixed_up_cities_are_wrong():
 def test_an_instruction_of_another_task_is_not_understood():
     task, other = find_task("shop-cart"), find_task("wiki-watch")
     with pytest.raises(LookupError, match="not understood"):
-        parse_instruction(task.instruction, other.render_instruction(other.draw(0)))
+        parse_instruction(task.instruction, SiteEpisode(other, 0).instruction)
 
 
 def test_each_template_is_filled_from_what_the_seed_draws():
     for task in TASKS:
-        drawn = set(task.draw(0).values)
+        drawn = {name for listed in task.draw for name in listed.split(", ")}
         assert names(task.instruction) | set().union(*map(names, task.facts)) <= drawn

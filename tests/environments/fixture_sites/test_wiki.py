@@ -98,7 +98,7 @@ async def test_a_correction(visit):
 async def test_a_wrong_correction_is_named(visit, changes, fact):
     visitor, page = await corrected(visit, **changes)
     assert page.status == 303
-    score, reason = visitor.server.score(visitor.token, "done")
+    score, reason = visitor.live.score("done")
     assert score == 0.0
     assert reason.startswith(f"not met: {fact}") and ";" not in reason
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import aiohttp
 
-from webgym_cli.environments.fixture_sites.episode import LiveEpisode
+from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
 from webgym_cli.environments.fixture_sites.tasks import find_task
 
@@ -35,19 +35,19 @@ class Visitor:
         self.token = server.start_episode(self.site_task.task, seed)
 
     @property
-    def live(self) -> LiveEpisode:
-        return self.server._live(self.token)
+    def live(self) -> SiteEpisode:
+        return self.server.episodes[self.token]
 
     @property
     def values(self) -> dict[str, str]:
-        return dict(self.live.instance.values)
+        return dict(self.live.values)
 
     @property
     def state(self):
         return self.live.state(self.site_task.host)
 
     def score(self, answer: str | None = None) -> float:
-        return self.server.score(self.token, answer)[0]
+        return self.live.score(answer)[0]
 
     async def get(self, path: str, host: str = "") -> Page:
         return await request(self.server, "GET", host or self.site_task.host, path, self.token)
@@ -62,7 +62,7 @@ class Visitor:
         assert page.location == "/folder/inbox"
 
     def leave(self) -> None:
-        self.server.end_episode(self.token)
+        self.server.episodes.pop(self.token, None)
 
 
 async def request(server: SiteServer, method: str, host: str, path: str, token: str | None = None, form=None) -> Page:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 
 from webgym_cli.environments.fixture_sites.mail import MailState, mailbox
-from webgym_cli.environments.fixture_sites.mail_pages import answer
+from webgym_cli.environments.fixture_sites.mail_pages import PAGES
 from webgym_cli.environments.fixture_sites.web import SiteRequest
 
 SEED = 7
@@ -68,7 +68,7 @@ class MailServer:
         state = self.sessions[token]
         form = {name: (value,) for name, value in parse_qsl(await request.text())}
         was_in = state.logged_in
-        reply = answer(state, SiteRequest(request.method, request.path, dict(request.query), form))
+        reply = PAGES.answer(state, SiteRequest(request.method, request.path, dict(request.query), form))
         self.logins += state.logged_in and not was_in
         headers = {"Location": reply.location} if reply.location else {}
         response = web.Response(text=reply.body, status=reply.status, content_type="text/html", headers=headers)

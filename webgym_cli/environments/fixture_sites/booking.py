@@ -165,8 +165,8 @@ class BookingState:
         return [day for day in days if day not in booked]
 
     def ticket(self, number: str) -> FerryTicket | None:
-        """Return the ticket of a code, if there is one."""
-        return next((ticket for ticket in self.tickets if ticket.code == number), None)
+        """Return the ticket of a code, if there is one that is not cancelled."""
+        return next((ticket for ticket in self.tickets if ticket.code == number and not ticket.cancelled), None)
 
     def free(self, crossing: Crossing) -> list[str]:
         """Return the seats that can still be booked, in order."""

@@ -1,99 +1,99 @@
-"""Live episodes of the sites: a task, a seed, and the state that grows only where it is visited."""
+"""An episode on the sites: a task that a seed fills in, and the state that grows only where it is visited."""
 
 from __future__ import annotations
 
-import secrets
-from dataclasses import dataclass, field
-from functools import lru_cache
+import random
+import string
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
+from webgym_cli.environments.fixture_sites.answers import (
+    contains_answer,
+    contains_answer_about,
+    find_stray_numbers,
+    is_same_text,
+)
+from webgym_cli.environments.fixture_sites.expressions import draw_names, evaluate, fill
 from webgym_cli.environments.fixture_sites.registry import find_site
-from webgym_cli.environments.fixture_sites.task_template import SiteTask, TaskInstance
-from webgym_cli.environments.fixture_sites.tasks import find_task
-from webgym_cli.errors import UsageError
-from webgym_cli.records.task import Task
+from webgym_cli.environments.fixture_sites.tasks import SiteTask
 
 
-@dataclass(slots=True)
-class LiveEpisode:
-    """One episode on the sites. Until a page is visited it is some hundred bytes."""
+class SiteEpisode:
+    """One episode. Until something is asked of it, it is some hundred bytes; equal for the same task and seed."""
 
-    task: SiteTask
-    seed: int
-    requests: int = 0
-    """Pages asked for so far; numbers what the faults do."""
-    pages: dict[str, int] = field(default_factory=dict)
-    """The same by host."""
-    _states: dict[str, Any] = field(default_factory=dict)
+    def __init__(self, task: SiteTask, seed: int) -> None:
+        self.task = task
+        self.seed = seed
+        self._states: dict[str, Any] = {}
+
+    @cached_property
+    def _given(self) -> dict[str, Any]:
+        """What the expressions can name: the site's names, and what the seed decided about the task."""
+        site, seed = find_site(self.task.host), self.seed
+        rng = random.Random(f"{self.task.id}/{seed}")
+        given = {**site.names, "rng": rng, "world": site.world(seed), "state": site.new_state(seed)}
+        return given | draw_names(self.task.draw, given)
+
+    @cached_property
+    def values(self) -> dict[str, str]:
+        """What stands for the names in the templates of instruction and facts."""
+        templates = (self.task.instruction, *self.task.facts)
+        names = {name for text in templates for _, name, _, _ in string.Formatter().parse(text)}
+        return {name: str(self._given[name]) for name in names if name}
 
     @property
-    def name(self) -> str:
-        """Tells this episode's luck from that of others: equal for the same task and seed."""
-        return f"{self.task.id}/{self.seed}"
+    def instruction(self) -> str:
+        """What the episode asks for."""
+        return self.task.instruction.format_map(self.values)
 
     @property
-    def instance(self) -> TaskInstance:
-        """What the seed decided about the task."""
-        return _instantiate(self.task, self.seed)
+    def rubric(self) -> tuple[str, ...]:
+        """The episode's facts."""
+        return tuple(fact.format_map(self.values) for fact in self.task.facts)
+
+    @property
+    def reference(self) -> str | None:
+        """The right answer, alternatives with `|OR|` between; None when the state alone decides."""
+        return None if self.task.reference is None else fill(self.task.reference, self._given)
+
+    @property
+    def rivals(self) -> tuple[str, ...]:
+        """What a right answer does not name."""
+        return tuple(map(str, evaluate(self.task.rivals, self._given)))
 
     def state(self, host: str) -> Any:
         """Return the state of one site, made when it is first asked for."""
         if host not in self._states:
-            ours = host == self.task.host
-            self._states[host] = (
-                self.task.new_state(self.instance, self.seed) if ours else find_site(host).new_state(self.seed)
-            )
+            state = self._states[host] = find_site(host).new_state(self.seed)
+            if host == self.task.host and self.task.prepare:
+                evaluate(self.task.prepare, {**self._given, "state": state})
         return self._states[host]
 
-    def count(self, host: str) -> int:
-        """Count one page that was asked for. Returns its number within the episode, from 0."""
-        number = self.requests
-        self.requests += 1
-        self.pages[host] = self.pages.get(host, 0) + 1
-        return number
-
     def score(self, answer: str | None) -> tuple[float, str]:
-        """Return 1.0 or 0.0, and why."""
-        return self.task.score(self.instance, self.state(self.task.host), answer)
+        """Return 1.0 when every fact holds, else 0.0, and the reason in words."""
+        text, reference = answer or "", self.reference
+        if reference is not None and not text.strip():
+            return 0.0, "no answer was given"
+        if unmet := self._find_unmet(text):
+            return 0.0, "not met: " + "; ".join(unmet)
+        if reference is not None:
+            rivals = [rival for rival in self.rivals if contains_answer(text, rival)]
+            if stray := rivals or find_stray_numbers(text, reference, self.instruction):
+                return 0.0, "the answer also names " + ", ".join(stray)
+        return 1.0, "all facts hold"
 
+    def _find_unmet(self, answer: str) -> list[str]:
+        def says_of(subject: object, value: str, candidates: Sequence[object]) -> bool:
+            others = [str(one) for one in candidates if one is not subject]
+            return contains_answer_about(answer, str(subject), value, others)
 
-_NOTHING_ASKED = SiteTask("open-world", "", "", {})
-
-
-class EpisodeTable:
-    """All live episodes, by a token that nobody can guess."""
-
-    def __init__(self) -> None:
-        self._live: dict[str, LiveEpisode] = {}
-
-    def __len__(self) -> int:
-        """Return how many are live."""
-        return len(self._live)
-
-    def start(self, task: Task, seed: int) -> str:
-        """Start an episode with fresh state and return its token. Raises `UsageError` for a task that isn't ours."""
-        if task.environment != "sites":
-            raise UsageError(f"the task {task.id} is for the environment {task.environment}, not for the sites")
-        return self._begin(LiveEpisode(task=find_task(task.id), seed=seed))
-
-    def open_world(self, seed: int) -> str:
-        """Start an episode in which nothing is asked: what is done is scored elsewhere. Returns its token."""
-        return self._begin(LiveEpisode(task=_NOTHING_ASKED, seed=seed))
-
-    def _begin(self, live: LiveEpisode) -> str:
-        token = secrets.token_urlsafe(24)
-        self._live[token] = live
-        return token
-
-    def find(self, token: str) -> LiveEpisode | None:
-        """Return the episode of a token, None for an unknown one."""
-        return self._live.get(token)
-
-    def end(self, token: str) -> None:
-        """Forget an episode. An unknown token is no error: ending twice is fine."""
-        self._live.pop(token, None)
-
-
-@lru_cache(maxsize=256)
-def _instantiate(task: SiteTask, seed: int) -> TaskInstance:
-    return task.draw(seed)
+        names = {
+            **self._given,
+            "state": self.state(self.task.host),
+            "says": lambda *texts: any(contains_answer(answer, str(text)) for text in texts),
+            "says_of": says_of,
+            "same": is_same_text,
+        }
+        facts = zip(self.rubric, self.task.facts.values(), strict=True)
+        return [text for text, holds in facts if not evaluate(holds, names)]

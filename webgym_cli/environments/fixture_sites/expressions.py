@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined, Template
 
 from webgym_cli.environments.fixture_sites.words import add_money, address, code, money, people
-
-if TYPE_CHECKING:
-    from jinja2 import Environment, Template
 
 
 def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
@@ -21,6 +20,16 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
 def fill(text: str, names: Mapping[str, Any]) -> str:
     """Return a text with what its `{{ }}` stand for."""
     return _compile_text(text).render(names)
+
+
+def draw_names(order: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what expressions come to, one after the other, by their names: one, or several with commas between."""
+    drawn: dict[str, Any] = {}
+    for names, expression in order.items():
+        value = evaluate(expression, {**given, **drawn})
+        listed = names.split(", ")
+        drawn |= {names: value} if len(listed) == 1 else dict(zip(listed, value, strict=True))
+    return drawn
 
 
 @cache
@@ -36,8 +45,6 @@ def _compile_text(text: str) -> Template:
 @cache
 def _load_environment() -> Environment:
     """Return Jinja with functions for names and money, and filters for the row with the least or most of a number."""
-    from jinja2 import Environment, StrictUndefined
-
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
 
     def sort_rows(rows: Iterable[Any], name: str) -> list[Any]:

@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from typing import TYPE_CHECKING
 
-from webgym_cli.environments.fixture_sites.padding import padding_html
+from aiohttp import web
+
 from webgym_cli.environments.fixture_sites.web import SiteResponse, message_page, not_found_page, render_page
 
-if TYPE_CHECKING:
-    from aiohttp import web
-
-# `other.test` has only what `lab.test` frames from another origin.
-HOSTS = ("lab.test", "other.test")
 # Each page's path and what it does.
 PAGES = {
     "/popup": "window.open and a link with target=_blank",
@@ -46,8 +41,6 @@ _HUGE_PARAGRAPHS = 2_500
 
 async def serve(host: str, request: web.Request) -> web.StreamResponse:
     """Answer a visit to the laboratory."""
-    from aiohttp import web
-
     path, query = request.path, request.query
     if host != "lab.test" and path != "/framed":
         return _html(not_found_page())
@@ -63,8 +56,6 @@ async def serve(host: str, request: web.Request) -> web.StreamResponse:
 
 async def hang(request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
     """Begin a picture and never finish it, until the visitor leaves or the server stops."""
-    from aiohttp import web
-
     response = web.StreamResponse(headers={"Content-Type": "image/gif", "Cache-Control": "no-store"})
     await response.prepare(request)
     # A visitor who leaves is no error: it is what this page is for.
@@ -99,8 +90,7 @@ def _heavy(text: str) -> SiteResponse:
         nodes = -1
     if not 0 <= nodes <= _MOST_NODES:
         return message_page("Bad number", f"nodes is a whole number from 0 to {_MOST_NODES}.", 400)
-    body = render_page("lab/heavy.html", nodes=nodes).body
-    return SiteResponse(body.replace("</main>", f"{padding_html(nodes)}</main>"))
+    return render_page("lab/heavy.html", nodes=nodes)
 
 
 async def _slow(text: str) -> web.Response:
@@ -115,14 +105,10 @@ async def _slow(text: str) -> web.Response:
 
 
 def _redirect(target: str) -> web.Response:
-    from aiohttp import web
-
     if any(ord(character) < 32 for character in target):
         return _html(message_page("Bad address", "An address has no control characters.", 400))
     return web.Response(status=302, headers={"Location": target, "Cache-Control": "no-store"})
 
 
 def _html(reply: SiteResponse) -> web.Response:
-    from aiohttp import web
-
     return web.Response(text=reply.body, status=reply.status, content_type="text/html")

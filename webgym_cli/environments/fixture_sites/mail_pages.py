@@ -3,36 +3,53 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
+from webgym_cli.environments.fixture_sites import mail
 from webgym_cli.environments.fixture_sites.mail import FOLDERS, MailState, Received, Sent, mailbox
 from webgym_cli.environments.fixture_sites.web import (
-    MissingPageError,
     SitePages,
     SiteRequest,
     SiteResponse,
+    list_errors,
     parse_whole,
     redirect,
     require,
+    take_page,
 )
 
 _ON_A_PAGE = 14
 _MOVES = {"archive": "archive", "delete": "trash", "inbox": "inbox"}
 _EMAIL = re.compile(r"[^@\s,;]+@[^@\s,;]+\.[^@\s,;]+")
 _LONGEST = 20_000
-PAGES: SitePages[MailState] = SitePages("mail", mailbox)
-PAGES.show("/login", "login")
-PAGES.show("/contacts", "contacts")
-
-
-def answer(state: MailState, request: SiteRequest) -> SiteResponse:
-    """Answer a request to the mail site; without a login everything leads to the login page."""
-    if not state.logged_in and request.path != "/login":
-        return redirect("/login")
-    return PAGES.answer(state, request)
 
 
 def _find(state: MailState, number: str) -> Received | None:
     return mailbox(state.seed).find(parse_whole(number, 1, 999))
+
+
+def _find_sent(state: MailState, number: str) -> Sent:
+    return state.sent[require(parse_whole(number, 0, len(state.sent) - 1))]
+
+
+class _MailPages(SitePages[MailState]):
+    def answer(self, state: MailState, request: SiteRequest) -> SiteResponse:
+        """Answer a request; without a login everything leads to the login page."""
+        if not state.logged_in and request.path != "/login":
+            return redirect("/login")
+        return super().answer(state, request)
+
+
+PAGES = _MailPages(
+    mail,
+    mailbox,
+    MailState,
+    {"message": _find, "sent": _find_sent, "folder": lambda state, name: name if name in FOLDERS else None},
+)
+PAGES.show("/login", "login")
+PAGES.show("/contacts", "contacts")
+PAGES.show("/folder/sent", "sent")
+PAGES.show("/sent/{sent}", "sent-message")
 
 
 @PAGES.get("/")
@@ -43,9 +60,8 @@ def _home(state: MailState, request: SiteRequest) -> SiteResponse:
 @PAGES.post("/login")
 def _login(state: MailState, request: SiteRequest) -> SiteResponse:
     box = mailbox(state.seed)
-    user, password = request.field("user"), request.field("password")
-    if (user, password) != (box.user, box.password):
-        return PAGES.page("login", state, errors=["User name or password is wrong."], user=user)
+    if (request.field("user"), request.field("password")) != (box.user, box.password):
+        return PAGES.page("login", state, request, errors=["User name or password is wrong."])
     state.logged_in = True
     return redirect("/folder/inbox")
 
@@ -56,15 +72,11 @@ def _logout(state: MailState, request: SiteRequest) -> SiteResponse:
     return redirect("/login")
 
 
-@PAGES.get("/folder/{name}")
+@PAGES.get("/folder/{folder}")
 def _folder(state: MailState, request: SiteRequest) -> SiteResponse:
-    name = request.parts["name"]
-    if name == "sent":
-        return PAGES.page("sent", state)
-    if name not in FOLDERS:
-        raise MissingPageError
+    name = request.parts["folder"]
     messages = [message for message in mailbox(state.seed).messages if state.folder(message.id) == name]
-    return _listing(state, request, name.title(), messages, folder=name)
+    return _listing(state, request, name.title(), messages)
 
 
 @PAGES.get("/search")
@@ -76,25 +88,16 @@ def _search(state: MailState, request: SiteRequest) -> SiteResponse:
         for message in mailbox(state.seed).messages
         if all(word in f"{message.sender} {message.subject} {message.body}".casefold() for word in words)
     ]
-    return _listing(state, request, f"Search: {query}", messages, query=query)
+    return _listing(state, request, f"Search: {query}", messages, query)
 
 
 def _listing(
-    state: MailState, request: SiteRequest, title: str, messages: list[Received], folder: str = "", query: str = ""
+    state: MailState, request: SiteRequest, title: str, messages: list[Received], query: str = ""
 ) -> SiteResponse:
-    pages = max(1, -(-len(messages) // _ON_A_PAGE))
-    number = parse_whole(request.query.get("page", "1"), 1, pages) or 1
+    shown, number, pages = take_page(messages, request, _ON_A_PAGE)
+    total = len(messages)
     return PAGES.page(
-        "listing",
-        state,
-        title=title,
-        folder=folder,
-        query=query,
-        path=request.path,
-        total=len(messages),
-        messages=messages[(number - 1) * _ON_A_PAGE : number * _ON_A_PAGE],
-        number=number,
-        pages=pages,
+        "listing", state, request, title=title, query=query, total=total, messages=shown, number=number, pages=pages
     )
 
 
@@ -111,52 +114,40 @@ def _bulk(state: MailState, request: SiteRequest) -> SiteResponse:
     return redirect(back if back.startswith("/") and not back.startswith("//") else "/folder/inbox")
 
 
-@PAGES.get("/message/{id}")
+@PAGES.get("/message/{message}")
 def _message(state: MailState, request: SiteRequest) -> SiteResponse:
-    message = require(_find(state, request.parts["id"]))
-    state.opened[message.id] = True
-    return PAGES.page("message", state, message=message, folder=state.folder(message.id))
+    state.opened[request.parts["message"].id] = True
+    return PAGES.page("message", state, request)
 
 
-@PAGES.post("/message/{id}")
+@PAGES.post("/message/{message}")
 def _move(state: MailState, request: SiteRequest) -> SiteResponse:
-    message = require(_find(state, request.parts["id"]))
-    state.moved[message.id] = require(_MOVES.get(request.field("do")))
+    state.moved[request.parts["message"].id] = require(_MOVES.get(request.field("do")))
     return redirect("/folder/inbox")
+
+
+def _find_quoted(state: MailState, given: Callable[[str, str], str]) -> dict[str, Received | None]:
+    """Return the message that a new one answers (`reply`), and the one that it passes on (`forward`)."""
+    return {name: _find(state, given(name, "")) for name in ("reply", "forward")}
 
 
 @PAGES.get("/compose")
 def _compose(state: MailState, request: SiteRequest) -> SiteResponse:
-    reply = _find(state, request.query.get("reply", ""))
-    forward = _find(state, request.query.get("forward", ""))
-    given = {"to": request.query.get("to", ""), "subject": "", "body": ""}
-    if reply is not None:
-        given |= {"to": reply.email, "subject": f"Re: {reply.subject}"}
-    elif forward is not None:
-        given |= {"subject": f"Fwd: {forward.subject}"}
-    return PAGES.page("compose", state, given=given, reply=reply, forward=forward)
+    return PAGES.page("compose", state, request, **_find_quoted(state, request.query.get))
 
 
 @PAGES.post("/compose")
 def _send(state: MailState, request: SiteRequest) -> SiteResponse:
-    reply, forward = _find(state, request.field("reply")), _find(state, request.field("forward"))
-    given = {name: request.field(name) for name in ("to", "subject", "body")}
-    errors = []
-    if not _EMAIL.fullmatch(given["to"]):
-        errors.append("Please give one address like name@post.example.")
-    if not given["subject"]:
-        errors.append("Please give a subject.")
-    if not given["body"] and forward is None:
-        errors.append("The message is empty.")
-    if len(given["body"]) > _LONGEST:
-        errors.append(f"A message has {_LONGEST} characters at most.")
+    quoted = _find_quoted(state, request.field)
+    to, subject, body = map(request.field, ("to", "subject", "body"))
+    errors = list_errors(
+        (_EMAIL.fullmatch(to), "Please give one address like name@post.example."),
+        (subject, "Please give a subject."),
+        (body or quoted["forward"], "The message is empty."),
+        (len(body) <= _LONGEST, f"A message has {_LONGEST} characters at most."),
+    )
     if errors:
-        return PAGES.page("compose", state, given=given, reply=reply, forward=forward, errors=errors)
-    state.sent.append(Sent(**given, reply_to=reply.id if reply else None, forwards=forward.id if forward else None))
+        return PAGES.page("compose", state, request, errors=errors, **quoted)
+    reply, forward = (message.id if message else None for message in quoted.values())
+    state.sent.append(Sent(to, subject, body, reply_to=reply, forwards=forward))
     return redirect(f"/sent/{len(state.sent) - 1}")
-
-
-@PAGES.get("/sent/{number}")
-def _show_sent(state: MailState, request: SiteRequest) -> SiteResponse:
-    number = require(parse_whole(request.parts["number"], 0, len(state.sent) - 1))
-    return PAGES.page("sent-message", state, sent=state.sent[number])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from webgym_cli.environments.fixture_sites.episode import EpisodeTable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 from webgym_cli.environments.fixture_sites.tasks import find_task, list_site_tasks
 from webgym_cli.environments.fixture_sites.web import (
     SiteRequest,
@@ -15,44 +17,40 @@ from webgym_cli.environments.fixture_sites.web import (
 )
 from webgym_cli.errors import UsageError
 
+if TYPE_CHECKING:
+    from webgym_cli.environments.fixture_sites.server import SiteServer
+
 # Where the door stands on each site. Sites that agents request don't have it.
 PREFIX = "/_/"
 _LARGEST_SEED = 999_999_999
 
 
-def serve_manual_play(
-    episodes: EpisodeTable, host: str, token: str, request: SiteRequest
-) -> tuple[SiteResponse, str | None]:
-    """Answer a request at the door. Returns the reply and the token of an episode that was started."""
-    if request.path == PREFIX:
-        return _show(episodes, host, token, request.query.get("answer")), None
+def serve_manual_play(server: SiteServer, host: str, token: str, request: SiteRequest) -> SiteResponse:
+    """Answer a request at the door."""
     if request.path == f"{PREFIX}start" and request.method == "POST":
-        return _start(episodes, host, token, request)
-    return not_found_page(), None
-
-
-def _show(episodes: EpisodeTable, host: str, token: str, problem: str | None) -> SiteResponse:
-    live = episodes.find(token)
+        return _start(server, host, token, request)
+    if request.path != PREFIX:
+        return not_found_page()
+    live, answer = server.episodes.get(token), request.query.get("answer")
     return render_page(
         "door.html",
         host=host,
         tasks=[task for task in list_site_tasks() if task.start_url == f"http://{host}/"],
         live=live,
-        instruction=live.task.render_instruction(live.instance) if live else "",
-        verdict=live.score(problem) if live and problem is not None else None,
-        answer=problem or "",
+        verdict=live.score(answer) if live and answer is not None else None,
+        answer=answer or "",
     )
 
 
-def _start(episodes: EpisodeTable, host: str, token: str, request: SiteRequest) -> tuple[SiteResponse, str | None]:
+def _start(server: SiteServer, host: str, token: str, request: SiteRequest) -> SiteResponse:
     seed = parse_whole(request.field("seed"), 0, _LARGEST_SEED)
     if seed is None:
-        return message_page("Bad seed", f"A seed is a whole number from 0 to {_LARGEST_SEED}.", 400), None
+        return message_page("Bad seed", f"A seed is a whole number from 0 to {_LARGEST_SEED}.", 400)
     try:
         task = find_task(request.field("task"))
     except UsageError as error:
-        return message_page("Unknown task", str(error), 400), None
+        return message_page("Unknown task", str(error), 400)
     if task.host != host:
-        return message_page("Another site's task", f"{task.id} starts at http://{task.host}{PREFIX}", 400), None
-    episodes.end(token)
-    return redirect(PREFIX), episodes.start(task.task, seed)
+        return message_page("Another site's task", f"{task.id} starts at http://{task.host}{PREFIX}", 400)
+    server.episodes.pop(token, None)
+    return replace(redirect(PREFIX), token=server.start_episode(task.task, seed))

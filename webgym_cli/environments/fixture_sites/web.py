@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from types import ModuleType
+from typing import Any, Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 
 class SeededState(Protocol):
@@ -19,7 +19,7 @@ class SeededState(Protocol):
     seed: int
 
 
-World = TypeVar("World", bound=SeededState)
+State = TypeVar("State", bound=SeededState)
 T = TypeVar("T")
 
 
@@ -35,12 +35,12 @@ class SiteRequest:
     """The last value of each name."""
     form: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """All values of each posted field."""
-    parts: Mapping[str, str] = field(default_factory=dict)
-    """What stood in the path where the route has `{name}`."""
+    parts: Mapping[str, Any] = field(default_factory=dict)
+    """What the path names where the route has `{name}`."""
 
-    def field(self, name: str) -> str:
-        """Return a posted field without the spaces around it; empty when it was not sent."""
-        return self.form.get(name, ("",))[-1].strip()
+    def field(self, name: str, default: str = "") -> str:
+        """Return a posted field without the spaces around it; the default when it was not sent."""
+        return self.form.get(name, (default,))[-1].strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,60 +52,87 @@ class SiteResponse:
     status: int = 200
     location: str | None = None
     """Where to go instead."""
+    token: str | None = None
+    """The token of an episode that was started, for the visitor's cookie."""
 
 
-Handler = Callable[[World, SiteRequest], SiteResponse]
+Handler = Callable[[State, SiteRequest], SiteResponse]
 
 
 class MissingPageError(LookupError):
     """What an address names does not exist: answered with 404."""
 
 
-class SitePages(Generic[World]):
-    """The pages of one site: its routes, and the templates in the folder of its name."""
+class SitePages(Generic[State]):
+    """One site: its world and state, its routes, and the templates in the folder of its name."""
 
-    def __init__(self, name: str, world: Callable[[int], Any], **names: Any) -> None:
-        """`world`: makes what a seed decided. `names`: what all templates can name, beside `world` and `state`."""
-        self._name = name
-        self._world = world
-        self._names = names
-        self._routes: list[tuple[str, re.Pattern[str], Handler[World]]] = []
+    def __init__(
+        self,
+        module: ModuleType,
+        world: Callable[[int], Any],
+        new_state: Callable[[int], State],
+        parts: Mapping[str, Callable[[State, str], Any]],
+    ) -> None:
+        """`world`: makes what a seed decides, never changed. `new_state`: makes the state that a seed starts with.
 
-    def get(self, path: str) -> Callable[[Handler[World]], Handler[World]]:
-        """Answer GET requests for a path, such as `/product/{id}`, by the decorated function."""
+        `module`: gives templates and tasks their names. `parts`: finds what a route's `{name}` stands for; None is 404.
+        """
+        self.world = world
+        self.new_state = new_state
+        self.names = vars(module)
+        self._folder = module.__name__.rpartition(".")[2]
+        self._parts = parts
+        self._routes: list[tuple[str, re.Pattern[str], Handler[State]]] = []
+
+    def get(self, path: str) -> Callable[[Handler[State]], Handler[State]]:
+        """Answer GET requests for a path, such as `/product/{product}`, by the decorated function."""
         return lambda handler: self._add("GET", path, handler)
 
-    def post(self, path: str) -> Callable[[Handler[World]], Handler[World]]:
+    def post(self, path: str) -> Callable[[Handler[State]], Handler[State]]:
         """Answer POST requests for a path by the decorated function."""
         return lambda handler: self._add("POST", path, handler)
 
     def show(self, path: str, template: str) -> None:
-        """Answer GET requests for a path by a template that needs no more than the state."""
-        self._add("GET", path, lambda state, request: self.page(template, state))
+        """Answer GET requests for a path by a template that needs no more than state and request."""
+        self._add("GET", path, lambda state, request: self.page(template, state, request))
 
     def page(
-        self, template: str, state: World, /, status: int = 200, errors: Sequence[str] = (), **values: Any
+        self,
+        template: str,
+        state: State,
+        request: SiteRequest,
+        /,
+        status: int = 200,
+        errors: Sequence[str] = (),
+        **values: Any,
     ) -> SiteResponse:
         """Return a page; one with errors, of what was sent, has the status 422."""
-        given = {"state": state, "world": self._world(state.seed), "errors": errors, **self._names}
-        return render_page(f"{self._name}/{template}.html", 422 if errors else status, **given, **values)
+        given = {"state": state, "world": self.world(state.seed), "request": request, "errors": errors}
+        status = 422 if errors else status
+        return render_page(f"{self._folder}/{template}.html", status, **self.names | given | request.parts | values)
 
-    def answer(self, state: World, request: SiteRequest) -> SiteResponse:
+    def answer(self, state: State, request: SiteRequest) -> SiteResponse:
         """Answer a request by the first route that fits; else with a page that says 404 or 405."""
-        known = False
-        for method, pattern, handler in self._routes:
-            if match := pattern.fullmatch(request.path):
-                known = True
-                if method == request.method:
-                    try:
-                        return handler(state, replace(request, parts=match.groupdict()))
-                    except MissingPageError:
-                        return not_found_page()
-        if known:
+        matches = [
+            (method, match, handler)
+            for method, pattern, handler in self._routes
+            if (match := pattern.fullmatch(request.path))
+        ]
+        for method, match, handler in matches:
+            if method == request.method:
+                try:
+                    parts = {name: self._find_part(state, name, text) for name, text in match.groupdict().items()}
+                    return handler(state, replace(request, parts=parts))
+                except MissingPageError:
+                    return not_found_page()
+        if matches:
             return message_page("That can't be done here", f"This page does not take {request.method} requests.", 405)
         return not_found_page()
 
-    def _add(self, method: str, path: str, handler: Handler[World]) -> Handler[World]:
+    def _find_part(self, state: State, name: str, text: str) -> Any:
+        return require(self._parts[name](state, text)) if name in self._parts else text
+
+    def _add(self, method: str, path: str, handler: Handler[State]) -> Handler[State]:
         self._routes.append((method, re.compile(re.sub(r"{(\w+)}", r"(?P<\1>[^/]*)", path)), handler))
         return handler
 
@@ -115,6 +142,11 @@ def require(item: T | None) -> T:
     if item is None:
         raise MissingPageError
     return item
+
+
+def list_errors(*checks: tuple[object, str]) -> list[str]:
+    """Return the messages of the checks that fail."""
+    return [message for holds, message in checks if not holds]
 
 
 def not_found_page() -> SiteResponse:
@@ -134,7 +166,7 @@ def redirect(location: str) -> SiteResponse:
 
 def render_page(template: str, status: int = 200, /, **values: Any) -> SiteResponse:
     """Return a template filled with values. Everything is escaped."""
-    return SiteResponse(load_templates().get_template(template).render(values, status=status), status)
+    return SiteResponse(_load_templates().get_template(template).render(values, status=status), status)
 
 
 def parse_whole(text: str, least: int, most: int) -> int | None:
@@ -146,11 +178,15 @@ def parse_whole(text: str, least: int, most: int) -> int | None:
     return number if least <= number <= most else None
 
 
-@cache
-def load_templates() -> Environment:
-    """Return the templates of this package."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+def take_page(items: Sequence[T], request: SiteRequest, size: int) -> tuple[Sequence[T], int, int]:
+    """Return the items of the page that the query asks for, its number, and the number of pages."""
+    pages = max(1, -(-len(items) // size))
+    number = parse_whole(request.query.get("page", "1"), 1, pages) or 1
+    return items[(number - 1) * size : number * size], number, pages
 
+
+@cache
+def _load_templates() -> Environment:
     return Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"),
         autoescape=True,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from functools import lru_cache
+from urllib.parse import quote
 
 from webgym_cli.environments.fixture_sites.answers import is_same_text
 from webgym_cli.environments.fixture_sites.words import load_words, people, towns
 
+# The kinds of the articles that have a list, by its name.
+LISTS = {"cities": "city", "rivers": "river", "people": "person", "regions": "region"}
 _CITIES_OF_A_REGION = 3
 # Former mayors: people whose articles nobody asks about.
 _FORMER = 10
@@ -98,6 +101,11 @@ class WikiState:
     def facts(self, article: Article) -> tuple[tuple[str, str], ...]:
         """Return the rows of an article's box as they stand now."""
         return next((edit.after for edit in reversed(self.edits) if edit.title == article.title), article.facts)
+
+
+def address(title: str, page: str = "wiki") -> str:
+    """Return the address of an article, or of another page about it."""
+    return f"/{page}/" + quote(title.replace(" ", "_"))
 
 
 @lru_cache(maxsize=128)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
+from webgym_cli.environments.fixture_sites import wiki
 from webgym_cli.environments.fixture_sites.web import (
     SitePages,
     SiteRequest,
     SiteResponse,
+    list_errors,
     redirect,
     require,
 )
-from webgym_cli.environments.fixture_sites.wiki import Article, Edit, WikiState, encyclopedia
+from webgym_cli.environments.fixture_sites.wiki import LISTS, Article, Edit, WikiState, address, encyclopedia
 
-_LISTS = {"cities": "city", "rivers": "river", "people": "person", "regions": "region"}
 _COLUMNS = {
     "city": ("Region", "Population"),
     "river": ("Length", "Source elevation"),
@@ -21,33 +20,25 @@ _COLUMNS = {
     "region": ("Capital",),
 }
 _LONGEST = 200
-
-
-def _address(title: str, page: str = "wiki") -> str:
-    return f"/{page}/" + quote(title.replace(" ", "_"))
-
-
-PAGES: SitePages[WikiState] = SitePages("wiki", encyclopedia, lists=tuple(_LISTS), address=_address)
+PAGES: SitePages[WikiState] = SitePages(
+    wiki, encyclopedia, WikiState, {"article": lambda state, title: encyclopedia(state.seed).find(title)}
+)
 PAGES.show("/", "home")
 PAGES.show("/watchlist", "watchlist")
 PAGES.show("/changes", "changes")
-answer = PAGES.answer
-
-
-def _find(state: WikiState, request: SiteRequest) -> Article:
-    return require(encyclopedia(state.seed).find(request.parts["title"]))
+PAGES.show("/edit/{article}", "edit")
 
 
 @PAGES.get("/list/{name}")
 def _list(state: WikiState, request: SiteRequest) -> SiteResponse:
-    kind = require(_LISTS.get(request.parts["name"]))
+    kind = require(LISTS.get(request.parts["name"]))
     columns = _COLUMNS[kind]
     articles = encyclopedia(state.seed).of(kind)
     sort = request.query.get("sort", "")
     if sort in columns:
         articles.sort(key=lambda one: _sortable(dict(state.facts(one))[sort]))
     rows = [(one.title, [dict(state.facts(one))[column] for column in columns]) for one in articles]
-    return PAGES.page("list", state, name=request.parts["name"], columns=columns, rows=rows)
+    return PAGES.page("list", state, request, columns=columns, rows=rows)
 
 
 def _sortable(value: str) -> tuple[float, str]:
@@ -58,10 +49,11 @@ def _sortable(value: str) -> tuple[float, str]:
 
 @PAGES.get("/wiki/{title}")
 def _article(state: WikiState, request: SiteRequest) -> SiteResponse:
-    article = encyclopedia(state.seed).find(request.parts["title"])
+    title = request.parts["title"]
+    article = encyclopedia(state.seed).find(title)
     if article is None:
-        return PAGES.page("search", state, 404, query=request.parts["title"].replace("_", " "), hits=[])
-    return PAGES.page("article", state, article=article)
+        return PAGES.page("search", state, request, 404, query=title.replace("_", " "), hits=[])
+    return PAGES.page("article", state, request, article=article)
 
 
 @PAGES.get("/search")
@@ -70,45 +62,38 @@ def _search(state: WikiState, request: SiteRequest) -> SiteResponse:
     articles = encyclopedia(state.seed)
     exact = articles.find(query)
     if exact is not None:
-        return redirect(_address(exact.title))
+        return redirect(address(exact.title))
     words = query.casefold().split()
     hits = [
         article
         for article in articles.articles
         if words and all(word in f"{article.title} {article.text}".casefold() for word in words)
     ]
-    return PAGES.page("search", state, query=query, hits=hits)
+    return PAGES.page("search", state, request, query=query, hits=hits)
 
 
-@PAGES.post("/watch/{title}")
+@PAGES.post("/watch/{article}")
 def _watch(state: WikiState, request: SiteRequest) -> SiteResponse:
-    title = _find(state, request).title
+    title = request.parts["article"].title
     if title in state.watched:
         state.watched.remove(title)
     else:
         state.watched.append(title)
-    return redirect(_address(title))
+    return redirect(address(title))
 
 
-@PAGES.get("/edit/{title}")
-def _edit_form(state: WikiState, request: SiteRequest) -> SiteResponse:
-    article = _find(state, request)
-    return PAGES.page("edit", state, article=article, rows=state.facts(article), summary="")
-
-
-@PAGES.post("/edit/{title}")
+@PAGES.post("/edit/{article}")
 def _save(state: WikiState, request: SiteRequest) -> SiteResponse:
-    article = _find(state, request)
+    article: Article = request.parts["article"]
     before = state.facts(article)
     after = tuple((label, request.field(label)) for label, _ in before)
     summary = request.field("summary")
     errors = [f"{label} can't be empty." for label, value in after if not value]
     errors += [f"{label} has {_LONGEST} characters at most." for label, value in after if len(value) > _LONGEST]
-    if not summary:
-        errors.append("Please describe your change in the summary.")
-    if after == before:
-        errors.append("Nothing was changed.")
+    errors += list_errors(
+        (summary, "Please describe your change in the summary."), (after != before, "Nothing was changed.")
+    )
     if errors:
-        return PAGES.page("edit", state, article=article, rows=after, summary=summary, errors=errors)
+        return PAGES.page("edit", state, request, errors=errors)
     state.edits.append(Edit(article.title, before, after, summary[:_LONGEST]))
-    return redirect(_address(article.title))
+    return redirect(address(article.title))

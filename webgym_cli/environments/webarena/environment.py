@@ -13,9 +13,14 @@ from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
-from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, HOSTS, SiteServer
-from webgym_cli.environments.fixture_sites.webarena_tasks import WORLD
-from webgym_cli.environments.fixture_sites.webarena_world import is_fixture, make_webarena_expert, to_webrl_action
+from webgym_cli.environments.fixture_sites.registry import HOSTS
+from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
+from webgym_cli.environments.fixture_sites.webarena_tasks import (
+    WORLD,
+    is_fixture,
+    make_webarena_expert,
+    to_webrl_action,
+)
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.environments.webarena.evaluation import grade
@@ -24,17 +29,13 @@ from webgym_cli.environments.webarena.fuzzy_judge import FuzzyJudge
 from webgym_cli.environments.webarena.login_store import task_sites
 from webgym_cli.environments.webarena.site_scheduler import SiteScheduler
 from webgym_cli.environments.webarena.tasks import evaluation_of
-from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import InteractionMode
-from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element, Score
 from webgym_cli.records.webrl import AnyAction
 
 if TYPE_CHECKING:
-    from webgym_cli.environments.fixture_sites.experts import SiteExpert
-
-_TEXT = "() => document.body ? document.body.innerText.slice(0, 200000) : ''"
+    from webgym_cli.environments.fixture_sites.expert import SiteExpert
 
 
 class WebArenaPool(WebPool):
@@ -53,7 +54,7 @@ class WebArenaPool(WebPool):
         """Stop the browser, close the gate, stop what was served."""
         async with AsyncExitStack() as stack:
             if self._fixture is not None:
-                stack.push_async_callback(self._fixture.__aexit__, None, None, None)
+                stack.push_async_callback(self._fixture.__aexit__)
             if self.judge is not None:
                 stack.push_async_callback(self.judge.close)
             await super().__aexit__(*exc)
@@ -64,8 +65,7 @@ class WebArenaPool(WebPool):
             if self._fixture is None:
                 server = SiteServer()
                 await server.__aenter__()
-                host, port = server.address.rsplit(":", 1)
-                self.gate.rules = self.gate.rules.with_places(dict.fromkeys(HOSTS, (host, int(port))))
+                self.gate.rules = self.gate.rules.with_places(server.places)
                 self._fixture = server
             return self._fixture
 
@@ -96,14 +96,9 @@ class WebArenaEnvironment(WebEnvironment):
 
     async def expert_action(self) -> AnyAction:
         """Return the expert's next action. Raises `UsageError` for a task that is not the fixture's."""
-        session = self.session
         if self._expert is None:
             self._expert = make_webarena_expert(self._task)
-        text = await session.evaluate(_TEXT)
-        try:
-            return to_webrl_action(self._expert.next(session.url, self._seen, text), self._seen)
-        except LookupError as error:
-            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the expert is lost: {error}") from error
+        return to_webrl_action(await self._expert.act(self.session, self._seen), self._seen)
 
     async def close(self) -> None:
         """Close the browser context, then let the next episode onto the sites."""
@@ -120,7 +115,7 @@ class WebArenaEnvironment(WebEnvironment):
         if is_fixture(task):
             server = await self._arena.fixture()
             self._token = server.open_world(WORLD)
-            self._held.callback(server.end_episode, self._token)
+            self._held.callback(server.episodes.pop, self._token, None)
         else:
             await self._held.enter_async_context(self._arena.desk.reserve(task_sites(task)))
             if state := self._arena.desk.storage_state(task):

@@ -31,7 +31,7 @@ _SITE_FIELDS = ("sites", "require_login", "storage_state", "geolocation", "requi
 
 def _list_tasks(names: str) -> list[Task]:
     from webgym_cli.environments.fixture_sites.browse_tasks import browse_sets
-    from webgym_cli.environments.fixture_sites.webarena_world import list_webarena_tasks
+    from webgym_cli.environments.fixture_sites.webarena_tasks import list_webarena_tasks
 
     tasks = list_webarena_tasks()
     sets: dict[str, list[str]] = {name: list(members) for name, members in browse_sets().items()}
@@ -57,7 +57,7 @@ def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
 
 
 def _require_expert(settings: Settings, tasks: Sequence[Task]) -> None:
-    from webgym_cli.environments.fixture_sites.webarena_world import require_webarena_expert
+    from webgym_cli.environments.fixture_sites.webarena_tasks import require_webarena_expert
 
     for task in tasks:
         require_webarena_expert(task)

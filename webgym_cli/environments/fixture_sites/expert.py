@@ -1,40 +1,70 @@
-"""Follows the steps of an expert of the sites: it looks at what a policy is shown, and names one action at a time."""
+"""An expert for every task of the sites: sees what a policy sees in set_of_marks mode, and solves it on any seed."""
 
 from __future__ import annotations
 
 import re
 import string
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webgym_cli.environments.fixture_sites.expressions import evaluate, fill
+from webgym_cli.environments.fixture_sites.tasks import find_task
+from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Element
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 
-# Yields one action after the other; between two of them the driver is shown the next page.
+if TYPE_CHECKING:
+    from webgym_cli.environments.browser.session import BrowserSession
+
+# Yields one action after the other; between two of them the expert is shown the next page.
 ActionPlan = Generator[AnyAction, None, None]
+_TEXT = "() => document.body ? document.body.innerText.slice(0, 200000) : ''"
 _SCROLLS, _WAITS = 4, 5
 # The roles of what can be typed into.
 _FIELDS = ("textbox", "searchbox", "password", "textarea", "date", "combobox")
 
 
-class ExpertDriver:
-    """The current page, and how to act on it. Methods that return a generator are used with `yield from`."""
+class SiteExpert:
+    """Solves one episode. Methods that return a generator are used with `yield from`."""
 
-    def __init__(self) -> None:
-        self.url = ""
-        self.elements: Sequence[Element] = ()
-        self.text = ""
+    def __init__(self, steps: Sequence[Any], values: Mapping[str, Any]) -> None:
+        """`steps`: as in `_follow`. `values`: what the instruction says, by the names in the steps."""
+        self._plan = self._follow(steps, dict(values))
+        self._url = ""
+        self._elements: Sequence[Element] = ()
+        self._text = ""
         self._pages_down = 0
+        self._waited = False
 
-    def look(self, url: str, elements: Sequence[Element], text: str) -> None:
-        """Take in the next page."""
-        if url != self.url:
+    async def act(self, session: BrowserSession, elements: Sequence[Element]) -> AnyAction:
+        """Return the next action on the page that is open. Raises `BoundaryError` where the expert is lost."""
+        text = await session.evaluate(_TEXT)
+        try:
+            return self.next(session.url, elements, text)
+        except LookupError as error:
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the expert is lost: {error}") from error
+
+    def next(self, url: str, elements: Sequence[Element], text: str) -> AnyAction:
+        """Return the next action from the page's address, its listed elements and its `document.body.innerText`.
+
+        A page that comes blank is waited for, then loaded again. Raises `LookupError` when the page is not what the
+        task leads to, or when the answer was already given.
+        """
+        if not text.strip() and not elements:
+            self._waited = not self._waited
+            wait = Action(name=ActionName.WAIT, seconds=1)
+            return wait if self._waited else Action(name=ActionName.NAVIGATE, url=url)
+        if url != self._url:
             self._pages_down = 0
-        self.url, self.elements, self.text = url, elements, text
+        self._waited, self._url, self._elements, self._text = False, url, elements, text
+        try:
+            return next(self._plan)
+        except StopIteration:
+            raise LookupError("the answer was already given") from None
 
-    def follow(self, steps: Sequence[Any], names: dict[str, Any]) -> ActionPlan:
+    def _follow(self, steps: Sequence[Any], names: dict[str, Any]) -> ActionPlan:
         """Follow the steps, each of one of these kinds; a list in place of a step is followed too.
 
         - `click`: the role and the name of an element;
@@ -49,7 +79,7 @@ class ExpertDriver:
         """
         for step in steps:
             if isinstance(step, list):
-                yield from self.follow(step, names)
+                yield from self._follow(step, names)
             elif "each" in step:
                 yield from self._repeat(step, names)
             else:
@@ -60,7 +90,7 @@ class ExpertDriver:
         listed, done = step["each"], []
         for item in evaluate(listed, names) if isinstance(listed, str) else listed:
             one = names | {name: fill(str(value), names) for name, value in item.items()}
-            yield from self.follow(step["do"], one)
+            yield from self._follow(step["do"], one)
             done.append(one)
         names["done"] = done
 
@@ -89,11 +119,11 @@ class ExpertDriver:
     def _find(self, name: str, *roles: str) -> Generator[AnyAction, None, Element]:
         """Return the element of this name, scrolling until it is in sight. Raises `LookupError` if it never is."""
         for _ in range(3 * _SCROLLS):
-            for element in self.elements:
+            for element in self._elements:
                 if element.name == name and element.role in roles:
                     return element
             yield self._scroll()
-        raise LookupError(f"{self.url} shows no element that is called {name!r}")
+        raise LookupError(f"{self._url} shows no element that is called {name!r}")
 
     def _type(self, name: str, text: str) -> ActionPlan:
         element = yield from self._find(name, *_FIELDS)
@@ -106,11 +136,11 @@ class ExpertDriver:
         In the pattern `^` and `$` stand at lines.
         """
         for _ in range(_WAITS):
-            matches = list(re.finditer(pattern, self.text, re.MULTILINE))
+            matches = list(re.finditer(pattern, self._text, re.MULTILINE))
             if matches:
                 return [{name: text.strip() for name, text in match.groupdict().items()} for match in matches]
             yield Action(name=ActionName.WAIT, seconds=1)
-        raise LookupError(f"{self.url} has no text like {pattern!r}")
+        raise LookupError(f"{self._url} has no text like {pattern!r}")
 
     def _scroll(self) -> Action:
         # Down first; but what was passed on the way down lies above.
@@ -118,6 +148,15 @@ class ExpertDriver:
             self._pages_down = -_SCROLLS
         self._pages_down += 1
         return Action(name=ActionName.SCROLL, direction="down" if self._pages_down > 0 else "up")
+
+
+def make_site_expert(task_id: str, instruction: str) -> SiteExpert:
+    """Return an expert for one episode of a task of the sites.
+
+    Raises `UsageError` for an unknown task, `LookupError` for an instruction that is not the task's.
+    """
+    task = find_task(task_id)
+    return SiteExpert(task.expert, parse_instruction(task.instruction, instruction))
 
 
 def parse_instruction(template: str, instruction: str) -> dict[str, str]:

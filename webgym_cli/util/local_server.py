@@ -1,0 +1,53 @@
+"""An HTTP server on the loopback interface."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Self
+
+from aiohttp import web
+
+from webgym_cli.errors import UsageError
+
+# Seconds for open requests at the end.
+_SHUTDOWN = 1.0
+
+
+class LocalServer:
+    """An aiohttp application on 127.0.0.1, as an async context manager."""
+
+    def __init__(self, app: web.Application, port: int) -> None:
+        """`port`: 0 takes a free one."""
+        self.closing = asyncio.Event()
+        """Set when the server stops: ends all that waits."""
+        self._app = app
+        self._port = port
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        """Listen. Raises `UsageError` when the port is taken."""
+        runner = web.AppRunner(self._app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", self._port, backlog=1024).start()
+        except OSError as error:
+            await runner.cleanup()
+            message = f"port {self._port} of 127.0.0.1 can't be listened on: {error.strerror or error}"
+            raise UsageError(message, hint="choose another port; 0 takes a free one") from error
+        self._runner = runner
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop listening, and end what hangs."""
+        self.closing.set()
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:PORT`. Raises `RuntimeError` while the server is not running."""
+        if self._runner is None:
+            raise RuntimeError("nothing is being served")
+        host, port = self._runner.addresses[0][:2]
+        return f"{host}:{port}"
