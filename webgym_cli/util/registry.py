@@ -12,13 +12,13 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from webgym_cli.errors import UsageError, WebGymError
 
@@ -135,6 +135,12 @@ class Registry(Generic[Item]):
                 hint=self.usage or f"from {self.package} import {self.noun}, and put @{self.noun} over it",
             )
         return value
+
+
+def lazy(place: str) -> Callable[..., Any]:
+    """Return a function that calls the one at a place, `module:attribute`, which is imported only then."""
+    module, _, attribute = place.partition(":")
+    return lambda *args, **named: getattr(importlib.import_module(module), attribute)(*args, **named)
 
 
 def import_plugins(names: Iterable[str]) -> None:

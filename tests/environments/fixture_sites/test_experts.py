@@ -11,12 +11,12 @@ from webgym_cli.config.rollout import MaxSteps
 from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.expert import make_site_expert
 from webgym_cli.environments.fixture_sites.server import SiteServer
-from webgym_cli.environments.fixture_sites.tasks import find_task, list_site_tasks
+from webgym_cli.environments.fixture_sites.tasks import find_task, load_site_tasks
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import Element
 
-TASKS = list_site_tasks()
+TASKS = [task.task for task in load_site_tasks().values()]
 
 
 def test_every_task_has_its_expert():

@@ -10,7 +10,7 @@ import pytest
 from tests.environments.fixture_sites.visiting import Visitor, request
 from webgym_cli.environments.fixture_sites.registry import HOSTS, SITE_HOSTS
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer, serve_forever
-from webgym_cli.environments.fixture_sites.tasks import find_task, list_site_tasks
+from webgym_cli.environments.fixture_sites.tasks import find_task, load_site_tasks
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 
@@ -108,7 +108,7 @@ async def test_tokens_are_long_and_never_twice(sites):
 
 def test_thousands_of_episodes_cost_little():
     server = SiteServer()
-    tasks = list_site_tasks()
+    tasks = [task.task for task in load_site_tasks().values()]
     tracemalloc.start()
     try:
         for seed in range(5000):

@@ -8,10 +8,11 @@ import pytest
 from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.expert import parse_instruction
 from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS
-from webgym_cli.environments.fixture_sites.tasks import SiteTask, find_task, list_site_tasks
+from webgym_cli.environments.fixture_sites.tasks import SiteTask, find_task, load_site_tasks
 from webgym_cli.records.task import DifficultyBand
 
-TASKS = [find_task(task.id) for task in list_site_tasks()]
+TASKS = list(load_site_tasks().values())
+RECORDS = [task.task for task in TASKS]
 SEEDS = range(60)
 
 
@@ -20,11 +21,11 @@ def names(template: str) -> set[str]:
 
 
 def test_there_are_tasks_of_every_band_on_every_site():
-    counts = Counter((task.start_url, task.band) for task in list_site_tasks())
+    counts = Counter((task.start_url, task.band) for task in RECORDS)
     assert set(counts) == {(f"http://{host}/", band) for host in SITE_HOSTS for band in DifficultyBand}
-    assert len(list_site_tasks()) >= 24
-    assert len({task.key for task in list_site_tasks()}) == len(list_site_tasks())
-    assert {task.environment for task in list_site_tasks()} == {"sites"}
+    assert len(RECORDS) >= 24
+    assert len({task.key for task in RECORDS}) == len(RECORDS)
+    assert {task.environment for task in RECORDS} == {"sites"}
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)

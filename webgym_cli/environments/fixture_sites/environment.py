@@ -21,8 +21,8 @@ from webgym_cli.records.webrl import AnyAction, WebRLAction
 class SitesPool(WebPool):
     """Serves the sites in this process and makes environments on them; all else is as on the open web."""
 
-    def __init__(self, settings: Settings, mode: InteractionMode) -> None:
-        super().__init__(settings, mode)
+    def __init__(self, settings: Settings, mode: InteractionMode | None = None) -> None:
+        super().__init__(settings, mode or settings.context_config.interaction_mode)
         self.server = SiteServer()
 
     async def __aenter__(self) -> SitesPool:

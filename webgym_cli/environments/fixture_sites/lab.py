@@ -8,7 +8,13 @@ import math
 
 from aiohttp import web
 
-from webgym_cli.environments.fixture_sites.web import SiteResponse, message_page, not_found_page, render_page
+from webgym_cli.environments.fixture_sites.web import (
+    SiteResponse,
+    message_page,
+    not_found_page,
+    parse_whole,
+    render_page,
+)
 
 # Each page's path and what it does.
 PAGES = {
@@ -34,9 +40,8 @@ PAGES = {
     "/huge-text": "a megabyte of text",
     "/file.txt": "a file that is sent as a download",
 }
-_DEFAULT_NODES, _MOST_NODES = 10_000, 500_000
-_DEFAULT_SECONDS, _MOST_SECONDS = 3.0, 600.0
-_HUGE_PARAGRAPHS = 2_500
+_STATUSES = {"/captcha": 403, "/error": 500}
+_MOST_NODES, _MOST_SECONDS = 500_000, 600.0
 
 
 async def serve(host: str, request: web.Request) -> web.StreamResponse:
@@ -50,8 +55,16 @@ async def serve(host: str, request: web.Request) -> web.StreamResponse:
     if path == "/redirect":
         return _redirect(query.get("to", "/"))
     if path == "/slow":
-        return await _slow(query.get("seconds", ""))
-    return _html(_page(host, path, query.get("nodes", ""), auto=query.get("auto") == "1"))
+        return await _slow(query.get("seconds") or "3")
+    if path == "/heavy":
+        return _heavy(query.get("nodes") or "10000")
+    if path == "/":
+        return _html(render_page("lab/index.html", pages=PAGES))
+    if path == "/blank":
+        return _html(SiteResponse())
+    if path not in PAGES:
+        return _html(not_found_page())
+    return _html(render_page(f"lab{path}.html", _STATUSES.get(path, 200), host=host, auto=query.get("auto") == "1"))
 
 
 async def hang(request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
@@ -65,37 +78,16 @@ async def hang(request: web.Request, closing: asyncio.Event) -> web.StreamRespon
     return response
 
 
-def _page(host: str, path: str, nodes: str, *, auto: bool) -> SiteResponse:
-    if path == "/":
-        return render_page("lab/index.html", pages=PAGES)
-    if path == "/blank":
-        return SiteResponse("")
-    if path == "/captcha":
-        return render_page("captcha.html", 403, host=host, reference="lab")
-    if path == "/error":
-        return render_page("failed.html", 500, method="get", path="/error", fields=[])
-    if path == "/heavy":
-        return _heavy(nodes)
-    if path == "/huge-text":
-        return render_page("lab/huge-text.html", paragraphs=_HUGE_PARAGRAPHS)
-    if path in PAGES:
-        return render_page(f"lab{path}.html", host=host, auto=auto)
-    return not_found_page()
-
-
-def _heavy(text: str) -> SiteResponse:
-    try:
-        nodes = int(text or _DEFAULT_NODES)
-    except ValueError:
-        nodes = -1
-    if not 0 <= nodes <= _MOST_NODES:
-        return message_page("Bad number", f"nodes is a whole number from 0 to {_MOST_NODES}.", 400)
-    return render_page("lab/heavy.html", nodes=nodes)
+def _heavy(text: str) -> web.Response:
+    nodes = parse_whole(text, 0, _MOST_NODES)
+    if nodes is None:
+        return _html(message_page("Bad number", f"nodes is a whole number from 0 to {_MOST_NODES}.", 400))
+    return _html(render_page("lab/heavy.html", nodes=nodes))
 
 
 async def _slow(text: str) -> web.Response:
     try:
-        seconds = float(text or _DEFAULT_SECONDS)
+        seconds = float(text)
     except ValueError:
         seconds = math.nan
     if not 0 <= seconds <= _MOST_SECONDS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from webgym_cli.environments.fixture_sites.tasks import find_task, list_site_tasks
+from webgym_cli.environments.fixture_sites.tasks import find_task, load_site_tasks
 from webgym_cli.environments.fixture_sites.web import (
     SiteRequest,
     SiteResponse,
@@ -35,7 +35,7 @@ def serve_manual_play(server: SiteServer, host: str, token: str, request: SiteRe
     return render_page(
         "door.html",
         host=host,
-        tasks=[task for task in list_site_tasks() if task.start_url == f"http://{host}/"],
+        tasks=[task for task in load_site_tasks().values() if task.host == host],
         live=live,
         verdict=live.score(answer) if live and answer is not None else None,
         answer=answer or "",

@@ -2,45 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
-
-from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import PICTURE_PROMPTS, EnvironmentSpec
 from webgym_cli.environments.web.tasks import complete_address, shorten
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, select_named
+from webgym_cli.util.registry import lazy
 
 
 def _list_tasks(names: str) -> list[Task]:
-    from webgym_cli.environments.fixture_sites.tasks import list_site_tasks
+    from webgym_cli.environments.fixture_sites.tasks import load_site_tasks
 
-    tasks = {task.id: task for task in list_site_tasks()}
+    tasks = load_site_tasks()
     selected = select_named(names, list(tasks), "the fixture sites have no task", "-s tasks.train=sites:all")
-    return [tasks[name] for name in selected]
-
-
-@cache
-def _list_ids() -> frozenset[str]:
-    from webgym_cli.environments.fixture_sites.tasks import list_site_tasks
-
-    return frozenset(task.id for task in list_site_tasks())
+    return [tasks[name].task for name in selected]
 
 
 def _check_task(task: Task, record: TaskFields) -> None:
-    if task.id not in _list_ids():
+    from webgym_cli.environments.fixture_sites.tasks import load_site_tasks
+
+    if task.id not in load_site_tasks():
         raise BadTaskError(f"{record.name('id')}: the fixture sites have no task {shorten(task.id)}")
-
-
-def _require_expert(settings: Settings, tasks: Sequence[Task]) -> None:
-    """Accept every task: each has an expert."""
-
-
-def _make_pool(settings: Settings) -> EnvironmentPool:
-    from webgym_cli.environments.fixture_sites.environment import SitesPool
-
-    return SitesPool(settings, settings.context_config.interaction_mode)
 
 
 SPEC = EnvironmentSpec(
@@ -48,9 +29,9 @@ SPEC = EnvironmentSpec(
     list_tasks=_list_tasks,
     complete=complete_address,
     check_task=_check_task,
-    make_pool=_make_pool,
+    make_pool=lazy("webgym_cli.environments.fixture_sites.environment:SitesPool"),
     action_sets=PICTURE_PROMPTS,
     leaves_dialogs=True,
-    require_expert=_require_expert,
+    require_expert=lambda settings, tasks: None,  # each task has one
     is_judged=lambda settings: bool(settings.judge.base_url),
 )

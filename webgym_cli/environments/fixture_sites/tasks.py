@@ -54,24 +54,20 @@ class SiteTask:
         )
 
 
-def list_site_tasks() -> tuple[Task, ...]:
-    """Return the tasks as records, by site. Instruction and rubric are templates that an episode's seed fills in."""
-    return tuple(entry.task for entry in _by_id().values())
-
-
 def find_task(task_id: str) -> SiteTask:
     """Return a task. Raises `UsageError` that names those there are."""
-    entry = _by_id().get(task_id)
-    if entry is None:
+    known = load_site_tasks()
+    if task_id not in known:
         raise UsageError(
-            f"the sites have no task {task_id!r}; {suggest_name(task_id, _by_id())}",
+            f"the sites have no task {task_id!r}; {suggest_name(task_id, known)}",
             hint="webgym tasks sample sites:all -n 10",
         )
-    return entry
+    return known[task_id]
 
 
 @cache
-def _by_id() -> dict[str, SiteTask]:
+def load_site_tasks() -> dict[str, SiteTask]:
+    """Return the tasks by their ids, site after site."""
     tasks = {}
     for host in SITE_HOSTS:
         path = Path(__file__).with_name(f"{host.partition('.')[0]}_tasks.yaml")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from webgym_cli.config.model import Settings
 from webgym_cli.environments.fixture_sites.browse_tasks import browse_sets
 from webgym_cli.environments.fixture_sites.expert import SiteExpert
 from webgym_cli.environments.fixture_sites.expressions import draw_names, fill
@@ -100,18 +101,19 @@ def is_fixture(task: Task) -> bool:
     return task.environment == "webarena" and all(urlsplit(str(url)).hostname in HOSTS for url in starts)
 
 
-def require_webarena_expert(task: Task) -> None:
-    """Raise `UsageError` unless an expert solves the task."""
+def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
+    """Raise `UsageError` for a task that no expert solves."""
+    for task in tasks:
+        make_webarena_expert(task)
+
+
+def make_webarena_expert(task: Task) -> SiteExpert:
+    """Return an expert for one episode. Raises `UsageError` for a task that no expert solves."""
     if not is_fixture(task) or task.id not in load_fixtures():
         raise UsageError(
             f"task {task.id}: there is no expert for it in the environment webarena",
             hint="--policy vllm, or tasks of webarena:fixture",
         )
-
-
-def make_webarena_expert(task: Task) -> SiteExpert:
-    """Return an expert for one episode. Raises as `require_webarena_expert`."""
-    require_webarena_expert(task)
     fixture = load_fixtures()[task.id]
     return SiteExpert(fixture.expert, fixture.drawn)
 

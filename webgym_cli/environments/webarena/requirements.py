@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.webarena.locators import HelperCall, HelperName, parse_location
 from webgym_cli.environments.webarena.login import find_account, read_password
+from webgym_cli.environments.webarena.site_scheduler import require_sites
 from webgym_cli.environments.webarena.tasks import evaluation_of
 from webgym_cli.environments.webarena.text_match import needs_judge
 from webgym_cli.errors import SettingsError, UsageError
@@ -17,6 +18,12 @@ from webgym_cli.tasks.registry import BadTaskError
 
 _OF_SHOP = frozenset({HelperName.LATEST_ORDER, HelperName.REVIEW_AUTHOR, HelperName.REVIEW_RATING})
 _OF_ADMIN = _OF_SHOP - {HelperName.LATEST_ORDER}
+
+
+def check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
+    """Raise `WebGymError` for a judge, a site, an account or a form of evaluation that tasks lack."""
+    require_evaluations(settings, tasks)
+    require_sites(settings, tasks)
 
 
 def require_evaluations(settings: Settings, tasks: Iterable[Task]) -> None:

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import EnvironmentSpec, ExclusiveResources
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.tasks.registry import select_named
-
-if TYPE_CHECKING:
-    from webgym_cli.tasks.convert import ConversionResult
+from webgym_cli.util.registry import lazy
 
 # WebArena's format wants an evaluation; this one is known as none, so that only a reward model scores the task.
 _NO_EVALUATION = {
@@ -41,52 +35,6 @@ def _list_tasks(names: str) -> list[Task]:
     return [tasks[name] for name in selected]
 
 
-def _make_pool(settings: Settings) -> EnvironmentPool:
-    from webgym_cli.environments.webarena.environment import WebArenaPool
-
-    return WebArenaPool(settings)
-
-
-def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
-    """Raise `WebGymError` for a judge, a site, an account or a form of evaluation that tasks lack."""
-    from webgym_cli.environments.webarena.requirements import require_evaluations
-    from webgym_cli.environments.webarena.site_scheduler import require_sites
-
-    require_evaluations(settings, tasks)
-    require_sites(settings, tasks)
-
-
-def _require_expert(settings: Settings, tasks: Sequence[Task]) -> None:
-    from webgym_cli.environments.fixture_sites.webarena_tasks import require_webarena_expert
-
-    for task in tasks:
-        require_webarena_expert(task)
-
-
-def _claim(settings: Settings, task: Task) -> frozenset[str]:
-    from webgym_cli.environments.webarena.site_scheduler import exclusive_sites
-
-    return frozenset(exclusive_sites(settings, task))
-
-
-def _map_isolation(settings: Settings, tasks: Iterable[Task]) -> Mapping[str, str]:
-    from webgym_cli.environments.webarena.site_scheduler import map_isolation
-
-    return map_isolation(settings, tasks)
-
-
-def _describe(isolation: Mapping[str, str]) -> str:
-    from webgym_cli.environments.webarena.site_scheduler import describe_isolation
-
-    return describe_isolation(isolation)
-
-
-async def _prepare(settings: Settings, tasks: Iterable[Task]) -> Sequence[str]:
-    from webgym_cli.environments.webarena.site_scheduler import log_in_to_sites
-
-    return await log_in_to_sites(settings, tasks)
-
-
 def _new_task_fields(task: Task) -> dict[str, Any]:
     return {name: task.extra[name] for name in _SITE_FIELDS if name in task.extra} | {"eval": _NO_EVALUATION}
 
@@ -96,23 +44,23 @@ def _group_name(task: Task) -> str:
     return "+".join(sorted(map(str, sites))) if isinstance(sites, list) else ""
 
 
-def _convert(path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
-    from webgym_cli.environments.webarena.convert import convert_configurations
-
-    return convert_configurations(path, settings, sites)
-
-
+_SITES = "webgym_cli.environments.webarena.site_scheduler"
 SPEC = EnvironmentSpec(
     name="webarena",
     benchmarks=("webarena", "visualagentbench", "webrl"),
     list_tasks=_list_tasks,
-    converters={"webarena": _convert},
-    make_pool=_make_pool,
+    converters={"webarena": lazy("webgym_cli.environments.webarena.convert:convert_configurations")},
+    make_pool=lazy("webgym_cli.environments.webarena.environment:WebArenaPool"),
     action_sets=(PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED),
-    require_expert=_require_expert,
-    check_settings=_check_settings,
+    require_expert=lazy("webgym_cli.environments.fixture_sites.webarena_tasks:require_experts"),
+    check_settings=lazy("webgym_cli.environments.webarena.requirements:check_settings"),
     scores_unfinished=True,
-    resources=ExclusiveResources(_claim, _map_isolation, _describe, _prepare),
+    resources=ExclusiveResources(
+        claim=lazy(f"{_SITES}:exclusive_sites"),
+        map_isolation=lazy(f"{_SITES}:map_isolation"),
+        describe=lazy(f"{_SITES}:describe_isolation"),
+        prepare=lazy(f"{_SITES}:log_in_to_sites"),
+    ),
     new_task_fields=_new_task_fields,
     group_name=_group_name,
 )
