@@ -6,13 +6,13 @@ import pytest
 
 from tests.curriculum.generating import FAILED, failed_run
 from tests.rewards.orm_server import MODEL, OrmServer
+from tests.rewards.scripted_judge import ScriptedReply
 from webgym_cli.config.load import load
 from webgym_cli.curriculum.execute import TaskGeneration, generate_in_words
 from webgym_cli.curriculum.filters import Rejection
 from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer
 from webgym_cli.curriculum.plan import plan_generation
 from webgym_cli.errors import WebGymError
-from webgym_cli.rewards.judge.scripted_server import ScriptedReply
 from webgym_cli.store.index.query import open_index
 
 DOWN = ScriptedReply(status=500)

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 from tests.records.made import png, shot, step, trajectory
+from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, Outcome, Step, Trajectory
-from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, ScriptedReply
 
 YES = json.dumps({"reason": "seen", "verdict": "yes"})
 NO = json.dumps({"reason": "not seen", "verdict": "no"})

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.rewards.cases import PICTURES, judge_settings
+from tests.rewards.scripted_judge import ScriptedJudgeServer
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
 
 
 @pytest.fixture

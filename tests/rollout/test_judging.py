@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.rewards.cases import DOWN, GARBAGE, judge_settings
+from tests.rewards.scripted_judge import ScriptedJudgeServer
 from tests.rollout.scripted import ScriptedAgent
 from webgym_cli.agent.tools import render_web_action
 from webgym_cli.errors import WebGymError
@@ -15,7 +16,6 @@ from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Score
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
 from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore

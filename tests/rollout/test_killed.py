@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 from tests.executable import Command, failures, finished, needs_chromium, trajectories, webgym
-from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
+from tests.rewards.scripted_judge import ScriptedJudgeServer
 
 pytestmark = pytest.mark.browser
 

@@ -13,6 +13,7 @@ from tests.environments.visits import HASTY, SmallWeb, small_web
 from tests.executable import needs_chromium
 from tests.prepare.buffer import WordTokens, settings
 from tests.rewards.cases import judge_settings
+from tests.rewards.scripted_judge import ScriptedJudgeServer
 from webgym_cli.agent.prompt import Prompt, render_step
 from webgym_cli.agent.reply import PolicyReply
 from webgym_cli.agent.tools import render_web_action
@@ -27,7 +28,6 @@ from webgym_cli.records.sample import IMAGE, Sample
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Generation
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import plan_rollout, write_plan
 from webgym_cli.rollout.runner import LocalRunner

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from typing import Any
 from webgym_cli.agent.chat import require_address
 from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens import ModelTokens
-from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
 from webgym_cli.curriculum.execute import TaskGeneration, generate_in_words
@@ -24,7 +22,7 @@ from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import reachable_orm, resolve_orm_model
 from webgym_cli.records.events import GenerationSummary, make_event
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer
+from webgym_cli.rewards.judge.scripted import open_scripted
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -61,7 +59,7 @@ async def generate(pipeline: Pipeline, out: Path) -> GenerationSummary:
     for note in plan.notes:
         sink({"event": "note", "message": note})
     needed = plan.critic == "orm"
-    async with _generator(pipeline.settings.generate) as how, reachable_orm(pipeline, needed=needed) as orm:
+    async with open_scripted(pipeline.settings.generate) as how, reachable_orm(pipeline, needed=needed) as orm:
         values = partial(_values, pipeline) if plan.critic == "critic" else None
         work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values)
         summary = await work.execute() | {"out": str(out)}
@@ -104,16 +102,6 @@ def _first_state(candidate: TaskCandidate, tokens: ModelTokens, store: Screensho
 def sibling_path(out: Path, what: str) -> Path:
     """Return the neighbour of a task file that has what was `rejected`, or `asked`."""
     return out.with_name(f"{out.name}.{what}.jsonl")
-
-
-@asynccontextmanager
-async def _generator(settings: GenerateSettings) -> AsyncIterator[GenerateSettings]:
-    """Give the settings by which the model is asked; the scripted one runs for the time of the block."""
-    if settings.base_url != SCRIPTED:
-        yield settings
-        return
-    async with ScriptedJudgeServer() as server:
-        yield settings.model_copy(update={"base_url": server.base_url, "model": MODEL})
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:

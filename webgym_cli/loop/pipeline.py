@@ -32,7 +32,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.engine import Scorer, ScoringEngine
 from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
-from webgym_cli.rewards.judge.scripted import judge_settings
+from webgym_cli.rewards.judge.scripted import open_scripted
 from webgym_cli.rewards.selection import ScoringPlan, ScoringQuery, plan_scoring
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
@@ -145,7 +145,7 @@ class Pipeline:
 
     async def judge(self, query: ScoringQuery) -> JudgeSummary:
         """Judge the stored trajectories that the query selects and return the summary."""
-        async with judge_settings(self.settings.judge) as settings:
+        async with open_scripted(self.settings.judge) as settings:
             scorer = JudgeScorer(settings)
             plan = plan_scoring(self.run, scorer, query)
             return await self.score(plan, nullcontext(scorer), format_judge_summary)

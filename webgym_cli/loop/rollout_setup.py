@@ -13,7 +13,7 @@ from webgym_cli.errors import BelowThresholdError, WebGymError
 from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.judge import Judge
-from webgym_cli.rewards.judge.scripted import judge_settings
+from webgym_cli.rewards.judge.scripted import open_scripted
 from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.rollout.plan import RolloutPlan, plan_rollout
 from webgym_cli.rollout.resources import (
@@ -88,7 +88,7 @@ async def open_judge(run: RunDir, settings: Settings) -> AsyncIterator[Trajector
     if not settings.judge.base_url:
         yield None
         return
-    async with judge_settings(settings.judge) as reachable:
+    async with open_scripted(settings.judge) as reachable:
         judge = Judge(reachable, ScreenshotStore(run.screenshots).get)
         try:
             yield judge.judge

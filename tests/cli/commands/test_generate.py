@@ -7,7 +7,7 @@ import pytest
 
 from tests.curriculum.generating import FAILED, failed_run
 from tests.forked import webgym
-from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, ScriptedReply
+from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.state import read_running_command
 from webgym_cli.tasks.source import open_tasks

@@ -13,9 +13,9 @@ import pytest
 from tests import forked
 from tests.records.made import png
 from tests.rewards.cases import GARBAGE, NO, answered
+from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.store.buffer import append, read_judgements, scan
 from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir, create_or_open

@@ -9,13 +9,13 @@ import pytest
 
 from tests.records.made import UNSOLVED, png
 from tests.rewards.cases import ANSWER, DOWN, GARBAGE, NO, PICTURES, YES, answered, judge_settings, seen, web_task
+from tests.rewards.scripted_judge import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import with_verdict
 from webgym_cli.rewards.judge.client import require_judge, settings_for
 from webgym_cli.rewards.judge.judge import Judge, compute_settings_digest
-from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, ScriptedReply
 from webgym_cli.rewards.judge.webgym import CLAIMS_QUESTION, select_distinct, select_evenly
 
 

@@ -9,13 +9,13 @@ import pytest
 from tests.records.made import png
 from tests.records.test_judgement import SCORED
 from tests.rewards.cases import DOWN, GARBAGE, NO, YES, answered, judge_settings
+from tests.rewards.scripted_judge import ScriptedReply
 from webgym_cli.config.load import load
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
-from webgym_cli.rewards.judge.scripted_server import ScriptedReply
 from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection, plan_scoring
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append, read_judgements, scan

@@ -1,21 +1,27 @@
-"""The scripted judge by name: `judge.base_url=scripted`."""
+"""The scripted judge by name: `judge.base_url=scripted`, `generate.base_url=scripted`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
+from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.judge import SCRIPTED, JudgeSettings
+
+SettingsT = TypeVar("SettingsT", JudgeSettings, GenerateSettings)
+# The settings of single jobs, which the scripted judge does itself.
+_OF_JOBS = {"key_points_model", "blocking_model", "key_points_base_url", "blocking_base_url"}
 
 
 @asynccontextmanager
-async def judge_settings(settings: JudgeSettings) -> AsyncIterator[JudgeSettings]:
-    """Give the settings by which the judge is asked; the scripted one runs for the time of the block."""
+async def open_scripted(settings: SettingsT) -> AsyncIterator[SettingsT]:
+    """Give the settings by which the model is asked; the scripted one runs for the time of the block."""
     if settings.base_url != SCRIPTED:
         yield settings
         return
     from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer
 
     async with ScriptedJudgeServer() as server:
-        own = dict.fromkeys(("key_points_model", "blocking_model", "key_points_base_url", "blocking_base_url"), "")
+        own = dict.fromkeys(_OF_JOBS & type(settings).model_fields.keys(), "")
         yield settings.model_copy(update={"base_url": server.base_url, "model": MODEL, **own})
