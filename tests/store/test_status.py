@@ -31,7 +31,7 @@ import sys
 from pathlib import Path
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import write_status
-write_status(RunDir(Path(sys.argv[1])), 0, {"started_at": "2026-01-01T00:00:00+00:00", "split": "train"})
+write_status(RunDir(Path(sys.argv[1])), {"started_at": "2026-01-01T00:00:00+00:00", "split": "train"})
 print("written", flush=True)
 sys.stdin.read()
 """
@@ -47,19 +47,19 @@ def snapshot(started=0, **changes):
     return {"started_at": at.isoformat(), "split": "train", "iteration": 0, **changes}
 
 
-def altered(run, rank=0, **changes):
+def altered(run, **changes):
     """Rewrite fields of a status file."""
-    value = json.loads(run.status(rank).read_text())
-    write_json(run.status(rank), {**value, **changes})
+    value = json.loads(run.status().read_text())
+    write_json(run.status(), {**value, **changes})
 
 
 def only(run):
-    ((status,),) = read_status(run)
+    (status,) = read_status(run)
     return status
 
 
 def test_a_status_comes_back(run):
-    write_status(run, 0, snapshot(number=7))
+    write_status(run, snapshot(number=7))
     status = only(run)
     assert (status.pid, status.host, status.rank) == (os.getpid(), socket.gethostname(), 0)
     assert status.snapshot == snapshot(number=7)
@@ -88,14 +88,14 @@ def test_a_killed_writer_is_lost(run):
 
 
 def test_another_process_of_the_same_number_is_not_the_writer(run):
-    write_status(run, 0, snapshot())
+    write_status(run, snapshot())
     altered(run, process_started=12345.0)
     assert only(run).seen() is RolloutState.LOST
 
 
 @pytest.mark.parametrize(("here", "goes_on"), [(True, True), (False, False)])
 def test_a_writer_without_a_word_is_silent(run, here, goes_on):
-    write_status(run, 0, snapshot())
+    write_status(run, snapshot())
     if not here:
         altered(run, host="elsewhere", pid=2**22 + 1)
     status = only(run)
@@ -107,7 +107,7 @@ def test_a_writer_without_a_word_is_silent(run, here, goes_on):
 
 @pytest.mark.parametrize("state", [RolloutState.FINISHED, RolloutState.FAILED, RolloutState.INTERRUPTED])
 def test_what_ended_stays_as_it_ended(run, state):
-    write_status(run, 0, snapshot(), state)
+    write_status(run, snapshot(), state)
     altered(run, pid=2**22 + 1, updated_at="2020-01-01T00:00:00Z")
     altered(run, started_at="2020-01-01T00:00:00Z")
     assert only(run).seen() is state
@@ -116,39 +116,24 @@ def test_what_ended_stays_as_it_ended(run, state):
 
 @pytest.mark.parametrize("content", ["", '{"rank": 0, "pi', "[]", '{"rank": 0}', '{"schema": 2}'])
 def test_what_can_not_be_read_is_left_out(run, content):
-    write_status(run, 1, snapshot())
-    run.status(0).write_text(content)
-    assert only(run).rank == 1
-
-
-def test_the_ranks_of_one_rollout_come_in_their_order(run):
-    for rank in (1, 10, 0, 2):
-        write_status(run, rank, snapshot(started=rank))
-    assert [status.rank for status in read_status(run)[0]] == [0, 1, 2, 10]
-
-
-def test_ranks_of_an_earlier_rollout_are_left_out(run):
-    for rank in range(3):
-        write_status(run, rank, snapshot())
-    altered(run, 2, updated_at="2026-01-01T00:00:30Z")
-    write_status(run, 0, snapshot(started=60))
-    assert [status.rank for status in read_status(run)[0]] == [0, 1]
-    write_status(run, 0, snapshot(started=90, iteration=1))
-    assert [status.rank for status in read_status(run)[0]] == [0]
+    write_status(run, snapshot())
+    write_status(run, snapshot(split="test"))
+    run.status().write_text(content)
+    assert only(run).snapshot["split"] == "test"
 
 
 def test_of_two_rollouts_those_that_go_on_are_told_else_the_newest(run):
     def told():
-        return [ranks[0].snapshot["split"] for ranks in read_status(run)]
+        return [status.snapshot["split"] for status in read_status(run)]
 
-    write_status(run, 0, snapshot())
-    write_status(run, 0, snapshot(started=5, split="test"))
+    write_status(run, snapshot())
+    write_status(run, snapshot(started=5, split="test"))
     assert told() == ["train", "test"]
-    write_status(run, 0, snapshot(), RolloutState.FINISHED)
+    write_status(run, snapshot(), RolloutState.FINISHED)
     assert told() == ["test"]
-    write_status(run, 0, snapshot(started=5, split="test"), RolloutState.FINISHED)
+    write_status(run, snapshot(started=5, split="test"), RolloutState.FINISHED)
     assert told() == ["test"]
-    write_status(run, 0, snapshot(started=9))
+    write_status(run, snapshot(started=9))
     assert told() == ["train"]
 
 
@@ -157,7 +142,7 @@ def test_a_reader_never_sees_a_part(run):
 
     def write():
         for number in range(100):
-            write_status(run, 0, snapshot(number=number, weight="x" * 50_000))
+            write_status(run, snapshot(number=number, weight="x" * 50_000))
             ready.set()
         done.set()
 
@@ -173,10 +158,10 @@ def test_a_reader_never_sees_a_part(run):
 
 
 def test_a_late_word_does_not_undo_the_end(run):
-    write_status(run, 0, snapshot(), RolloutState.FINISHED)
-    write_status(run, 0, snapshot())
+    write_status(run, snapshot(), RolloutState.FINISHED)
+    write_status(run, snapshot())
     assert only(run).state is RolloutState.FINISHED
-    write_status(run, 0, snapshot(started=1))
+    write_status(run, snapshot(started=1))
     assert only(run).state is RolloutState.RUNNING
 
 
@@ -184,7 +169,7 @@ def test_a_status_that_can_not_be_written_is_an_error_of_ours(run):
     run.root.mkdir()
     run.status().parent.write_text("a file")
     with pytest.raises(StoreError, match=r"rollout-0\.json: can't be written"):
-        write_status(run, 0, snapshot())
+        write_status(run, snapshot())
 
 
 # --- who holds the run

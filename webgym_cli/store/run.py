@@ -157,10 +157,10 @@ class RunDir:
         """The run as one HTML page, made by `webgym report`."""
         return self.root / "report.html"
 
-    def status(self, rank: int = 0, split: Split = Split.TRAIN) -> Path:
+    def status(self, split: Split = Split.TRAIN) -> Path:
         """What a rollout is doing now, which may have one of the other split beside it: replaced each second."""
         name = "rollout" if split is Split.TRAIN else "evaluation"
-        return self.root / "status" / f"{name}-{rank}.json"
+        return self.root / "status" / f"{name}-0.json"
 
     def model(self, settings: Settings) -> Path:
         """The current policy: a link that is replaced by rename, so never half-written."""

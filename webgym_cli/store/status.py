@@ -1,4 +1,4 @@
-"""What a rollout is doing now, as other shells can read it: a file a split and rank, replaced each second. No lock."""
+"""What a rollout is doing now, as other shells can read it: a file a split, replaced each second. No lock."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RolloutState(StrEnum):
 
 
 class RankStatus(Record):
-    """The status file of one rank."""
+    """The status file of one rollout, which its first rank writes."""
 
     schema_: Literal[1] = Field(default=1, alias="schema")
     rank: int = Field(ge=0)
@@ -81,13 +81,13 @@ class RankStatus(Record):
         return seen is RolloutState.RUNNING or (seen is RolloutState.SILENT and self.here)
 
 
-def write_status(run: RunDir, rank: int, snapshot: dict[str, Any], state: RolloutState = RolloutState.RUNNING) -> None:
-    """Replace the status of a rank by this snapshot of its monitor. Raises `StoreError`.
+def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = RolloutState.RUNNING) -> None:
+    """Replace the status of a rollout by this snapshot of its monitor. Raises `StoreError`.
 
     Once a rollout's end is written, a late word of the same process that it runs changes nothing.
     """
     status = RankStatus(
-        rank=rank,
+        rank=0,
         pid=os.getpid(),
         process_started=psutil.Process().create_time(),
         host=socket.gethostname(),
@@ -96,34 +96,21 @@ def write_status(run: RunDir, rank: int, snapshot: dict[str, Any], state: Rollou
         state=state,
         snapshot=snapshot,
     )
-    file = run.status(rank, Split(snapshot["split"]))
+    file = run.status(Split(snapshot["split"]))
     with _WRITING:
         before = _read(file) if state is RolloutState.RUNNING else None
         if before is None or before.state is RolloutState.RUNNING or _rollout(before) != _rollout(status):
             write_json(file, status.model_dump(mode="json", by_alias=True))
 
 
-def read_status(run: RunDir) -> list[list[RankStatus]]:
-    """Return the ranks of each rollout that goes on: of training episodes, of an evaluation; else of the newest alone.
+def read_status(run: RunDir) -> list[RankStatus]:
+    """Return the rollouts that go on: of training episodes, of an evaluation; else the newest alone.
 
-    What can't be read is left out; so is a file of an earlier rollout with more ranks, or of another iteration.
+    What can't be read is left out.
     """
-    newest = [_read_newest(run, split) for split in Split]
-    rollouts = [ranks for ranks in newest if ranks]
-    going = [ranks for ranks in rollouts if any(rank.may_go_on() for rank in ranks)]
-    return going or sorted(rollouts, key=lambda ranks: ranks[0].started_at)[-1:]
-
-
-def _read_newest(run: RunDir, split: Split) -> list[RankStatus]:
-    """Return the ranks of the newest rollout of a split, in their order."""
-    example = run.status(0, split)
-    files = sorted(example.parent.glob(example.name.replace("-0.", "-*.")))
-    statuses = [status for file in files if (status := _read(file))]
-    if not statuses:
-        return []
-    newest = max(statuses, key=lambda status: status.started_at)
-    ranks = [status for status in statuses if status.updated_at >= newest.started_at and _part(status) == _part(newest)]
-    return sorted(ranks or [newest], key=lambda status: status.rank)
+    rollouts = [status for split in Split if (status := _read(run.status(split)))]
+    going = [status for status in rollouts if status.may_go_on()]
+    return going or sorted(rollouts, key=lambda status: status.started_at)[-1:]
 
 
 def is_process_alive(pid: int, started: float | None = None) -> bool:
@@ -199,7 +186,3 @@ def _read(file: Path) -> RankStatus | None:
 
 def _rollout(status: RankStatus) -> tuple[Any, ...]:
     return status.host, status.pid, status.started_at
-
-
-def _part(status: RankStatus) -> tuple[Any, Any]:
-    return status.snapshot.get("split"), status.snapshot.get("iteration")

@@ -198,7 +198,7 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     monitor = rollout()
     monitor.servers = lambda: {"http://b/v1": {"requests": 9, "failures": 3, "outstanding": 2, "open": 1}}
     monitor.plan = replace(monitor.plan, sites={"reddit": "serial"})
-    write_status(run, 0, monitor.snapshot())
+    write_status(run, monitor.snapshot())
     with lock_run(run, "loop runs/a"):
         found = json.loads(webgym("status", run.root, "--json").stdout)
         said = webgym("status", run.root)
@@ -224,13 +224,13 @@ def test_training_episodes_and_an_evaluation_beside_them_are_both_told_whoever_w
     training, evaluation = rollout(running=2).snapshot(), {**rollout(running=1).snapshot(), "split": "test"}
     evaluation |= {"bar": "test 1", "iteration": 1}
     for one in (training, evaluation, training, evaluation):
-        write_status(run, 0, one)
+        write_status(run, one)
         found = json.loads(webgym("status", run.root, "--json").stdout)
         assert found["rollout"]["bar"] == "train 0"
     assert found["evaluation"]["bar"] == "test 1"
     lines = webgym("status", run.root).stdout.splitlines()
     assert [line.split("\t")[1] for line in lines if line.startswith("rollout\t")] == ["train 0", "test 1"]
-    write_status(run, 0, evaluation, RolloutState.FINISHED)
+    write_status(run, evaluation, RolloutState.FINISHED)
     found = json.loads(webgym("status", run.root, "--json").stdout)
     assert (found["rollout"]["bar"], found["evaluation"]) == ("train 0", None)
 
@@ -247,26 +247,15 @@ def test_the_board_tells_of_training_episodes_and_of_an_evaluation_at_the_same_t
 
 def test_an_interrupted_rollout_names_the_next_command(webgym, run):
     state.begin(run, "rollout", {})
-    write_status(run, 0, rollout().snapshot(), RolloutState.INTERRUPTED)
+    write_status(run, rollout().snapshot(), RolloutState.INTERRUPTED)
     said = webgym("status", run.root)
     assert "rollout\ttrain 0\tvllm\tinterrupted\t10\t100\n" in said.stdout
     assert said.stderr.endswith(f"was interrupted\nnext: webgym resume {run.root}\n")
     assert "episode\t" not in said.stdout
 
 
-def test_ranks_are_merged(webgym, run):
-    for rank, state_ in enumerate((RolloutState.RUNNING, RolloutState.FINISHED)):
-        snapshot = rollout(running=2).snapshot()
-        write_status(run, rank, {**snapshot, "started_at": "2026-01-01T00:00:00+00:00", "owed": 50}, state_)
-    found = json.loads(webgym("status", run.root, "--json").stdout)
-    assert [rank["state"] for rank in found["ranks"]] == ["running", "finished"]
-    assert (found["rollout"]["state"], found["rollout"]["ranks"]) == ("running", 2)
-    assert (found["rollout"]["done"], found["rollout"]["running"]) == (20, 2)
-    assert found["rollout"]["stages"]["policy"]["count"] == 2
-
-
 def test_a_status_of_another_version_is_named(webgym, run):
-    write_status(run, 0, {"started_at": "2026-01-01T00:00:00+00:00", "split": "train"})
+    write_status(run, {"started_at": "2026-01-01T00:00:00+00:00", "split": "train"})
     said = webgym("status", run.root)
     assert (said.returncode, said.stdout) == (1, "")
     assert said.stderr.startswith("webgym: the status of rank 0 was written by another version: KeyError(")
@@ -274,7 +263,7 @@ def test_a_status_of_another_version_is_named(webgym, run):
 
 def test_a_person_sees_the_board(run):
     append(run, trajectory(0))
-    write_status(run, 0, rollout().snapshot(), RolloutState.FINISHED)
+    write_status(run, rollout().snapshot(), RolloutState.FINISHED)
     with terminal() as (ours, theirs):
         child = subprocess.Popen(
             [*WEBGYM, "status", str(run.root)], stdout=theirs, env={**os.environ, "TERM": "xterm", "COLUMNS": "80"}
@@ -295,10 +284,10 @@ def watching(run, *more, **options):
 
 def test_watch_ends_with_the_rollout(run):
     monitor = rollout()
-    write_status(run, 0, monitor.snapshot())
+    write_status(run, monitor.snapshot())
     child = watching(run, stdout=subprocess.PIPE)
     seen = [json.loads(child.stdout.readline())]
-    write_status(run, 0, monitor.snapshot(), RolloutState.FINISHED)
+    write_status(run, monitor.snapshot(), RolloutState.FINISHED)
     seen += map(json.loads, child.stdout)
     child.stdout.close()
     assert child.wait(30) == 0
@@ -310,7 +299,7 @@ def test_watch_ends_with_the_rollout(run):
 
 def test_watch_waits_for_the_rollout_of_a_command_that_has_begun(run):
     old = rollout().snapshot()
-    write_status(run, 0, old, RolloutState.FINISHED)
+    write_status(run, old, RolloutState.FINISHED)
     value = json.loads(run.status().read_text())
     write_json(run.status(), {**value, "updated_at": (datetime.now(UTC) - timedelta(hours=1)).isoformat()})
     with lock_run(run, "rollout"):
@@ -318,7 +307,7 @@ def test_watch_waits_for_the_rollout_of_a_command_that_has_begun(run):
         child = watching(run, "--json", stdout=subprocess.PIPE)
         assert json.loads(child.stdout.readline())["rollout"]["state"] == "finished"
         assert json.loads(child.stdout.readline())["command"]["at_work"] is True
-        write_status(run, 0, rollout().snapshot(), RolloutState.FAILED)
+        write_status(run, rollout().snapshot(), RolloutState.FAILED)
         last = [json.loads(line)["rollout"]["state"] for line in child.stdout][-1]
         child.stdout.close()
         assert child.wait(30) == 0
@@ -326,7 +315,7 @@ def test_watch_waits_for_the_rollout_of_a_command_that_has_begun(run):
 
 
 def test_ctrl_c_ends_the_watch_with_130(run):
-    write_status(run, 0, rollout().snapshot())
+    write_status(run, rollout().snapshot())
     with terminal() as (ours, theirs):
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
         child = watching(run, stdout=theirs, stderr=subprocess.PIPE, env=environment)
@@ -342,15 +331,15 @@ def test_ctrl_c_ends_the_watch_with_130(run):
 
 
 def test_watch_redraws_while_the_rollout_goes_on(run):
-    write_status(run, 0, rollout(url="https://first.com").snapshot())
+    write_status(run, rollout(url="https://first.com").snapshot())
     with terminal() as (ours, theirs):
         environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
         child = watching(run, stdout=theirs, env=environment)
         os.close(theirs)
         until(ours, "first.com")
-        write_status(run, 0, rollout(url="https://second.com").snapshot())
+        write_status(run, rollout(url="https://second.com").snapshot())
         until(ours, "second.com")
-        write_status(run, 0, rollout().snapshot(), RolloutState.FINISHED)
+        write_status(run, rollout().snapshot(), RolloutState.FINISHED)
         shown = rest(ours)
         assert child.wait(30) == 0
     assert "finished" in shown

@@ -17,14 +17,14 @@ def quick(monkeypatch):
 
 
 def state(world):
-    ((status,),) = read_status(world.run)
+    (status,) = read_status(world.run)
     return status.state
 
 
 async def test_a_finished_rollout_says_so(world):
     await world.roll(4)
     assert state(world) is RolloutState.FINISHED
-    ((status,),) = read_status(world.run)
+    (status,) = read_status(world.run)
     assert (status.snapshot["collected"], status.snapshot["total"], status.snapshot["running"]) == (4, 4, 0)
 
 
@@ -54,7 +54,7 @@ async def test_an_interrupted_rollout_says_so(world):
 
 def state_or_none(world):
     found = read_status(world.run)
-    return found[0][0].state if found else None
+    return found[0].state if found else None
 
 
 async def test_the_board_is_told_again_and_again_and_none_of_it_is_kept(world):

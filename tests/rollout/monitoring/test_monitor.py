@@ -18,7 +18,14 @@ from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, cut_bias
 from webgym_cli.rollout.monitoring.latency import ERROR, KEPT, LONGEST, SHORTEST, WIDTH, Histogram, LatencyWindow, Rate
 from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
-from webgym_cli.rollout.monitoring.snapshot import RUNNING, end_snapshot, merge, without_buckets
+from webgym_cli.rollout.monitoring.snapshot import (
+    RUNNING,
+    end_snapshot,
+    merge_servers,
+    merge_timings,
+    without_buckets,
+)
+from webgym_cli.rollout.monitoring.stages import StageTimer
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 
 UNKNOWN = Outcome(stop=Stop.ANSWERED, answer="42")
@@ -345,46 +352,30 @@ def test_when_all_were_cut_the_words_say_so():
 # --- snapshots
 
 
-def test_ranks_add_up(clock):
-    ranks = [Monitor(planned_rollout(numbers=range(rank, 8, 2)), 4, rank, clock) for rank in (0, 1)]
-    for rank, monitor in enumerate(ranks):
-        monitor.stages.begin(owed(6 + rank))
-        monitor.set_queue_depth("owed", 3 + rank)
-        monitor.record_stored(made(rank))
-        monitor.record_stored(made(2 + rank, CRASHED, site="b.com"))
-        with monitor.time_stage("", EpisodeStage.POLICY):
+def test_the_timings_of_several_processes_add_up(clock):
+    timers = [StageTimer(clock), StageTimer(clock)]
+    for rank, timer in enumerate(timers):
+        timer.begin(owed(6 + rank))
+        with timer.time("", EpisodeStage.POLICY):
             clock.seconds += 1 + 99 * rank
-    merged = merge([json.loads(json.dumps(monitor.snapshot())) for monitor in ranks])
-    assert (merged["ranks"], merged["slots"], merged["running"], merged["queues"]) == (2, 8, 2, {"owed": 7})
-    assert (merged["done"], merged["total"]) == (4, 10)  # two were stored before, each rank did one of four
-    assert merged["failures_by_site"] == {"b.com": {"browser_crashed": 2}}
-    assert (merged["known"], merged["success_rate"]) == (2, 1.0)
+    merged = merge_timings([json.loads(json.dumps(timer.to_json())) for timer in timers])
     policy = merged["stages"]["policy"]
     assert (policy["count"], policy["total"]) == (2, 101.0)
     assert policy["p50"] == pytest.approx(1, rel=ERROR + 1e-3)
     assert policy["p95"] == pytest.approx(100, rel=ERROR + 1e-3)
-    assert len(merged["episodes"]) == 2
+    assert (merged["running"], len(merged["episodes"])) == (2, 2)
 
 
 def test_the_counters_of_servers_add_up_and_end(clock):
     counts = {"requests": 3, "failures": 1, "opened": 1, "seconds": 1.25, "outstanding": 2, "open": 1}
     told = [{"http://a": counts}, {"http://a": counts, "http://b": {**counts, "open": 0}}]
-    ranks = [Monitor(planned_rollout(), 4, rank, clock, lambda rank=rank: told[rank]) for rank in (0, 1)]
-    merged = merge([monitor.snapshot() for monitor in ranks])["servers"]
+    merged = merge_servers(told)
     assert merged["http://a"] == {name: 2 * count for name, count in counts.items()}
     assert merged["http://b"] == {**counts, "open": 0}
-    assert end_snapshot(ranks[0].snapshot())["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
-    assert ranks[1].summary()["servers"] == told[1]
+    monitor = Monitor(planned_rollout(), 4, clock, lambda: told[0])
+    assert end_snapshot(monitor.snapshot())["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
+    assert monitor.summary()["servers"] == told[0]
     assert "servers" not in Monitor(planned_rollout(), 4, clock=clock).summary()
-
-
-def test_one_rank_merged_is_itself(monitor, clock):
-    monitor.stages.begin(owed(0))
-    monitor.record_stored(made(1))
-    monitor.set_queue_depth("judge", 2)
-    with monitor.time_stage("train-0000-00000", EpisodeStage.OBSERVE):
-        clock.seconds += 3
-    assert merge([monitor.snapshot()]) == monitor.snapshot()
 
 
 def test_after_the_end_nothing_runs(monitor, clock):

@@ -69,7 +69,7 @@ async def test_every_episode_is_run_once_by_one_of_the_ranks(scaled):
     assert (summary["episodes"], summary["owed"], summary["policy"], summary["steps"]) == (12, 0, "scripted", 24)
     assert (summary["ranks"], summary["ranks_lost"]) == (3, 0)
     assert summary["stages"]["store"]["count"] == 12
-    assert [status.rank for status in read_status(scaled.world.run)[0]] == [0]
+    assert [status.snapshot["ranks"] for status in read_status(scaled.world.run)] == [3]
     assert sorted(scaled.cluster.killed) == ["n0", "n1", "n2"]
     assert not list(scaled.world.run.root.rglob("marker-*"))
 

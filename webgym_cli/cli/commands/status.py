@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 WatchOpt = Annotated[bool, typer.Option("-w", "--watch", help="Look again each second until the rollout ends.")]
 # Seconds between two looks.
 EVERY = 1.0
-# The state of several ranks is the first of these that one of them is in.
-STATES = ("running", "silent", "lost", "failed", "interrupted", "finished")
 _ROLLOUTS = ("rollout", "loop", "curriculum")
 # What is shown of a finished phase of a curriculum.
 _PHASE = ("phase", "iteration", "new_tasks", "turned_down", "episodes", "scored", "successes", "version")
@@ -92,7 +90,7 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
     from webgym_cli.store.status import read_lock_holder, read_status
 
     rollouts, at_work, command = read_status(run), read_lock_holder(run), _read_running_command(run)
-    ranks = rollouts[0] if rollouts else []
+    first, beside = (*rollouts, None, None)[:2]
     facts = {
         "event": "status",
         "run": str(run.root),
@@ -100,15 +98,15 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
         "policy": policy_name(run, settings),
         "command": None if command is None else {**command.model_dump(mode="json"), "at_work": at_work is not None},
         "holder": at_work,
-        "rollout": _rollout(ranks),
-        "evaluation": _rollout(rollouts[1]) if len(rollouts) > 1 else None,  # beside it
-        "ranks": [_rank(rank) for rank in ranks],
+        "rollout": first and _rollout(first),
+        "evaluation": beside and _rollout(beside),
+        "ranks": [_rank(first)] if first else [],
         "stored": counts.rows(),
         "phases": list(read_valid_events(run, PhaseEvent)),
         "evaluations": list(read_valid_events(run, EvaluationEvent)),
     }
-    coming = bool(at_work and command and _begins(command, ranks))
-    return RunStatus(facts, coming or any(rank.may_go_on() for ranks in rollouts for rank in ranks))
+    coming = bool(at_work and command and _begins(command, first))
+    return RunStatus(facts, coming or any(status.may_go_on() for status in rollouts))
 
 
 def _read_running_command(run: RunDir) -> RunningCommand | None:
@@ -123,29 +121,25 @@ def _read_running_command(run: RunDir) -> RunningCommand | None:
         return None
 
 
-def _begins(command: RunningCommand, ranks: list[RankStatus]) -> bool:
+def _begins(command: RunningCommand, rollout: RankStatus | None) -> bool:
     """Return whether a command that rolls out has begun, and its rollout has not told anything yet."""
     since = datetime.fromisoformat(command.since)
-    return command.command in _ROLLOUTS and all(rank.updated_at < since for rank in ranks)
+    return command.command in _ROLLOUTS and (rollout is None or rollout.updated_at < since)
 
 
-def _rollout(ranks: list[RankStatus]) -> dict[str, Any] | None:
-    """Return the ranks' snapshots as one, with its state. Raises `StoreError` where another version wrote them."""
+def _rollout(status: RankStatus) -> dict[str, Any]:
+    """Return a rollout's snapshot with its state. Raises `StoreError` where another version wrote it."""
     from webgym_cli.errors import StoreError
-    from webgym_cli.rollout.monitoring.snapshot import end_snapshot, merge, without_buckets
+    from webgym_cli.rollout.monitoring.snapshot import complete, end_snapshot, without_buckets
 
-    if not ranks:
-        return None
     try:
-        snapshots = [rank.snapshot if rank.may_go_on() else end_snapshot(rank.snapshot) for rank in ranks]
-        merged = without_buckets(merge(snapshots))
+        shown = without_buckets((complete if status.may_go_on() else end_snapshot)(status.snapshot))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(
-            f"the status of rank {ranks[0].rank} was written by another version: {error!r}",
+            f"the status of rank {status.rank} was written by another version: {error!r}",
             hint="the next rollout replaces it",
         ) from None
-    seen = {rank.seen().value for rank in ranks}
-    return {"state": next(state for state in STATES if state in seen), **merged}
+    return {"state": status.seen().value, **shown}
 
 
 def _rank(rank: RankStatus) -> dict[str, Any]:
@@ -180,7 +174,7 @@ def _picture(facts: dict[str, Any]) -> Any:
 
 def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]]:
     """Yield what stands below the board: title, columns and rows."""
-    if len(facts["ranks"]) > 1 or any(rank["state"] in ("silent", "lost") for rank in facts["ranks"]):
+    if any(rank["state"] in ("silent", "lost") for rank in facts["ranks"]):
         columns = ("rank", "host", "pid", "state", "updated_at")
         yield "ranks", columns, [tuple(rank[name] for name in columns) for rank in facts["ranks"]]
     columns = ("split", "iteration", "planned", "stored", "judgements")

@@ -20,7 +20,7 @@ _FILE_EVERY = 2
 
 @dataclass(slots=True)
 class Heartbeat:
-    """The heartbeat of one rollout on one rank."""
+    """The heartbeat of one rollout."""
 
     run: RunDir
     monitor: Monitor
@@ -52,4 +52,4 @@ class Heartbeat:
 
     def _write(self, state: RolloutState) -> None:
         with suppress(StoreError):  # a full disk is told by the store of trajectories, which loses nothing
-            write_status(self.run, self.monitor.rank, self.monitor.snapshot(), state)
+            write_status(self.run, self.monitor.snapshot(), state)

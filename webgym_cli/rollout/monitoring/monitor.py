@@ -28,12 +28,11 @@ _REASONS = 20
 
 @dataclass(slots=True)
 class Monitor:
-    """The counters of one rollout command, or of one rank of it."""
+    """The counters of one rollout command."""
 
     plan: RolloutPlan
     slots: int
     """Episodes that can run at once."""
-    rank: int = 0
     clock: Callable[[], float] = time.monotonic
     """Seconds that never go back."""
     servers: Callable[[], ServerCounters] = dict
@@ -168,7 +167,7 @@ class Monitor:
         return f"{rate}  {speed:.1f} steps/s  {failed}".rstrip()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return everything that a board shows, as JSON has it; `merge` adds those of several ranks up.
+        """Return everything that a board shows, as JSON has it.
 
         Times are in seconds. Each of `stages` has its latencies over all and, in `recent`, over the last minutes. May
         be called from another thread than the one that counts.
@@ -178,7 +177,7 @@ class Monitor:
 
     def _count(self, time_: float) -> dict[str, Any]:
         return {
-            "rank": self.rank,
+            "rank": 0,
             "ranks": max(1, len(self.worker_timings())),
             "split": self.plan.split.value,
             "iteration": self.plan.iteration,

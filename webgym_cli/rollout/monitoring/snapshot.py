@@ -1,4 +1,4 @@
-"""Snapshots of a rollout's counters: of one process, and merged over several."""
+"""Snapshots of a rollout's counters, with the timings of several processes as one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ from webgym_cli.rollout.monitoring.latency import Histogram
 RUNNING = 100
 # Sites whose failures are told, those with the most.
 SITES = 50
-
-_SUMS = (
-    "slots", "owed", "collected", "withdrawn", "steps", "known", "successes", "judged", "unjudged", "skipped", "cut",
-    "episodes_per_second",
-)  # fmt: skip
 
 
 def complete(counted: dict[str, Any]) -> dict[str, Any]:
@@ -42,30 +37,6 @@ def complete(counted: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def merge(snapshots: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return one snapshot of several ranks' (one at least). The latencies are those of all their stages together.
-
-    The plan of each rank must name all episodes, and of the owed ones those that this rank runs.
-    """
-    first, timings = snapshots[0], merge_timings(snapshots)
-    return complete(
-        {
-            **first,
-            **{key: round(sum(snapshot[key] for snapshot in snapshots), 5) for key in _SUMS},
-            "ranks": len(snapshots),
-            "total": max(snapshot["total"] for snapshot in snapshots),
-            "started_at": min(snapshot["started_at"] for snapshot in snapshots),
-            "elapsed": max(snapshot["elapsed"] for snapshot in snapshots),
-            "queues": _add([snapshot["queues"] for snapshot in snapshots]),
-            "servers": merge_servers([snapshot["servers"] for snapshot in snapshots]),
-            "failures": _add([snapshot["failures"] for snapshot in snapshots]),
-            "failures_by_site": _sites([snapshot["failures_by_site"] for snapshot in snapshots]),
-            "skipped_by_site": _add([snapshot["skipped_by_site"] for snapshot in snapshots]),
-            **timings,
-        }
-    )
-
-
 def merge_timings(timings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the timings (`StageTimer.to_json`) of several processes as one: exact quantiles over all of them."""
     return {
@@ -84,14 +55,14 @@ def idle_timings(timings: dict[str, Any]) -> dict[str, Any]:
 
 
 def end_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """Return the last snapshot of a rank that does nothing any more: no episode runs, its pace is that over all."""
+    """Return the last snapshot of a rollout that does nothing any more: no episode runs, its pace is that over all."""
     pace = round(snapshot["steps"] / max(1.0, snapshot["elapsed"]), 2)
     still = {"queues": {}, "episodes_per_second": 0.0, "steps_per_second": pace}
     return complete({**idle_timings(snapshot), **still})
 
 
 def without_buckets(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """Return the snapshot without what only `merge` needs."""
+    """Return the snapshot without what only `merge_timings` needs."""
 
     def lean(value: dict[str, Any]) -> dict[str, Any]:
         return {key: item for key, item in value.items() if key != "buckets"}
@@ -111,14 +82,6 @@ def top_sites(failures: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
     return {site: dict(kinds.most_common()) for site, kinds in order[:SITES]}
 
 
-def _add(counts: list[dict[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for counter in counts:
-        for key, count in counter.items():
-            total[key] += count
-    return dict(sorted(total.items()))
-
-
 def merge_servers(counts: list[ServerCounters]) -> ServerCounters:
     """Return the summed request counters of several processes, by server."""
     total: ServerCounters = {}
@@ -129,22 +92,14 @@ def merge_servers(counts: list[ServerCounters]) -> ServerCounters:
     return total
 
 
-def _sites(counts: list[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
-    total: dict[str, Counter[str]] = {}
-    for failures in counts:
-        for site, kinds in failures.items():
-            total.setdefault(site, Counter()).update(kinds)
-    return top_sites(total)
-
-
 def _stages(stages: list[dict[str, dict[str, Any]]]) -> dict[str, dict[str, Any]]:
     names = dict.fromkeys(name for stage in stages for name in stage)
     return {name: _stage([stage[name] for stage in stages if name in stage]) for name in names}
 
 
-def _stage(ranks: list[dict[str, Any]]) -> dict[str, Any]:
+def _stage(parts: list[dict[str, Any]]) -> dict[str, Any]:
     overall, recent = Histogram(), Histogram()
-    for rank in ranks:
-        overall.merge(Histogram.from_json(rank))
-        recent.merge(Histogram.from_json(rank["recent"]))
-    return {"now": sum(rank["now"] for rank in ranks), **overall.to_json(), "recent": recent.to_json()}
+    for part in parts:
+        overall.merge(Histogram.from_json(part))
+        recent.merge(Histogram.from_json(part["recent"]))
+    return {"now": sum(part["now"] for part in parts), **overall.to_json(), "recent": recent.to_json()}
