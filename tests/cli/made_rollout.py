@@ -9,7 +9,8 @@ from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
+from webgym_cli.rollout.monitoring.monitor import Monitor
+from webgym_cli.rollout.monitoring.stages import EpisodeStage
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 
 
@@ -29,7 +30,7 @@ def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://w
     owed = tuple(PendingEpisode(episode, 0) for episode in episodes)
     monitor = Monitor(RolloutPlan(Split.TRAIN, 0, "vllm", episodes, owed, 0), 64)
     for name in EpisodeStage:
-        with monitor.time_stage("", name):
+        with monitor.stages.time("", name):
             pass
     for number in range(failed):
         kind = list(FailureKind)[number % len(FailureKind)]
@@ -41,7 +42,7 @@ def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://w
     for one in owed[:running]:
         monitor.stages.begin(one)
         monitor.stages.record_step(one.episode.id, 3, 20, url)
-        monitor.time_stage(one.episode.id, EpisodeStage.POLICY).__enter__()
+        monitor.stages.time(one.episode.id, EpisodeStage.POLICY).__enter__()
     monitor.set_queue_depth("owed", 548)
     monitor.set_queue_depth("judge", 3)
     return monitor

@@ -33,10 +33,10 @@ class WindowMetrics:
 
     def open(self, plan: RolloutPlan) -> None:
         """Count a window from now on."""
-        timer = self.monitor.stages if self.monitor else None
-        slots = self.monitor.slots if self.monitor else 0
-        self._windows[plan.iteration] = Monitor(plan, slots, timer=timer)
-        if self.monitor is not None:
+        if self.monitor is None:
+            self._windows[plan.iteration] = Monitor(plan, 0)
+        else:
+            self._windows[plan.iteration] = Monitor(plan, self.monitor.slots, stages=self.monitor.stages)
             self.monitor.plan = self.monitor.plan.extend(plan)
 
     def record(self, trajectory: Trajectory, judged: bool) -> None:

@@ -19,7 +19,8 @@ from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.judging import JudgeQueue, TrajectoryJudge
 from webgym_cli.rollout.monitoring.heartbeat import Heartbeat
-from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor, tally
+from webgym_cli.rollout.monitoring.monitor import Monitor, tally
+from webgym_cli.rollout.monitoring.stages import EpisodeStage
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.rollout.queue import EpisodeQueue, LocalQueue, ResourceClaims
 from webgym_cli.rollout.resources import POLICY_KEY
@@ -68,13 +69,7 @@ class RolloutEngine:
     def __post_init__(self) -> None:
         """Create queue, monitor and limits."""
         runner = self.runner
-        self.monitor = Monitor(
-            self.plan,
-            runner.slots,
-            servers=runner.servers,
-            worker_timings=runner.worker_timings,
-            timer=runner.stages,
-        )
+        self.monitor = Monitor(self.plan, runner.slots, runner.servers, runner.worker_timings, runner.stages)
         runner.on_slots_added = self._add_slots
         self._queue = self.queue or LocalQueue(self.plan.owed, self.claims or make_claims(self.settings))
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
@@ -144,11 +139,12 @@ class RolloutEngine:
             if trajectory is None:
                 return
             if self._too_many_failures(trajectory, again=owed.episode.id in self._retried):
-                error = self._failure_error(trajectory.outcome)
+                failures, last = self._consecutive_failures, trajectory.outcome
                 # The watcher of the policy server may know the cause: let it raise first.
                 if self._watched:
                     await asyncio.sleep(WATCH_GRACE)
-                raise error
+                message = f"{failures} episodes in a row failed: {last.failure}: {last.failure_detail}"
+                raise WebGymError(message, hint=_advise(last.failure))
             await self._retry_or_finish(owed, trajectory)
 
     async def _retry_or_finish(self, owed: PendingEpisode, trajectory: Trajectory) -> None:
@@ -179,7 +175,7 @@ class RolloutEngine:
         return trajectory
 
     def _store(self, trajectory: Trajectory) -> None:
-        with self.monitor.time_stage(trajectory.episode, EpisodeStage.STORE):
+        with self.monitor.stages.time(trajectory.episode, EpisodeStage.STORE):
             append(self.run, trajectory)
         self.sink(self.monitor.record_stored(trajectory))
         self.on_outcome(trajectory, False)
@@ -223,12 +219,6 @@ class RolloutEngine:
             return False
         self._consecutive_failures = self._consecutive_failures + (not again) if failure else 0
         return self._consecutive_failures >= max(MAX_CONSECUTIVE_FAILURES, self.monitor.slots)
-
-    def _failure_error(self, last: Outcome) -> WebGymError:
-        return WebGymError(
-            f"{self._consecutive_failures} episodes in a row failed: {last.failure}: {last.failure_detail}",
-            hint=_advise(last.failure),
-        )
 
     @property
     def judge_down(self) -> str:

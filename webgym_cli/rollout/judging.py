@@ -10,7 +10,8 @@ from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement, with_verdict
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
+from webgym_cli.rollout.monitoring.monitor import Monitor
+from webgym_cli.rollout.monitoring.stages import EpisodeStage
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
 
@@ -58,7 +59,7 @@ class JudgeQueue:
             self.down = self._last_error
 
     async def _judge(self, trajectory: Trajectory) -> None:
-        with self.monitor.time_stage(trajectory.episode, EpisodeStage.JUDGE):
+        with self.monitor.stages.time(trajectory.episode, EpisodeStage.JUDGE):
             judgement = await self.judge(trajectory)
         append_judgement(self.run, trajectory.split, trajectory.iteration, judgement)
         self.on_judged(with_verdict(trajectory, judgement), judgement)

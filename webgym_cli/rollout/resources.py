@@ -10,8 +10,6 @@ from urllib.parse import urlsplit
 
 from webgym_cli.agent.gate import PolicyGate, ServedPolicy
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import make_pool
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.records.sampling import Logprobs, PolicyVersion
@@ -133,13 +131,3 @@ def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> ChatPoli
         for url in acting.base_urls
     ]
     return BalancedPolicy(chats, settings.rollout) if several else chats[0]
-
-
-@asynccontextmanager
-async def open_pool(settings: Settings, environment: str) -> AsyncIterator[EnvironmentPool | None]:
-    """Yield a started pool of environments of this name; None where the name is empty."""
-    if not environment:
-        yield None
-        return
-    async with make_pool(settings, environment) as pool:
-        yield pool

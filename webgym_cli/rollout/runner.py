@@ -13,13 +13,14 @@ from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
+from webgym_cli.environments.registry import make_pool
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.agents import Agent, ModelAgent
 from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.memory_limiter import MemoryLimiter, default_concurrency
 from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
-from webgym_cli.rollout.resources import PolicyEndpoint, open_agent, open_pool
+from webgym_cli.rollout.resources import PolicyEndpoint, open_agent
 from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -56,16 +57,16 @@ class EpisodeRunner(Protocol):
         ...
 
     def worker_timings(self) -> list[dict[str, Any]]:
-        """Return the timings (`StageTimer.to_json`) of workers in other processes."""
-        ...
+        """Return the timings (`StageTimer.to_json`) of workers in other processes; without such, none."""
+        return []
 
     def facts(self) -> dict[str, Any]:
-        """Return additional fields of the summary."""
-        ...
+        """Return additional fields of the summary, if there are any."""
+        return {}
 
 
 @dataclass(slots=True)
-class LocalRunner:
+class LocalRunner(EpisodeRunner):
     """Runs attempts in this process."""
 
     directory: RunDir
@@ -77,7 +78,7 @@ class LocalRunner:
     """Holds episodes while the policy's weights are changed."""
     shared_slots: SlotPool | None = None
     """The slots of this process, where several rollouts share them."""
-    stages: StageTimer = field(default_factory=lambda: StageTimer(time.monotonic))
+    stages: StageTimer = field(default_factory=StageTimer)
     on_slots_added: Callable[[int], None] | None = None
     slots: int = field(init=False)
     _memory: MemoryLimiter = field(init=False)
@@ -115,14 +116,6 @@ class LocalRunner:
         """Return the request counters of the policy's servers."""
         return self.agent.servers() if isinstance(self.agent, ModelAgent) else {}
 
-    def worker_timings(self) -> list[dict[str, Any]]:
-        """Return nothing: there are no other processes."""
-        return []
-
-    def facts(self) -> dict[str, Any]:
-        """Return nothing beside the summary."""
-        return {}
-
     async def _play(self, owed: PendingEpisode) -> Trajectory:
         task = asyncio.current_task()
         if self.pool is None or task is None:
@@ -157,5 +150,6 @@ async def open_runner(
     `environment`: its registered name; empty: no pool. `shared`: with the other rollouts of this process.
     """
     gate = shared.gate if shared else PolicyGate(endpoint.served)
-    async with open_agent(run, settings, endpoint, gate) as agent, open_pool(settings, environment) as pool:
+    opened = make_pool(settings, environment) if environment else nullcontext()
+    async with open_agent(run, settings, endpoint, gate) as agent, opened as pool:
         yield LocalRunner(run, settings, agent, pool, gate, shared.slots if shared else None)

@@ -17,7 +17,7 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, cut_bias
 from webgym_cli.rollout.monitoring.latency import ERROR, KEPT, LONGEST, SHORTEST, WIDTH, Histogram, LatencyWindow, Rate
-from webgym_cli.rollout.monitoring.monitor import EpisodeStage, Monitor
+from webgym_cli.rollout.monitoring.monitor import Monitor
 from webgym_cli.rollout.monitoring.snapshot import (
     RUNNING,
     end_snapshot,
@@ -25,7 +25,7 @@ from webgym_cli.rollout.monitoring.snapshot import (
     merge_timings,
     without_buckets,
 )
-from webgym_cli.rollout.monitoring.stages import StageTimer
+from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 
 UNKNOWN = Outcome(stop=Stop.ANSWERED, answer="42")
@@ -62,6 +62,13 @@ def made(number, outcome=SOLVED, steps=2, **changes):
     return trajectory(number, outcome=outcome, steps=steps, task=planned(number, **changes).task)
 
 
+def outcomes(trajectories) -> OutcomeGroup:
+    group = OutcomeGroup()
+    for one in trajectories:
+        group.add(one)
+    return group
+
+
 @pytest.fixture
 def clock():
     return Clock()
@@ -69,7 +76,7 @@ def clock():
 
 @pytest.fixture
 def monitor(clock):
-    return Monitor(planned_rollout(), 4, clock=clock)
+    return Monitor(planned_rollout(), 4, stages=StageTimer(clock))
 
 
 # --- latencies
@@ -142,7 +149,7 @@ def test_a_rate_speaks_of_the_last_minute():
 def test_a_stage_is_timed_and_shown(monitor, clock):
     monitor.stages.begin(owed(1, attempt=2))
     clock.seconds += 1
-    with monitor.time_stage("train-0000-00001", EpisodeStage.POLICY):
+    with monitor.stages.time("train-0000-00001", EpisodeStage.POLICY):
         clock.seconds += 2
         (episode,) = monitor.snapshot()["episodes"]
         assert monitor.snapshot()["stages"]["policy"]["now"] == 1
@@ -159,9 +166,9 @@ def test_a_stage_is_timed_and_shown(monitor, clock):
 
 def test_a_stage_within_another_ends_in_it(monitor, clock):
     monitor.stages.begin(owed(1))
-    with monitor.time_stage("train-0000-00001", EpisodeStage.ACT):
+    with monitor.stages.time("train-0000-00001", EpisodeStage.ACT):
         clock.seconds += 1
-        with monitor.time_stage("train-0000-00001", EpisodeStage.STORE):
+        with monitor.stages.time("train-0000-00001", EpisodeStage.STORE):
             clock.seconds += 1
         (episode,) = monitor.snapshot()["episodes"]
     assert (episode["stage"], episode["stage_seconds"]) == ("act", 2.0)
@@ -171,7 +178,7 @@ def test_a_stage_within_another_ends_in_it(monitor, clock):
 
 async def test_a_stage_is_timed_when_it_is_cancelled_or_fails(monitor, clock):
     async def work():
-        with monitor.time_stage("train-0000-00001", EpisodeStage.RESET):
+        with monitor.stages.time("train-0000-00001", EpisodeStage.RESET):
             entered.set()
             await asyncio.Event().wait()
 
@@ -183,14 +190,14 @@ async def test_a_stage_is_timed_when_it_is_cancelled_or_fails(monitor, clock):
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    with pytest.raises(ZeroDivisionError), monitor.time_stage("train-0000-00001", EpisodeStage.RESET):
+    with pytest.raises(ZeroDivisionError), monitor.stages.time("train-0000-00001", EpisodeStage.RESET):
         raise ZeroDivisionError
     reset = monitor.snapshot()["stages"]["reset"]
     assert (reset["count"], reset["now"], reset["total"]) == (2, 0, 5.0)
 
 
 def test_an_episode_without_a_slot_is_timed_all_the_same(monitor, clock):
-    with monitor.time_stage("train-0000-00009", EpisodeStage.JUDGE):
+    with monitor.stages.time("train-0000-00009", EpisodeStage.JUDGE):
         clock.seconds += 1
     monitor.stages.record_step("train-0000-00009", 1, 10, "https://a.com")
     assert monitor.snapshot()["stages"]["judge"]["count"] == 1
@@ -198,7 +205,7 @@ def test_an_episode_without_a_slot_is_timed_all_the_same(monitor, clock):
 
 
 def test_the_oldest_episodes_are_told_first_and_not_all(clock):
-    monitor = Monitor(planned_rollout(), 200, clock=clock)
+    monitor = Monitor(planned_rollout(), 200, stages=StageTimer(clock))
     for number in range(RUNNING + 5):
         clock.seconds += 1
         monitor.stages.begin(owed(number))
@@ -281,7 +288,7 @@ def test_the_judges_tail_is_what_follows_the_last_episode(monitor, clock):
 
 
 def test_a_judgement_that_failed_takes_an_earlier_command_s_episode_back(clock):
-    monitor = Monitor(planned_rollout(numbers=range(6, 10)), 4, clock=clock)  # 0 to 5 are stored
+    monitor = Monitor(planned_rollout(numbers=range(6, 10)), 4, stages=StageTimer(clock))  # 0 to 5 are stored
     assert monitor.snapshot()["done"] == 6
     monitor.record_judged(made(0, BLOCKED))
     monitor.record_judged(made(1, SOLVED))
@@ -300,7 +307,7 @@ def test_skipped_episodes_are_not_waited_for(monitor, clock):
 
 
 def test_the_eta_is_zero_at_the_end_and_unknown_at_the_start(clock):
-    monitor = Monitor(planned_rollout(2, range(2), given_up=0), 1, clock=clock)
+    monitor = Monitor(planned_rollout(2, range(2), given_up=0), 1, stages=StageTimer(clock))
     assert monitor.snapshot()["eta"] is None
     monitor.record_stored(made(0))
     monitor.record_stored(made(1))
@@ -340,11 +347,11 @@ def test_the_bias_of_a_cut_is_told(monitor):
 def test_without_a_cut_there_is_no_bias(monitor):
     monitor.record_stored(made(0))
     assert "cut_bias" not in monitor.summary()
-    assert cut_bias(OutcomeGroup.of([made(0)]), OutcomeGroup())["words"] == "nothing was cut"
+    assert cut_bias(outcomes([made(0)]), OutcomeGroup())["words"] == "nothing was cut"
 
 
 def test_when_all_were_cut_the_words_say_so():
-    bias = cut_bias(OutcomeGroup(), OutcomeGroup.of([made(0, CANCELLED)]))
+    bias = cut_bias(OutcomeGroup(), outcomes([made(0, CANCELLED)]))
     assert bias["words"] == "1 of 1 episodes were cut after 2.0 steps on average; none finished"
     assert bias["finished"]["mean_steps"] is None
 
@@ -372,10 +379,10 @@ def test_the_counters_of_servers_add_up_and_end(clock):
     merged = merge_servers(told)
     assert merged["http://a"] == {name: 2 * count for name, count in counts.items()}
     assert merged["http://b"] == {**counts, "open": 0}
-    monitor = Monitor(planned_rollout(), 4, clock, lambda: told[0])
+    monitor = Monitor(planned_rollout(), 4, lambda: told[0], stages=StageTimer(clock))
     assert end_snapshot(monitor.snapshot())["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
     assert monitor.summary()["servers"] == told[0]
-    assert "servers" not in Monitor(planned_rollout(), 4, clock=clock).summary()
+    assert "servers" not in Monitor(planned_rollout(), 4, stages=StageTimer(clock)).summary()
 
 
 def test_after_the_end_nothing_runs(monitor, clock):
@@ -383,7 +390,7 @@ def test_after_the_end_nothing_runs(monitor, clock):
     monitor.record_stored(made(1, steps=30))
     monitor.set_queue_depth("owed", 2)
     clock.seconds += 10
-    with monitor.time_stage("train-0000-00000", EpisodeStage.ACT):
+    with monitor.stages.time("train-0000-00000", EpisodeStage.ACT):
         snapshot = end_snapshot(monitor.snapshot())
     assert (snapshot["running"], snapshot["episodes"], snapshot["queues"]) == (0, [], {})
     assert snapshot["stages"]["act"]["now"] == 0
@@ -391,7 +398,7 @@ def test_after_the_end_nothing_runs(monitor, clock):
 
 
 def test_a_snapshot_can_be_taken_by_another_thread(clock):
-    monitor = Monitor(planned_rollout(), 4, clock=clock)
+    monitor = Monitor(planned_rollout(), 4, stages=StageTimer(clock))
     over = threading.Event()
 
     def look():
@@ -407,7 +414,7 @@ def test_a_snapshot_can_be_taken_by_another_thread(clock):
         try:
             for number in range(3000):
                 monitor.stages.begin(owed(number))
-                with monitor.time_stage(f"train-0000-{number:05d}", EpisodeStage.ACT):
+                with monitor.stages.time(f"train-0000-{number:05d}", EpisodeStage.ACT):
                     clock.seconds += 1.01**number % 1000
                 monitor.record_stored(made(number, CRASHED, steps=0, site=f"s{number}.com"))
                 monitor.set_queue_depth(f"q{number}", 1)
@@ -420,7 +427,7 @@ def test_a_snapshot_can_be_taken_by_another_thread(clock):
 
 
 def test_the_buckets_can_be_left_out(monitor):
-    with monitor.time_stage("", EpisodeStage.ACT):
+    with monitor.stages.time("", EpisodeStage.ACT):
         pass
     assert "buckets" in json.dumps(monitor.snapshot())
     assert "buckets" not in json.dumps(without_buckets(monitor.snapshot()))

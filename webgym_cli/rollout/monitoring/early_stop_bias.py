@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,14 +25,6 @@ class OutcomeGroup:
     """Of all of them."""
     bands: Counter[DifficultyBand] = field(default_factory=Counter)
     sites: Counter[str] = field(default_factory=Counter)
-
-    @classmethod
-    def of(cls, trajectories: Iterable[Trajectory]) -> OutcomeGroup:
-        """Return the group of these trajectories."""
-        group = cls()
-        for trajectory in trajectories:
-            group.add(trajectory)
-        return group
 
     def add(self, trajectory: Trajectory) -> None:
         """Take one in."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
@@ -17,7 +15,6 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, cut_bias, site
 from webgym_cli.rollout.monitoring.latency import Histogram, Rate
 from webgym_cli.rollout.monitoring.snapshot import complete, merge_timings, top_sites
-from webgym_cli.rollout.monitoring.stages import EpisodeStage as EpisodeStage
 from webgym_cli.rollout.monitoring.stages import StageTimer
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.store.run import now
@@ -33,15 +30,12 @@ class Monitor:
     plan: RolloutPlan
     slots: int
     """Episodes that can run at once."""
-    clock: Callable[[], float] = time.monotonic
-    """Seconds that never go back."""
     servers: Callable[[], ServerCounters] = dict
     """Returns the request counters of the policy's servers, where there are several."""
     worker_timings: Callable[[], list[dict[str, Any]]] = list
     """Returns the timings of workers in other processes."""
-    timer: StageTimer | None = None
-    """The `StageTimer` of this process's episodes; None: a new one."""
-    stages: StageTimer = field(init=False)
+    stages: StageTimer = field(default_factory=StageTimer)
+    """Times the stages of this process's episodes."""
     started: float = field(init=False)
     started_at: str = field(default_factory=now)
     """ISO 8601, UTC."""
@@ -70,17 +64,9 @@ class Monitor:
 
     def __post_init__(self) -> None:
         """Start the clock."""
-        self.started = self.clock()
+        self.started = self.stages.clock()
         self._acted = self.started
-        self.stages = self.timer or StageTimer(self.clock)
         self._finishing = Rate(self.started, width=60.0, kept=5)
-
-    def time_stage(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
-        """Time a stage of an episode (its planned id), also when it ends in an exception.
-
-        An episode that has no slot (not yet, or no more: it is judged) is timed all the same.
-        """
-        return self.stages.time(episode_id, stage)
 
     def set_queue_depth(self, name: str, depth: int) -> None:
         """Note how many wait in a queue."""
@@ -101,7 +87,7 @@ class Monitor:
     def record_stored(self, trajectory: Trajectory) -> EpisodeEvent:
         """Count a stored trajectory, whose episode thereby gives its slot back, and return its event."""
         self.stages.end(trajectory.episode)
-        self._acted = self.clock()
+        self._acted = self.stages.clock()
         outcome = trajectory.outcome
         self.steps += len(trajectory.steps)
         if outcome.failure:
@@ -109,7 +95,7 @@ class Monitor:
         else:
             self.finished += 1
             with self.stages.lock:
-                self._finishing.add(1, self.clock())
+                self._finishing.add(1, self.stages.clock())
             self._done.add(trajectory)
             self._count_reward(trajectory)
             if outcome.success is None:
@@ -162,7 +148,7 @@ class Monitor:
 
     def _facts(self) -> str:
         rate = f"{self.successes / self.known:.0%} success" if self.known else "no score yet"
-        speed = self.steps / max(1e-9, self.clock() - self.started)
+        speed = self.steps / max(1e-9, self.stages.clock() - self.started)
         failed = "  ".join(f"{kind} {count}" for kind, count in sorted(self.failures.items()))
         return f"{rate}  {speed:.1f} steps/s  {failed}".rstrip()
 
@@ -173,43 +159,42 @@ class Monitor:
         be called from another thread than the one that counts.
         """
         with self.stages.lock:
-            return complete(self._count(self.clock()))
-
-    def _count(self, time_: float) -> dict[str, Any]:
-        return {
-            "rank": 0,
-            "ranks": max(1, len(self.worker_timings())),
-            "split": self.plan.split.value,
-            "iteration": self.plan.iteration,
-            "policy": hide_passwords(self.plan.policy),
-            "bar": f"{self.plan.split} {self.plan.iteration}",
-            "started_at": self.started_at,
-            "elapsed": round(time_ - self.started, 1),
-            "slots": self.slots,
-            "total": len(self.plan.episodes),
-            "owed": len(self.plan.owed),
-            "given_up": self.plan.given_up,
-            "isolation": dict(self.plan.sites),
-            "collected": self.finished,
-            "withdrawn": self._withdrawn,
-            "steps": self.steps,
-            "episodes_per_second": round(self._finishing.per_second(time_), 5),
-            "known": self.known,
-            "successes": self.successes,
-            "judged": self.judgements,
-            "unjudged": len(self._unjudged),
-            "skipped": self.skipped_by_site.total(),
-            "skipped_by_site": dict(self.skipped_by_site.most_common()),
-            "cut": self._cut.count,
-            "queues": dict(self.queues),
-            "servers": self.servers(),
-            "failures": dict(sorted(self.failures.items())),
-            "failures_by_site": top_sites(self.failures_by_site),
-            **merge_timings([self.stages.to_json(), *self.worker_timings()]),
-        }
+            now_ = self.stages.clock()
+            counted = {
+                "rank": 0,
+                "ranks": max(1, len(self.worker_timings())),
+                "split": self.plan.split.value,
+                "iteration": self.plan.iteration,
+                "policy": hide_passwords(self.plan.policy),
+                "bar": f"{self.plan.split} {self.plan.iteration}",
+                "started_at": self.started_at,
+                "elapsed": round(now_ - self.started, 1),
+                "slots": self.slots,
+                "total": len(self.plan.episodes),
+                "owed": len(self.plan.owed),
+                "given_up": self.plan.given_up,
+                "isolation": dict(self.plan.sites),
+                "collected": self.finished,
+                "withdrawn": self._withdrawn,
+                "steps": self.steps,
+                "episodes_per_second": round(self._finishing.per_second(now_), 5),
+                "known": self.known,
+                "successes": self.successes,
+                "judged": self.judgements,
+                "unjudged": len(self._unjudged),
+                "skipped": self.skipped_by_site.total(),
+                "skipped_by_site": dict(self.skipped_by_site.most_common()),
+                "cut": self._cut.count,
+                "queues": dict(self.queues),
+                "servers": self.servers(),
+                "failures": dict(sorted(self.failures.items())),
+                "failures_by_site": top_sites(self.failures_by_site),
+                **self._timings(),
+            }
+            return complete(counted)
 
     def _timings(self) -> dict[str, Any]:
-        with self.stages.lock:
+        with self.stages.lock:  # which can be taken twice
             return merge_timings([self.stages.to_json(), *self.worker_timings()])
 
     def summary(self) -> CommandFacts:
@@ -217,7 +202,7 @@ class Monitor:
 
         `judge_tail_seconds`: for how long judgements came when no episode acted any more.
         """
-        end = self.clock()
+        end = self.stages.clock()
         seconds = end - self.started
         facts: CommandFacts = {
             "collected": self.finished,

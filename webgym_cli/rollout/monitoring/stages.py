@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -68,7 +69,7 @@ class _RunningEpisode:
 class StageTimer:
     """The running episodes, and the latencies of all stages."""
 
-    clock: Callable[[], float]
+    clock: Callable[[], float] = time.monotonic
     """Seconds that never go back."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     """Guards the counters: the status file is written from another thread."""
@@ -125,11 +126,7 @@ class StageTimer:
         """Return the stages, how many episodes run, and the oldest of them. Needs the lock."""
         now = self.clock()
         stages = {
-            stage.value: {
-                "now": self._now[stage],
-                **latency.overall.to_json(),
-                "recent": latency.recent(now).to_json(),
-            }
+            stage.value: {"now": self._now[stage], **latency.overall.to_json(), "recent": latency.recent(now).to_json()}
             for stage, latency in self._latencies.items()
         }
         return {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -68,7 +67,7 @@ class RayRunner:
     sink: EventSink
     serve: ServeFn | None = None
     """Serves the policy on a node for its own worker; None: the policy's servers are not ours."""
-    stages: StageTimer = field(default_factory=lambda: StageTimer(time.monotonic))
+    stages: StageTimer = field(default_factory=StageTimer)
     on_slots_added: Callable[[int], None] | None = None
     _workers: dict[str, NodeWorker] = field(default_factory=dict)
     """By the id of its node; lost ones too: their nodes are not tried again."""
