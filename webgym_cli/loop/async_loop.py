@@ -17,7 +17,6 @@ from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.workers import first_error
 from webgym_cli.loop.admission import Admission, ChosenGroups
 from webgym_cli.loop.collector import Collector
-from webgym_cli.loop.evaluation import has_reached, is_due, record_evaluation
 from webgym_cli.loop.loop_plan import LoopPlan
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import enter_sites, plan_current_rollout, summary_in_words
@@ -27,6 +26,7 @@ from webgym_cli.loop.window_metrics import WindowMetrics
 from webgym_cli.prepare.rl.filter_groups import filters_groups
 from webgym_cli.prepare.rl.groups import resolve_group_by
 from webgym_cli.records.batch import TrainingBatch
+from webgym_cli.records.events import rename_event
 from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.records.stored_events import BatchEvent
 from webgym_cli.records.task import Split
@@ -144,7 +144,7 @@ class AsyncLoop:
             await self._start_evaluation(group)
             await self._prepare(parent)
             await self._train()
-            if any(has_reached(run, number, self.plan.until) for number in range(start, parent + 1)):
+            if any(self.plan.has_reached(run, number) for number in range(start, parent + 1)):
                 return
         await self._start_evaluation(group)
         await self._finish_evaluation()
@@ -250,7 +250,7 @@ class AsyncLoop:
         It asks that version to its end: of an adapter by its name, of weights because new ones wait for it.
         """
         run, pipeline = self.pipeline.run, self.pipeline
-        if is_due(run, self.plan.evaluations):
+        if self.plan.is_evaluation_due(run):
             await self._finish_evaluation()
             by_name = self.shared.gate.policy.model
             self._evaluated = PolicyGate(self.shared.gate.policy) if by_name else self.shared.gate
@@ -259,7 +259,8 @@ class AsyncLoop:
 
     async def _evaluate(self, plan: RolloutPlan) -> None:
         shared = replace(self.shared, gate=self._evaluated)
-        record_evaluation(self.pipeline, await self.pipeline.execute_rollout(plan, shared))
+        summary = await self.pipeline.execute_rollout(plan, shared)
+        self.pipeline.record(rename_event(summary, "evaluation"))
 
     async def _finish_evaluation(self) -> None:
         if self._evaluation is not None:

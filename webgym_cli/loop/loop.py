@@ -12,12 +12,11 @@ from typing import Any
 
 from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.async_loop import AsyncLoop
-from webgym_cli.loop.evaluation import has_reached, is_due, record_evaluation
 from webgym_cli.loop.loop_plan import LoopPlan, Phase, choose_policy, is_imported
 from webgym_cli.loop.phases import Phases, phase_of
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import require_success
-from webgym_cli.records.events import Event, make_event
+from webgym_cli.records.events import Event, make_event, rename_event
 from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.resources import ORACLE
@@ -51,7 +50,7 @@ class Loop:
         for _ in range(self.plan.demonstrations if asynchronous else self.plan.rounds):
             if self.plan.phase is not Phase.UPDATE:
                 await self._stage("evaluation", self._evaluate())
-                if has_reached(self.pipeline.run, self._version, self.plan.until):
+                if self.plan.has_reached(self.pipeline.run, self._version):
                     break
                 await self._stage("rollout", self._collect())
             if self.plan.phase is not Phase.ROLLOUT:
@@ -67,9 +66,9 @@ class Loop:
 
     async def _evaluate(self) -> None:
         """Run the held-out episodes with the current policy, once a policy version, where that is planned."""
-        if is_due(self.pipeline.run, self.plan.evaluations):
+        if self.plan.is_evaluation_due(self.pipeline.run):
             summary = await self.pipeline.rollout(Split.TEST, self.pipeline.settings.rollout.policy)
-            record_evaluation(self.pipeline, summary)
+            self.pipeline.record(rename_event(summary, "evaluation"))
 
     async def _collect(self) -> None:
         """Collect the iteration's training episodes; as many again for each training that failed on them."""

@@ -62,6 +62,15 @@ class LoopPlan:
         """Trainings still to be done by this loop."""
         return 0 if self.phase is Phase.ROLLOUT else self.rounds
 
+    def is_evaluation_due(self, run: RunDir) -> bool:
+        """Whether the current policy version is to be evaluated and has not been."""
+        return version(run) in self.evaluations and _find_evaluation(run, version(run)) is None
+
+    def has_reached(self, run: RunDir, number: int) -> bool:
+        """Whether the evaluation of a policy version has the success rate at which the loop ends early."""
+        rate = (_find_evaluation(run, number) or {}).get("success_rate")
+        return self.until is not None and rate is not None and rate >= self.until
+
     def to_json(self) -> dict[str, Any]:
         """Return what `--dry-run` prints."""
         return {
@@ -119,6 +128,10 @@ def plan_loop(
     if in_turns and plan.rounds and phase is not Phase.UPDATE and not is_imported(run, settings, start):
         plan_current_rollout(run, settings, Split.TRAIN, choose_policy(settings, start))
     return plan
+
+
+def _find_evaluation(run: RunDir, number: int) -> dict[str, Any] | None:
+    return next((event for event in read_valid_events(run, EvaluationEvent) if event["iteration"] == number), None)
 
 
 def _is_due(number: int, every: int, last: int) -> bool:

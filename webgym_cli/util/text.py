@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from typing import Any
 
 # User and password before the host of a URL; a password may hold an `@` of its own.
@@ -30,11 +31,16 @@ def format_duration(seconds: float | None) -> str:
 
 def hide_passwords(value: Any) -> Any:
     """Return a value of JSON in which no URL has a user and a password."""
+    return map_texts(value, lambda text: _PASSWORD.sub(r"\1", text) if "@" in text else text)
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a value of JSON with each of its texts changed, but for the keys."""
     if isinstance(value, str):
-        return _PASSWORD.sub(r"\1", value) if "@" in value else value
+        return change(value)
     if isinstance(value, dict):
-        return {key: hide_passwords(item) for key, item in value.items()}
-    return [hide_passwords(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: map_texts(item, change) for key, item in value.items()}
+    return [map_texts(item, change) for item in value] if isinstance(value, list | tuple) else value
 
 
 def replace_control(text: str) -> str:

@@ -6,7 +6,7 @@ from math import log, nan
 
 import pytest
 
-from webgym_cli.rewards.orm.answer import NO, SPELLINGS, YES, NoAnswerError, compute_probability, find_first_tokens
+from webgym_cli.rewards.orm.answer import NO, SPELLINGS, YES, OrmError, compute_probability, find_first_tokens
 
 WORDS = SPELLINGS[YES], SPELLINGS[NO]
 
@@ -41,13 +41,13 @@ def test_a_yes_that_is_not_listed_is_impossible():
 
 @pytest.mark.parametrize("listed", [{}, {"The": 0.9, "Maybe": 0.1}, {"YESTERDAY": 0.9}], ids=str)
 def test_without_either_there_is_no_answer(listed):
-    with pytest.raises(NoAnswerError, match="neither YES nor NO"):
+    with pytest.raises(OrmError, match="neither YES nor NO"):
         p(listed)
 
 
 @pytest.mark.parametrize(("value", "said"), [(nan, "no number"), (-9999.0, "neither YES nor NO")])
 def test_numbers_that_say_nothing_are_no_answer(value, said):
-    with pytest.raises(NoAnswerError, match=said):
+    with pytest.raises(OrmError, match=said):
         compute_probability([("YES", value), ("NO", value)], *WORDS)
 
 
@@ -75,5 +75,5 @@ def test_a_token_that_begins_both_begins_neither():
 
 
 def test_a_tokenizer_that_can_not_tell_them_apart_is_of_no_use():
-    with pytest.raises(NoAnswerError, match="same token"):
+    with pytest.raises(OrmError, match="same token"):
         find_first_tokens(spelled(YES=[0], NO=[0]))

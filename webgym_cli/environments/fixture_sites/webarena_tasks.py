@@ -24,6 +24,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element
 from webgym_cli.records.webarena import AND, WebArenaSite
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
+from webgym_cli.util.text import map_texts
 
 # What stands for WebArena's sites; the mail for its forum.
 ADDRESSES = {
@@ -74,18 +75,9 @@ def _make_fixture(
         "require_login": False,
         "storage_state": None,
         "require_reset": False,
-        **_fill_all(scored, drawn),
+        **map_texts(scored, lambda text: fill(text, drawn)),
     }
     return WebArenaFixture(config, find_task(expert).expert if isinstance(expert, str) else expert, drawn)
-
-
-def _fill_all(value: Any, names: Mapping[str, Any]) -> Any:
-    """Return a value of YAML, each of its texts filled in."""
-    if isinstance(value, dict):
-        return {name: _fill_all(part, names) for name, part in value.items()}
-    if isinstance(value, list):
-        return [_fill_all(part, names) for part in value]
-    return fill(value, names) if isinstance(value, str) else value
 
 
 def list_webarena_tasks() -> dict[str, Task]:

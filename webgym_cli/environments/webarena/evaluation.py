@@ -51,10 +51,6 @@ class FinishedEpisode:
     asker: FuzzyContext
 
 
-# The last page's address comes before others are opened.
-_ORDER = (EvalType.URL_MATCH, EvalType.STRING_MATCH, EvalType.PROGRAM_HTML)
-
-
 def check_evaluation(evaluation: Evaluation) -> None:
     """Raise `ValueError`, naming the place, for a form that can't be scored."""
     answers = evaluation.reference_answers
@@ -87,9 +83,9 @@ async def grade(
     check_evaluation(evaluation)
     episode = FinishedEpisode(answer, pages, FuzzyContext(intent, evaluation.string_note, judge))
     parts: dict[EvalType, float] = {}
-    for kind in _ORDER:
+    for kind, meets in _PARTS.items():
         if kind in evaluation.eval_types:
-            parts[kind] = float(await _PARTS[kind](evaluation, episode))
+            parts[kind] = float(await meets(evaluation, episode))
             if not parts[kind]:
                 return Grade(0.0, parts)
     return Grade(1.0, parts)
@@ -115,9 +111,10 @@ async def _program_html(evaluation: Evaluation, episode: FinishedEpisode) -> boo
     return True
 
 
+# The last page's address comes before others are opened.
 _PARTS: dict[EvalType, Callable[[Evaluation, FinishedEpisode], Awaitable[bool]]] = {
-    EvalType.STRING_MATCH: _string_match,
     EvalType.URL_MATCH: _url_match,
+    EvalType.STRING_MATCH: _string_match,
     EvalType.PROGRAM_HTML: _program_html,
 }
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
+from webgym_cli.environments.web.tasks import shorten
 from webgym_cli.records.webarena import HtmlTarget
 from webgym_cli.util.literal_calls import BadCall, Call, Identifier, read_call
 
@@ -99,7 +100,7 @@ def _url(text: str) -> str | HelperCall | None:
             raise BadLocationError(f"url: {helper.name} gives no address")
         return helper
     if not text.startswith(("http://", "https://")):
-        raise BadLocationError(f"url: {_short(text)} is neither {LAST!r}, nor an address, nor a helper ({_FUNC}...)")
+        raise BadLocationError(f"url: {shorten(text)} is neither {LAST!r}, nor an address, nor a helper ({_FUNC}...)")
     return text
 
 
@@ -115,7 +116,7 @@ def _locator(text: str) -> PageScript | HelperCall | None:
         return PageScript(text.removeprefix(_LAMBDA).strip())
     if text.startswith(_SCRIPTS):
         return PageScript(f"() => ({text.rstrip(';')})")
-    raise BadLocationError(f"locator: {_short(text)} is none of: empty, {', '.join((*_SCRIPTS, _LAMBDA, _FUNC))}")
+    raise BadLocationError(f"locator: {shorten(text)} is none of: empty, {', '.join((*_SCRIPTS, _LAMBDA, _FUNC))}")
 
 
 def _helper(text: str) -> HelperCall:
@@ -124,11 +125,12 @@ def _helper(text: str) -> HelperCall:
         call = read_call(written)
         name = HelperName(call.name)
     except ValueError as error:
-        reason = str(error) if isinstance(error, BadCall) else f"there is no such helper; there are: {_names()}"
-        raise BadLocationError(f"{_short(text)}: {reason}") from None
+        unknown = f"there is no such helper; there are: {', '.join(HelperName)}"
+        reason = str(error) if isinstance(error, BadCall) else unknown
+        raise BadLocationError(f"{shorten(text)}: {reason}") from None
     signature = _SIGNATURES[name]
     if call.end != len(written) or call.named or not _fits(call, signature):
-        raise BadLocationError(f"{_short(text)}: it takes {_spell(signature)}")
+        raise BadLocationError(f"{shorten(text)}: it takes {_spell(signature)}")
     texts = [value for value in call.positional if isinstance(value, str)]
     return HelperCall(name, texts[0] if texts else None)
 
@@ -140,11 +142,3 @@ def _fits(call: Call, signature: tuple[object, ...]) -> bool:
 
 def _spell(signature: tuple[object, ...]) -> str:
     return " and ".join(item.name if isinstance(item, Identifier) else "a text" for item in signature) or "nothing"
-
-
-def _names() -> str:
-    return ", ".join(HelperName)
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 80 else f"{text[:79]}…")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from webgym_cli.environments.webarena.login import (
 from webgym_cli.environments.webarena.login_store import LoginStore, login_sites, sort_sites, task_sites
 from webgym_cli.environments.webarena.reset import reset_site
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError
+from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
@@ -85,7 +86,7 @@ class SiteScheduler:
             for site in wanted:
                 if known.site(site).isolation != "parallel":
                     await stack.enter_async_context(self._alone(site))
-            await _all_of(self._reset(site) for site in wanted if known.site(site).isolation == "reset")
+            await gather_or_cancel(*(self._reset(site) for site in wanted if known.site(site).isolation == "reset"))
             for site in wanted:
                 if not self._states.fault(site).startswith("missing"):
                     await self._enter(site)
@@ -233,13 +234,3 @@ async def _acquire_lock(lock: FileLock) -> None:
             await asyncio.sleep(_LOOK_AGAIN)
         except (OSError, NotImplementedError) as error:  # the latter from a file system without locks
             raise StoreError(f"{lock.lock_file}: can't be locked: {error}", hint=_OTHER_FOLDER) from error
-
-
-async def _all_of(works: Iterable[Coroutine[None, None, None]]) -> None:
-    """Do all at once; the first that fails ends the others. Raises its error."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for work in works:
-                group.create_task(work)
-    except* BoundaryError as errors:
-        raise errors.exceptions[0] from None

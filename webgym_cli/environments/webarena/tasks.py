@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +16,7 @@ from webgym_cli.records.base import Record
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, UrlRule, WebArenaSite, is_address
 from webgym_cli.tasks.registry import BadTaskError
+from webgym_cli.util.text import map_texts
 
 # The names that WebRL's generated instructions (`task` and `web`) have for the sites.
 GENERATED = {
@@ -187,16 +188,8 @@ def _take_ssh_host(filled: dict[str, Any], sites: Mapping[WebArenaSite, str]) ->
         answers = evaluation.get("reference_answers")
         filled["eval"] = {
             **evaluation,
-            "reference_answers": _map_texts(answers, lambda text: _SSH_HOST.sub(host, text)),
+            "reference_answers": map_texts(answers, lambda text: _SSH_HOST.sub(host, text)),
         }
-
-
-def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    if isinstance(value, dict):
-        return {name: _map_texts(item, change) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_map_texts(item, change) for item in value]
-    return change(value) if isinstance(value, str) else value
 
 
 def _tabs(config: _Config) -> list[str]:

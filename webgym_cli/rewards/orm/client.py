@@ -29,7 +29,6 @@ from webgym_cli.rewards.orm.answer import (
     NO,
     SPELLINGS,
     YES,
-    NoAnswerError,
     Probability,
     compute_probability,
     find_first_tokens,
@@ -73,10 +72,7 @@ class OrmClient:
         tokens = await self._prepare()
         fitted = await fit_prompt(prompt, tokens, self._settings)
         listed = await self._list_tokens(fitted.prompt.messages(self._settings.system_prompt))
-        try:
-            probability = compute_probability(listed, self._name_tokens(YES), self._name_tokens(NO))
-        except NoAnswerError as error:
-            raise OrmError(str(error)) from error
+        probability = compute_probability(listed, self._name_tokens(YES), self._name_tokens(NO))
         return OrmReply(probability, fitted.count, fitted.cut)
 
     async def call(self, path: str, body: Mapping[str, Any]) -> Any:
@@ -95,8 +91,6 @@ class OrmClient:
                 try:
                     spelled = {one: await tokens.ids(one) for of_one in SPELLINGS.values() for one in of_one}
                     self._begin = find_first_tokens(spelled)
-                except NoAnswerError as error:
-                    raise OrmError(str(error)) from error
                 except OrmError as error:
                     if not self._lacks_tokenizer(error.__cause__):
                         raise
