@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Iterable
 
 from webgym_cli.rollout.plan import PendingEpisode
-from webgym_cli.rollout.queue import EpisodeQueue
 
 NAIVE, REFILL, OURS = "naive", "refill", "ours"
 DESCRIPTIONS = {
@@ -140,7 +139,7 @@ class RefillQueue:
 
 def arrange(
     scheduler: str, owed: Iterable[PendingEpisode], size: int
-) -> tuple[EpisodeQueue | None, StepBarrier | None]:
+) -> tuple[BatchQueue | RefillQueue | None, StepBarrier | None]:
     """Return the queue and the barrier of a scheduler for `size` episodes at once; none of both for ours."""
     if scheduler == OURS:
         return None, None

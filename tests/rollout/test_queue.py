@@ -11,7 +11,7 @@ from tests.rollout.conftest import asked
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.rollout.monitoring.monitor import Monitor
-from webgym_cli.rollout.queue import LocalQueue, ResourceClaims
+from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ async def test_a_cut_sends_those_home_who_wait_for_a_site(world, on):
 
 async def test_whoever_waits_gets_what_becomes_free(world, on):
     on(["reddit"], ["reddit"])
-    queue = LocalQueue(world.plan(2).owed, ResourceClaims(lambda task: task.extra["sites"]))
+    queue = EpisodeQueue(world.plan(2).owed, ResourceClaims(lambda task: task.extra["sites"]))
     first = await queue.take()
     waiting = asyncio.create_task(queue.take())
     for _ in range(3):
@@ -107,7 +107,7 @@ async def test_whoever_waits_gets_what_becomes_free(world, on):
 async def test_queues_that_share_their_claims_hand_no_resource_out_twice(world, on):
     on(["reddit"], ["reddit"])
     claims, owed = ResourceClaims(lambda task: task.extra["sites"]), world.plan(2).owed
-    training, testing = LocalQueue(owed[:1], claims), LocalQueue(owed[1:], claims)
+    training, testing = EpisodeQueue(owed[:1], claims), EpisodeQueue(owed[1:], claims)
     first = await training.take()
     waiting = asyncio.create_task(testing.take())
     for _ in range(3):

@@ -34,7 +34,6 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.engine import RolloutEngine, make_claims
 from webgym_cli.rollout.memory_limiter import default_concurrency
 from webgym_cli.rollout.plan import RolloutPlan
-from webgym_cli.rollout.queue import LocalQueue
 from webgym_cli.rollout.resources import VLLM
 from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.store.batches import measure_ends, read_async_batches, read_batches
@@ -91,7 +90,7 @@ class AsyncLoop:
                 filters=backend.data != "dataset" and filters_groups(settings, group_relative=backend.group_relative),
                 max_batches=data.filter_groups.max_num_gen_batches,
             ),
-            LocalQueue((), self.shared.claims),
+            self.shared.claims,
             self._on_opened,
             self._on_closed,
         )
@@ -158,7 +157,7 @@ class AsyncLoop:
         else:
             with self.waits.waiting("the trainer waits for episodes"):
                 while (chosen := self.collector.admission.choose(parent)) is None:
-                    await self.collector.changed()
+                    await self.collector.wait_change()
             waited = time.monotonic() - began
             iterations = self._find_iterations(chosen)
             await pipeline.prepare_selection(chosen.select(iterations, measure_ends(run, iterations)))

@@ -68,8 +68,10 @@ class LoopPlan:
 
     def has_reached(self, run: RunDir, number: int) -> bool:
         """Whether the evaluation of a policy version has the success rate at which the loop ends early."""
+        if self.until is None:
+            return False
         rate = (_find_evaluation(run, number) or {}).get("success_rate")
-        return self.until is not None and rate is not None and rate >= self.until
+        return rate is not None and rate >= self.until
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--dry-run` prints."""

@@ -22,7 +22,7 @@ from webgym_cli.rollout.monitoring.heartbeat import Heartbeat
 from webgym_cli.rollout.monitoring.monitor import Monitor, tally
 from webgym_cli.rollout.monitoring.stages import EpisodeStage
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
-from webgym_cli.rollout.queue import EpisodeQueue, LocalQueue, ResourceClaims
+from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
 from webgym_cli.rollout.resources import POLICY_KEY
 from webgym_cli.rollout.runner import EpisodeRunner
 from webgym_cli.store.blocklist import Blocklist
@@ -71,7 +71,7 @@ class RolloutEngine:
         runner = self.runner
         self.monitor = Monitor(self.plan, runner.slots, runner.servers, runner.worker_timings, runner.stages)
         runner.on_slots_added = self._add_slots
-        self._queue = self.queue or LocalQueue(self.plan.owed, self.claims or make_claims(self.settings))
+        self._queue = self.queue or EpisodeQueue(self.plan.owed, self.claims or make_claims(self.settings))
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
         self._judge_queue = JudgeQueue(self.judge, self.run, self.monitor, self._on_judged) if self.judge else None
 

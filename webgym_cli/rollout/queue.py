@@ -5,37 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Protocol
 
 from webgym_cli.records.task import Task
 from webgym_cli.rollout.plan import PendingEpisode
 
 # Names the resources that a task needs exclusively: two tasks that share a name never run at once.
 ResourceNames = Callable[[Task], Collection[str]]
-
-
-class EpisodeQueue(Protocol):
-    """Hands out pending episodes, each to one worker."""
-
-    async def take(self) -> PendingEpisode | None:
-        """Return the next episode; None when no more will come."""
-        ...
-
-    async def give_back(self, owed: PendingEpisode) -> None:
-        """Requeue an episode at the end for another attempt."""
-        ...
-
-    async def finish(self, owed: PendingEpisode) -> None:
-        """Mark an episode as done: it is stored, skipped or given up."""
-        ...
-
-    def depth(self) -> int:
-        """Return the number of waiting episodes."""
-        ...
-
-    def end(self) -> None:
-        """Hand out no more episodes; `take` returns None to workers that wait."""
-        ...
 
 
 class ResourceClaims:
@@ -62,8 +37,8 @@ class ResourceClaims:
         self.changed.set()
 
 
-class LocalQueue:
-    """A queue within this process. An episode is passed over while another one has what it needs to itself."""
+class EpisodeQueue:
+    """Hands out pending episodes, each to one worker; none while another one has what it needs to itself."""
 
     def __init__(self, owed: Iterable[PendingEpisode], claims: ResourceClaims | None = None) -> None:
         self._waiting = deque(owed)
@@ -79,7 +54,7 @@ class LocalQueue:
         self._waiting.append(owed)
 
     async def take(self) -> PendingEpisode | None:
-        """Return the next episode whose exclusive resources are free."""
+        """Return the next episode whose exclusive resources are free; None when no more will come."""
         while self._waiting:
             if owed := self.take_now():
                 return owed
@@ -97,12 +72,12 @@ class LocalQueue:
         return None
 
     async def give_back(self, owed: PendingEpisode) -> None:
-        """Requeue an episode at the end."""
+        """Requeue an episode at the end for another attempt."""
         self._waiting.append(owed)
         self._claims.release(owed)
 
     async def finish(self, owed: PendingEpisode) -> None:
-        """Release the exclusive resources of an episode."""
+        """Mark an episode as done, stored, skipped or given up: its exclusive resources are free."""
         self._claims.release(owed)
 
     def depth(self) -> int:
