@@ -44,12 +44,12 @@ def login(
     See also: webgym rollout, webgym tasks convert, webgym config show.
     """
     from webgym_cli.config.load import load
-    from webgym_cli.environments.webarena.login_command import check_logins, log_in, select_sites
+    from webgym_cli.environments.webarena.login_command import select_sites, visit_sites
     from webgym_cli.jobs.signals import run_async
 
     settings, output = load(config or (), set_ or ()), Output(as_json=json)
-    work = check_logins if check else log_in
-    entries = run_async(work(settings, select_sites(settings, sites or ()), lambda entry: _say(output, entry)))
+    wanted = select_sites(settings, sites or ())
+    entries = run_async(visit_sites(settings, wanted, lambda entry: _say(output, entry), check=check))
     if not json:
         rows = ((entry.site, entry.status, entry.account, entry.detail or entry.file) for entry in entries)
         output.table("", ("site", "login", "account", ""), rows)
@@ -58,7 +58,7 @@ def login(
 
 def _say(output: Output, entry: LoginStatus) -> None:
     if output.as_json:
-        output.data(entry.to_json())
+        output.data(entry.model_dump(mode="json"))
         output.flush()
     else:
         output.note(f"{entry.site}: {entry.status}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -130,17 +129,14 @@ class WebArenaEnvironment(WebEnvironment):
 
     async def _arrive(self, session: BrowserSession, url: str) -> None:
         """Open each start page in a tab of its own and show the first."""
-        first, *others = self._starts(url)
+        starts = self._task.extra.get("start_urls") or [url]
+        first, *others = (self._arena.desk.address(str(start)) for start in starts)
         await super()._arrive(session, first)
         for other in others:
             await new_tab(session)
             await super()._arrive(session, other)
         if others:
             await show_tab(session, 0)
-
-    def _starts(self, url: str) -> Sequence[str]:
-        starts = self._task.extra.get("start_urls") or [url]
-        return [self._arena.desk.address(str(start)) for start in starts]
 
     async def _view(self, session: BrowserSession) -> RawObservation:
         view = await super()._view(session)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +21,7 @@ from webgym_cli.environments.webarena.locators import (
 )
 from webgym_cli.environments.webarena.text_match import FuzzyContext, FuzzyJudgeFn, matches_expected, parse_comparisons
 from webgym_cli.environments.webarena.url_match import url_matches
-from webgym_cli.records.webarena import EvalType, Evaluation, HtmlTarget
+from webgym_cli.records.webarena import EvalType, Evaluation
 
 if TYPE_CHECKING:
     from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
@@ -104,7 +104,8 @@ async def _string_match(evaluation: Evaluation, episode: FinishedEpisode) -> boo
 async def _program_html(evaluation: Evaluation, episode: FinishedEpisode) -> bool:
     """Look at the page on which the episode ended first: it holds what was typed and never sent."""
     last = await episode.pages.address()
-    for target, place in _sort_targets(evaluation.program_html):
+    places = [(target, parse_location(target)) for target in evaluation.program_html]
+    for target, place in sorted(places, key=lambda pair: pair[1].url is not None):
         content = await _content(place, last, episode.pages)
         if content is None or not await matches_expected(content, target.required_contents, episode.asker):
             return False
@@ -117,11 +118,6 @@ _PARTS: dict[EvalType, Callable[[Evaluation, FinishedEpisode], Awaitable[bool]]]
     EvalType.STRING_MATCH: _string_match,
     EvalType.PROGRAM_HTML: _program_html,
 }
-
-
-def _sort_targets(targets: Sequence[HtmlTarget]) -> list[tuple[HtmlTarget, ContentLocation]]:
-    places = [(target, parse_location(target)) for target in targets]
-    return sorted(places, key=lambda pair: pair[1].url is not None)
 
 
 async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) -> str | None:

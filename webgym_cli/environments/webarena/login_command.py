@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from typing import Literal
+
+from pydantic import Field
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.webarena import AccountSite
 from webgym_cli.environments.webarena.login import LoginManager, find_account, open_login_manager, read_password
 from webgym_cli.environments.webarena.login_store import LoginStore, sort_sites
 from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.base import Record
 from webgym_cli.records.webarena import WebArenaSite
 
 # `failed`: the site could not be asked, or lets nobody in.
 LoginState = Literal["valid", "expired", "missing", "failed"]
 
 
-@dataclass(frozen=True, slots=True)
-class LoginStatus:
+class LoginStatus(Record):
     """What is known of the login of a site."""
 
     site: WebArenaSite
@@ -28,13 +29,8 @@ class LoginStatus:
     """Where the login is kept."""
     detail: str = ""
     """Why it is not valid."""
-    hint: str = ""
-    """What to do about it."""
-
-    def to_json(self) -> dict[str, str]:
-        """Return the row that is printed."""
-        keys = ("site", "status", "account", "file", "detail")
-        return {key: str(getattr(self, key)) for key in keys}
+    hint: str = Field(default="", exclude=True)
+    """What to do about it. Not a part of the row that is printed."""
 
 
 # Hears of each login at once: the next one may take a while.
@@ -48,9 +44,9 @@ def select_sites(settings: Settings, names: Sequence[str]) -> tuple[WebArenaSite
     """
     if unknown := [name for name in names if name not in list(WebArenaSite)]:
         raise UsageError(f"there is no site {unknown[0]!r}", hint=f"the sites are {', '.join(WebArenaSite)}")
-    wanted = sort_sites(
-        map(WebArenaSite, names) if names else filter(lambda site: _has_account(settings, site), WebArenaSite)
-    )
+    known = {site: settings.webarena.site(site) for site in WebArenaSite}
+    with_account = (site for site, its in known.items() if isinstance(its, AccountSite) and its.url and its.account)
+    wanted = sort_sites(map(WebArenaSite, names) if names else with_account)
     for site in wanted:
         find_account(settings, site)
     if not wanted:
@@ -58,56 +54,35 @@ def select_sites(settings: Settings, names: Sequence[str]) -> tuple[WebArenaSite
     return wanted
 
 
-async def log_in(settings: Settings, sites: Iterable[WebArenaSite], on_status: OnLoginStatus) -> list[LoginStatus]:
-    """Log in to each site and keep the login. Raises `UsageError` before the first where a password is not known."""
-    sites, states = tuple(sites), LoginStore.of(settings.webarena)
-    for site in sites:
+async def visit_sites(
+    settings: Settings, sites: Sequence[WebArenaSite], on_status: OnLoginStatus, *, check: bool
+) -> list[LoginStatus]:
+    """Log in to each site and keep the login; with `check`, show each login to its site.
+
+    Raises `UsageError` before the first login where a password is not known.
+    """
+    states, entries = LoginStore.of(settings.webarena), list[LoginStatus]()
+    for site in () if check else sites:
         read_password(site, find_account(settings, site))
-
-    async def enter(logins: LoginManager, entry: LoginStatus) -> LoginStatus:
-        states.save(entry.site, await logins.log_in(entry.site))
-        return entry
-
-    return await _each(settings, sites, states, enter, on_status)
-
-
-async def check_logins(
-    settings: Settings, sites: Iterable[WebArenaSite], on_status: OnLoginStatus
-) -> list[LoginStatus]:
-    """Show each login to its site, and say what the site makes of it."""
-    states = LoginStore.of(settings.webarena)
-
-    async def look(logins: LoginManager, entry: LoginStatus) -> LoginStatus:
-        fault = states.fault(entry.site)
-        if fault in ("missing", "unreadable"):
-            return replace(entry, status="missing", detail=f"{entry.file} is {fault}")
-        why = fault or await logins.check_session(entry.site, states.path((entry.site,)))
-        return replace(entry, status="expired", detail=why) if why else entry
-
-    return await _each(settings, tuple(sites), states, look, on_status)
-
-
-async def _each(
-    settings: Settings,
-    sites: Sequence[WebArenaSite],
-    states: LoginStore,
-    work: Callable[[LoginManager, LoginStatus], Awaitable[LoginStatus]],
-    on_status: OnLoginStatus,
-) -> list[LoginStatus]:
-    entries: list[LoginStatus] = []
     async with open_login_manager(settings) as logins:
         for site in sites:
-            path = states.path((site,))
-            entry = LoginStatus(site, "valid", find_account(settings, site).account, str(path))
+            path, account = str(states.path((site,))), find_account(settings, site).account
+            entry = LoginStatus(site=site, status="valid", account=account, file=path)
             try:
-                entry = await work(logins, entry)
+                if check:
+                    entry = await _check(states, logins, entry)
+                else:
+                    states.save(site, await logins.log_in(site))
             except BoundaryError as error:
-                entry = replace(entry, status="failed", detail=str(error), hint=error.hint)
+                entry = entry.model_copy(update={"status": "failed", "detail": str(error), "hint": error.hint})
             on_status(entry)
             entries.append(entry)
     return entries
 
 
-def _has_account(settings: Settings, site: WebArenaSite) -> bool:
-    known = settings.webarena.site(site)
-    return isinstance(known, AccountSite) and bool(known.url and known.account)
+async def _check(states: LoginStore, logins: LoginManager, entry: LoginStatus) -> LoginStatus:
+    fault = states.fault(entry.site)
+    if fault in ("missing", "unreadable"):
+        return entry.model_copy(update={"status": "missing", "detail": f"{entry.file} is {fault}"})
+    why = fault or await logins.check_session(entry.site, states.path((entry.site,)))
+    return entry.model_copy(update={"status": "expired", "detail": why}) if why else entry

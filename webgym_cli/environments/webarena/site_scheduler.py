@@ -118,8 +118,7 @@ class SiteScheduler:
 
     async def _reset(self, site: WebArenaSite) -> None:
         known = self._settings.webarena
-        log = self._states.folder / f"{site}.reset.log"
-        await reset_site(site, known.site(site), known.reset_timeout, log)
+        await reset_site(site, known.site(site), known.reset_timeout, self._states.folder / f"{site}.reset.log")
 
     async def _enter(self, site: WebArenaSite) -> None:
         """See to it that a site knows its login: an episode before, or a reset, may have ended it."""
