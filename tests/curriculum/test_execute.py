@@ -46,7 +46,7 @@ def generation(run, tmp_path, server):
 
 
 def reasons(work):
-    return {one.instruction: one.rejection and one.rejection.value for one in work.result.candidates}
+    return {one.instruction: one.rejection and one.rejection.value for one in work.candidates}
 
 
 async def test_known_and_repeated_tasks_go_and_the_others_are_asked_about(generation, server):
@@ -92,7 +92,7 @@ async def test_the_critic_sees_task_and_first_page_and_keeps_what_is_neither_har
         work = generation(f"orm.base_url={orm.base_url}", f"orm.model={MODEL}")
         await work.execute()
         assert list(reasons(work).values()) == [None, "too_hard", None, None, "too_easy", "critic_gave_no_answer"]
-        assert work.result.candidates[0].probability == pytest.approx(0.25)
+        assert work.candidates[0].probability == pytest.approx(0.25)
         assert "The User Intent:\nTwo\n\nAction History:\n\n" in orm.prompts[2]
         assert "title: The shop" in orm.prompts[2]
         before = len(orm.asked)
@@ -135,12 +135,12 @@ async def test_only_a_yes_that_can_be_read_lets_a_task_pass(generation, server, 
     server.script(verdict(True), reply, verdict(True), job="feasible")
     work = generation()
     await work.execute()
-    assert [one.rejection for one in work.result.candidates] == [None, expected, None]
-    assert work.result.rejected[0].to_json()["detail"]
+    assert [one.rejection for one in work.candidates] == [None, expected, None]
+    assert work.candidates[1].to_json()["detail"]
     again = generation()
     await again.execute()
     silent = expected is Rejection.FEASIBILITY_SILENT
-    assert [one.rejection for one in again.result.candidates] == [None, None if silent else expected, None]
+    assert [one.rejection for one in again.candidates] == [None, None if silent else expected, None]
     assert sum(asked.job == "generate" for asked in server.asked) == 2
 
 

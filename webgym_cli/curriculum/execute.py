@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,6 @@ from webgym_cli.agent.orm_tokens import OrmError
 from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.curriculum.filters import (
-    GenerationResult,
     NoveltyFilter,
     Rejection,
     TaskCandidate,
@@ -57,7 +57,8 @@ class TaskGeneration:
     """Requests for new tasks that were put now; the others' answers were stored."""
     unanswered: int = 0
     """Requests for new tasks without an answer that can be read."""
-    result: GenerationResult = field(default_factory=GenerationResult)
+    candidates: list[TaskCandidate] = field(default_factory=list)
+    """All new tasks, in the order of the requests."""
     _chat: ChatClient = field(init=False)
     _critic: OrmClient | None = field(init=False)
 
@@ -65,6 +66,11 @@ class TaskGeneration:
         """Connect to nothing yet."""
         self._chat = ChatClient(self.settings)
         self._critic = OrmClient(self.orm) if self.plan.critic == "orm" else None
+
+    @property
+    def kept(self) -> list[TaskCandidate]:
+        """The new tasks that were not turned down."""
+        return _passed(self.candidates)
 
     async def execute(self) -> GenerationSummary:
         """Go through the rounds and return the summary.
@@ -76,20 +82,23 @@ class TaskGeneration:
         try:
             for requests in self.plan.rounds:
                 await self._round(requests, novelty)
-                if self.settings.tasks is not None and len(self.result.kept) >= self.settings.tasks:
+                if self.settings.tasks is not None and len(self.kept) >= self.settings.tasks:
                     break
         finally:
             await self._chat.close()
             if self._critic is not None:
                 await self._critic.close()
-        self.result.cut(self.settings.tasks)
+        for extra in self.kept[self.settings.tasks :] if self.settings.tasks is not None else ():
+            extra.reject(Rejection.SURPLUS)
+        reasons = Counter(candidate.rejection for candidate in self.candidates)
+        sites = Counter(candidate.request.group.site for candidate in self.kept)
         return {
             "event": "generate",
             "seeds": self.plan.seeds,
-            "proposed": len(self.result.candidates),
-            "kept": len(self.result.kept),
-            "rejected": self.result.count_rejected(),
-            "kept_by_site": self.result.count_by_site(),
+            "proposed": len(self.candidates),
+            "kept": len(self.kept),
+            "rejected": {why.value: reasons[why] for why in Rejection},
+            "kept_by_site": dict(sorted(sites.items())),
             "asked": self.asked,
             "unanswered": self.unanswered,
             "calls": self.calls,
@@ -105,17 +114,14 @@ class TaskGeneration:
         for candidate in new:
             novelty.reject_repeated(candidate)
         if self.values is not None:
-            passed = [one for one in new if one.rejection is None]
+            passed = _passed(new)
             for candidate, heads in zip(passed, await self.values(passed) if passed else (), strict=True):
                 filter_by_probability(candidate, heads, self.settings.critic_window)
         if self._critic is not None:
-            await self._run_all(
-                [one for one in new if one.rejection is None], self._ask_critic, "orm.base_url and orm.model"
-            )
+            await self._run_all(_passed(new), self._ask_critic, "orm.base_url and orm.model")
         if self.settings.feasibility:
-            passed = [one for one in new if one.rejection is None]
-            await self._run_all(passed, self._ask_feasibility, "generate.base_url and generate.model")
-        self.result.candidates += new
+            await self._run_all(_passed(new), self._ask_feasibility, "generate.base_url and generate.model")
+        self.candidates += new
         for candidate in new:
             self.sink(make_event("new_task", **candidate.to_json()))
 
@@ -213,9 +219,14 @@ class TaskGeneration:
                 bar="generate",
                 done=self.asked,
                 total=sum(map(len, self.plan.rounds)),
-                facts=f"{len(self.result.kept)} kept",
+                facts=f"{len(self.kept)} kept",
             )
         )
+
+
+def _passed(candidates: Sequence[TaskCandidate]) -> list[TaskCandidate]:
+    """Return those that were not turned down so far."""
+    return [candidate for candidate in candidates if candidate.rejection is None]
 
 
 def generate_in_words(summary: GenerationSummary) -> str:

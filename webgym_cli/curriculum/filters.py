@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -104,35 +103,3 @@ def filter_by_probability(candidate: TaskCandidate, heads: Sequence[float], wind
     if any(window[0] <= head <= window[1] for head in heads):
         return
     candidate.reject(Rejection.TOO_HARD if candidate.probability < window[0] else Rejection.TOO_EASY)
-
-
-@dataclass(slots=True)
-class GenerationResult:
-    """All new tasks of a command."""
-
-    candidates: list[TaskCandidate] = field(default_factory=list)
-    """In the order of the requests."""
-
-    @property
-    def kept(self) -> list[TaskCandidate]:
-        """Those that were not turned down."""
-        return [candidate for candidate in self.candidates if candidate.rejection is None]
-
-    @property
-    def rejected(self) -> list[TaskCandidate]:
-        """The others."""
-        return [candidate for candidate in self.candidates if candidate.rejection is not None]
-
-    def cut(self, wanted: int | None) -> None:
-        """Keep so many, the first ones."""
-        for extra in self.kept[wanted:] if wanted is not None else ():
-            extra.reject(Rejection.SURPLUS)
-
-    def count_rejected(self) -> dict[str, int]:
-        """Count the rejected tasks by reason."""
-        reasons = Counter(candidate.rejection for candidate in self.rejected)
-        return {why.value: reasons[why] for why in Rejection}
-
-    def count_by_site(self) -> dict[str, int]:
-        """Count the tasks that are kept by site."""
-        return dict(sorted(Counter(candidate.request.group.site for candidate in self.kept).items()))

@@ -232,7 +232,7 @@ class AsyncLoop:
         """Raise `JobError` when the last server dies while the gate is open; closed, whoever closed it will tell."""
         while True:
             await self.shared.gate.wait_open()
-            watching = asyncio.ensure_future(_wait(self.pipeline))
+            watching = asyncio.ensure_future(self.pipeline.serving.watch())
             closing = asyncio.ensure_future(self.shared.gate.wait_closed())
             try:
                 await asyncio.wait({watching, closing}, return_when=asyncio.FIRST_COMPLETED)
@@ -283,9 +283,3 @@ class AsyncLoop:
     def _on_closed(self, window: int) -> None:
         if summary := self.windows.close(window):
             self.pipeline.record(summary, summary_in_words(summary))
-
-
-async def _wait(pipeline: Pipeline) -> None:
-    watch = pipeline.serving.watch()
-    if watch is not None:
-        await watch

@@ -63,15 +63,15 @@ async def generate(pipeline: Pipeline, out: Path) -> GenerationSummary:
         values = partial(_values, pipeline) if plan.critic == "critic" else None
         work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values)
         summary = await work.execute() | {"out": str(out)}
-    proposed = work.result
-    _write(sibling_path(out, "rejected"), (json.dumps(one.to_json(), ensure_ascii=False) for one in proposed.rejected))
+    rejected = (one.to_json() for one in work.candidates if one.rejection is not None)
+    _write(sibling_path(out, "rejected"), (json.dumps(one, ensure_ascii=False) for one in rejected))
     pipeline.record(summary, generate_in_words(summary))
-    if not proposed.kept:
+    if not work.kept:
         raise WebGymError(
-            f"{out}: no new task is left of {len(proposed.candidates)}; why: {sibling_path(out, 'rejected')}",
+            f"{out}: no new task is left of {len(work.candidates)}; why: {sibling_path(out, 'rejected')}",
             hint="-s generate.requests_per_site=… asks more, -s generate.critic_window='[0,1]' lets more through",
         )
-    _write(out, (one.task.model_dump_json() for one in proposed.kept))
+    _write(out, (one.task.model_dump_json() for one in work.kept))
     return summary
 
 

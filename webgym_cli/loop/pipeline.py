@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -116,7 +116,8 @@ class Pipeline:
         async with self._open_runner(plan, acting, shared) as runner, open_judge(self.run, self.settings) as judge:
             claims = shared.claims if shared else None
             engine = RolloutEngine(plan, self.run, self.settings, runner, self.sink, judge, claims=claims)
-            watch = None if shared else self._watch(acting)  # the loop watches the servers itself
+            watched = acting == VLLM and not shared  # the loop watches the servers itself
+            watch = self.serving.watch() if watched else None
             summary = await engine.execute(watch, self.read_unjudged(plan) if judge else ())
         message = summary_in_words(summary)
         if split is Split.TRAIN:
@@ -262,9 +263,6 @@ class Pipeline:
             version=served.version,
             model=served.model,
         )
-
-    def _watch(self, policy: str) -> Awaitable[None] | None:
-        return self.serving.watch() if policy == VLLM else None
 
     def read_unjudged(self, plan: RolloutPlan) -> Iterator[Trajectory]:
         """Yield the stored trajectories that wait for a judge."""

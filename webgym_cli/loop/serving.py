@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,9 +151,10 @@ class Serving:
         """Whether a training takes the GPUs of this node's servers."""
         return self._fleet is not None and any(server.plan.sleep.action != "keep" for server in self._fleet.servers)
 
-    def watch(self) -> Awaitable[None] | None:
-        """Return what waits for as long as a server runs and raises when the last one dies; None where none runs."""
-        return self._fleet.watch() if self._fleet else None
+    async def watch(self) -> None:
+        """Wait for as long as a server runs, where one does. Raises `JobError` when the last one dies."""
+        if self._fleet is not None:
+            await self._fleet.watch()
 
     async def release_gpus(self) -> None:
         """Give the GPUs to the trainer, as `serve.during_training` says."""

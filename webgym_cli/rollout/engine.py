@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import claim_resources
@@ -30,6 +30,8 @@ from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.urls import site_of
 
+# Raises when a shared resource, such as the policy server, has died.
+Watch = Coroutine[Any, Any, None]
 # Seconds for `watch` to raise first: that the server died explains more than failures in a row.
 WATCH_GRACE = 3.0
 
@@ -75,9 +77,7 @@ class RolloutEngine:
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
         self._judge_queue = JudgeQueue(self.judge, self.run, self.monitor, self._on_judged) if self.judge else None
 
-    async def execute(
-        self, watch: Awaitable[None] | None = None, unjudged: Iterable[Trajectory] = ()
-    ) -> RolloutSummary:
+    async def execute(self, watch: Watch | None = None, unjudged: Iterable[Trajectory] = ()) -> RolloutSummary:
         """Run all pending episodes and return the summary event.
 
         `watch` raises when a shared resource (the policy server) has died, which ends the rollout. `unjudged`:
@@ -87,7 +87,7 @@ class RolloutEngine:
         summary = summarize(self.run, self.plan, self.runner.name, self.monitor, self.judge_down)
         return cast(RolloutSummary, {**summary, **self.runner.facts()})
 
-    async def run_all(self, watch: Awaitable[None] | None = None, unjudged: Iterable[Trajectory] = ()) -> None:
+    async def run_all(self, watch: Watch | None = None, unjudged: Iterable[Trajectory] = ()) -> None:
         """Run all pending episodes, without a summary; parameters and errors as those of `execute`."""
         self._watched = watch is not None
         heartbeat = Heartbeat(self.run, self.monitor, self.sink)
@@ -96,7 +96,7 @@ class RolloutEngine:
                 async with asyncio.TaskGroup() as group:
                     background = [group.create_task(heartbeat.beat()), *self._start_judges(group, unjudged)]
                     if watch is not None:
-                        background.append(group.create_task(_watch(watch)))
+                        background.append(group.create_task(watch))
                     if self.settings.rollout.completion_threshold < 1:
                         background.append(group.create_task(self._stop_early_after_threshold()))
                     self._group = group
@@ -278,7 +278,3 @@ def _advise(failure: FailureKind | None) -> str:
             "and a password in --policy http://USER:PASSWORD@HOST/v1 is not saved: give it again"
         )
     return "webgym doctor, then run the same command again: what is stored stays"
-
-
-async def _watch(watch: Awaitable[None]) -> None:
-    await watch
