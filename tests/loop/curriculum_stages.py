@@ -27,7 +27,7 @@ from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.plan import write_plan
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.plans import read_planned_episodes
+from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir, create_or_open, now
 
 WORDS = ('Find 3 reviews of "Blue hat"', 'Put 2 of "Red coat" into the cart', "Open the wish list", "Log in as Emma")
@@ -160,4 +160,4 @@ async def ran(run: RunDir, settings: Settings, **options: Any) -> list[dict[str,
 
 def asked(run: RunDir, iteration: int) -> list[str]:
     """Return what the planned episodes of an iteration ask."""
-    return [episode.task.instruction for episode in read_planned_episodes(run, Split.TRAIN, iteration)]
+    return [episode.task.instruction for episode in read_plan(run, Split.TRAIN, iteration)]

@@ -15,9 +15,10 @@ from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import OracleAgent
 from webgym_cli.rollout.episode import derive_sampling_seed
-from webgym_cli.rollout.plan import plan_rollout, read_plan
+from webgym_cli.rollout.plan import plan_rollout
 from webgym_cli.rollout.resources import PolicyEndpoint, open_agent
 from webgym_cli.store.buffer import scan
+from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.util.files import write_lines
 

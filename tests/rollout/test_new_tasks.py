@@ -7,7 +7,8 @@ import pytest
 from tests.rollout.conftest import asked
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
-from webgym_cli.rollout.plan import plan_rollout, read_plan, write_plan
+from webgym_cli.rollout.plan import plan_rollout, write_plan
+from webgym_cli.store.plans import read_plan
 
 RATIO = ("tasks.sampler=ratio", 'tasks.difficulty_ratio={"easy": 1}')
 

@@ -15,7 +15,7 @@ from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.store.buffer import scan
-from webgym_cli.store.plans import read_planned_episodes
+from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
 
 
@@ -64,7 +64,7 @@ class EpisodeStream:
         return name_groups(episodes, self.group_by, self.settings.agent.group_size)
 
     def _is_used_up(self, window: int) -> bool:
-        return self.used.issuperset(self._name_groups(list(read_planned_episodes(self.run, Split.TRAIN, window))))
+        return self.used.issuperset(self._name_groups(read_plan(self.run, Split.TRAIN, window)))
 
     def load_window(self) -> tuple[RolloutPlan, list[EpisodeGroup]]:
         """Plan the next window; return its plan and its groups. Raises what planning a rollout raises."""

@@ -17,7 +17,7 @@ from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.store.buffer import CorruptLines, scan
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.plans import read_planned_episodes
+from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import TaskSet, hash_text, open_tasks
 from webgym_cli.util.files import write_lines
@@ -148,8 +148,17 @@ def plan_rollout(
         for repeat, count in more.items():
             planned += draw.further(count, planned, earlier, hidden, repeat) if count > 0 else ()
         notes = draw.notes(hidden, planned)
-    policy = policy or settings.rollout.policy
-    return _without_stored(run, settings, planned, split, iteration, policy, wanted, blocked, notes)
+    whole = RolloutPlan(
+        split=split,
+        iteration=iteration,
+        policy=policy or settings.rollout.policy,
+        episodes=planned,
+        owed=(),
+        given_up=0,
+        notes=notes,
+        wanted=wanted,
+    )
+    return _without_stored(run, settings, whole, blocked)
 
 
 def write_plan(run: RunDir, plan: RolloutPlan) -> None:
@@ -157,11 +166,6 @@ def write_plan(run: RunDir, plan: RolloutPlan) -> None:
     path = run.plan(plan.split, plan.iteration)
     if read_plan(run, plan.split, plan.iteration) != plan.episodes:
         write_lines(path, (episode.model_dump(mode="json") for episode in plan.episodes))
-
-
-def read_plan(run: RunDir, split: Split, iteration: int) -> tuple[Episode, ...]:
-    """Return the episodes planned so far; none when there is no plan. Raises `StoreError`."""
-    return tuple(read_planned_episodes(run, split, iteration))
 
 
 def usual_episodes(run: RunDir, settings: Settings, split: Split, iteration: int) -> int:
@@ -223,34 +227,20 @@ class _EpisodeAttempts:
         return known is not None and known.reward is None and is_rolled_out(known.failure)
 
 
-def _without_stored(
-    run: RunDir,
-    settings: Settings,
-    planned: tuple[Episode, ...],
-    split: Split,
-    iteration: int,
-    policy: str,
-    wanted: int,
-    blocked: Collection[str],
-    notes: tuple[str, ...],
-) -> RolloutPlan:
+def _without_stored(run: RunDir, settings: Settings, plan: RolloutPlan, blocked: Collection[str]) -> RolloutPlan:
+    """Return a plan with what is owed of it: all that is not stored, and may be run."""
     damage, stored = CorruptLines(), defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
-    for trajectory in scan(run, split, iteration, damage):
+    for trajectory in scan(run, plan.split, plan.iteration, damage):
         stored[trajectory.episode].add(trajectory)
-    open_ = [episode for episode in planned if not stored[episode.id].rolled_out]
+    open_ = [episode for episode in plan.episodes if not stored[episode.id].rolled_out]
     tried = [episode for episode in open_ if stored[episode.id].may_be_tried(settings.rollout.max_attempts)]
     owed = [episode for episode in tried if not blocked or site_of(episode.task.start_url) not in blocked]
-    return RolloutPlan(
-        split=split,
-        iteration=iteration,
-        policy=policy,
-        wanted=wanted,
-        episodes=planned,
+    return replace(
+        plan,
         owed=tuple(PendingEpisode(episode, stored[episode.id].next, stored[episode.id].failures) for episode in owed),
         given_up=len(open_) - len(tried),
         blocked=len(tried) - len(owed),
         unjudged=tuple(attempts.newest for attempts in stored.values() if attempts.unjudged),
         damaged=tuple(damage.lines),
-        notes=notes,
         sites=map_isolation(settings, (episode.task for episode in owed)),
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
@@ -13,13 +11,12 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_jsonl
 
 
-def read_planned_episodes(run: RunDir, split: Split, iteration: int) -> Iterator[Episode]:
-    """Yield the episodes planned so far; none when there is no plan. Raises `StoreError`."""
+def read_plan(run: RunDir, split: Split, iteration: int) -> tuple[Episode, ...]:
+    """Return the episodes planned so far; none when there is no plan. Raises `StoreError`."""
     path = run.plan(split, iteration)
     if not path.is_file():
-        return
+        return ()
     try:
-        for value in read_jsonl(path):
-            yield Episode.model_validate(value)
+        return tuple(Episode.model_validate(value) for value in read_jsonl(path))
     except ValidationError as error:
         raise StoreError(f"{path}: not a plan of this version: {error.errors()[0]['msg']}") from error

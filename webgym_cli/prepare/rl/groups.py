@@ -10,7 +10,7 @@ from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.query import Index
-from webgym_cli.store.plans import read_planned_episodes
+from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
 
 _PLANNED = """
@@ -46,7 +46,7 @@ def read_planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, siz
     """
     planned, numbers = PlannedGroups(), dict[str, int]()
     for iteration in iterations:
-        episodes = list(read_planned_episodes(run, Split.TRAIN, iteration))
+        episodes = read_plan(run, Split.TRAIN, iteration)
         for episode, group_id in zip(episodes, name_groups(episodes, by, size), strict=True):
             planned.episodes.append(episode.id)
             planned.group_ids.append(group_id)
