@@ -16,13 +16,12 @@ from webgym_cli.agent.gate import PolicyGate, ServedPolicy
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.workers import first_error
 from webgym_cli.loop.admission import Admission, ChosenGroups
+from webgym_cli.loop.async_metrics import AsyncMetrics
 from webgym_cli.loop.collector import Collector
 from webgym_cli.loop.loop_plan import LoopPlan
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import enter_sites, plan_current_rollout, summary_in_words
 from webgym_cli.loop.stream import EpisodeStream
-from webgym_cli.loop.waits import LoopWaits
-from webgym_cli.loop.window_metrics import WindowMetrics
 from webgym_cli.prepare.rl.filter_groups import filters_groups
 from webgym_cli.prepare.rl.groups import resolve_group_by
 from webgym_cli.records.batch import TrainingBatch
@@ -55,8 +54,7 @@ class AsyncLoop:
     pipeline: Pipeline
     shared: SharedRollouts = field(init=False)
     collector: Collector = field(init=False)
-    windows: WindowMetrics = field(init=False)
-    waits: LoopWaits = field(default_factory=LoopWaits)
+    metrics: AsyncMetrics = field(init=False)
     _pending: dict[int, TrainingBatch] = field(default_factory=dict)
     """Batches in the ledger by parent version."""
     _urls: tuple[str, ...] = ()
@@ -74,7 +72,7 @@ class AsyncLoop:
         used = frozenset(name for batch in self._pending.values() for name in batch.group_ids)
         by = "chain" if backend.data == "dataset" else resolve_group_by(settings)
         judged = bool(settings.judge.base_url)
-        self.windows = WindowMetrics(run)
+        self.metrics = AsyncMetrics(run)
         slots = SlotPool(default_concurrency(settings.rollout))
         self.shared = SharedRollouts(PolicyGate(), slots, make_claims(settings))
         self.collector = Collector(
@@ -111,7 +109,7 @@ class AsyncLoop:
         async with self.shared.gate.closed():
             await self._serve()
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(self.waits.watch(self.collector, self.shared.gate, self.pipeline.sink))
+            watching = group.create_task(self.metrics.watch(self.collector, self.shared.gate, self.pipeline.sink))
             collecting = group.create_task(self._collect())
             await self._update(group)
             self.collector.end()
@@ -131,7 +129,7 @@ class AsyncLoop:
         merged = reduce(RolloutPlan.extend, plans.values())
         async with pipeline.open_collection(merged, collector, self._on_outcome, self.shared) as engine:
             self._engine = engine
-            self.windows.monitor = self.waits.monitor = engine.monitor
+            self.metrics.monitor = engine.monitor
             unjudged = (trajectory for plan in plans.values() for trajectory in pipeline.read_unjudged(plan))
             await engine.run_all(self._watch_servers(), unjudged)
 
@@ -155,7 +153,7 @@ class AsyncLoop:
             await pipeline.prepare_selection(self._pending[parent].selection)
             waited = 0.0
         else:
-            with self.waits.waiting("the trainer waits for episodes"):
+            with self.metrics.waiting("the trainer waits for episodes"):
                 while (chosen := self.collector.admission.choose(parent)) is None:
                     await self.collector.wait_change()
             waited = time.monotonic() - began
@@ -164,7 +162,7 @@ class AsyncLoop:
             self.collector.use_up(chosen)
         if all(event.iteration != parent for event in read_records(run, BatchEvent)):  # a kill may have come before it
             batch = read_batches(run)[parent]
-            pipeline.record(*self.windows.describe_batch(batch, waited, self.shared.gate, self.collector))
+            pipeline.record(*self.metrics.describe_batch(batch, waited, self.shared.gate, self.collector))
 
     def _find_iterations(self, chosen: ChosenGroups) -> tuple[int, ...]:
         """Return the windows that a batch reads: those of its groups; for imitation the last ones."""
@@ -263,16 +261,16 @@ class AsyncLoop:
 
     async def _finish_evaluation(self) -> None:
         if self._evaluation is not None:
-            with self.waits.waiting("the new version waits for the evaluation of the one before"):
+            with self.metrics.waiting("the new version waits for the evaluation of the one before"):
                 await self._evaluation
             self._evaluation = None
 
     async def _on_opened(self, plan: RolloutPlan) -> None:
-        self.windows.open(plan)
+        self.metrics.open_window(plan)
         await enter_sites(plan, self.pipeline.settings, self.pipeline.sink)
 
     def _on_outcome(self, trajectory: Trajectory, judged: bool) -> None:
-        self.windows.record(trajectory, judged)
+        self.metrics.record(trajectory, judged)
         self.collector.record(trajectory)
         if self._engine is not None and self._engine.judge_down:
             raise WebGymError(
@@ -281,5 +279,5 @@ class AsyncLoop:
             )
 
     def _on_closed(self, window: int) -> None:
-        if summary := self.windows.close(window):
+        if summary := self.metrics.close_window(window):
             self.pipeline.record(summary, summary_in_words(summary))

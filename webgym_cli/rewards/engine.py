@@ -122,8 +122,7 @@ class Scorer(Protocol[SummaryT_co]):
         ...
 
     def open(self, run: RunDir) -> None:
-        """Prepare the client; nothing is connected yet. Raises `SettingsError`."""
-        ...
+        """Prepare the client, where that is not left to the first question. Raises `SettingsError`."""
 
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
         """Return the result for a trajectory. A failure of the model is a result, not an exception."""

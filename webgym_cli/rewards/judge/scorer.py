@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.records.events import JudgeSummary
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement, needs_judge
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.engine import ScoreResult, ScoringCounts
+from webgym_cli.rewards.engine import Scorer, ScoreResult, ScoringCounts
 from webgym_cli.rewards.judge.judge import Judge, compute_settings_digest, name_models
 from webgym_cli.rewards.selection import PendingTrajectory, ScoringSelection, ScoringSkip
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 
-class JudgeScorer:
+class JudgeScorer(Scorer[JudgeSummary]):
     """Scores trajectories by the judge of the settings."""
 
     stage = "judge"
     event = "judgement"
     noun = "verdict"
     failure = "judge_failed"
-    source: Literal["judge", "orm"] = "judge"
+    source = "judge"
     hint = "check judge.base_url, judge.model and the key, then run the same command again: what was judged stays"
-    skip_reasons: tuple[ScoringSkip, ...] = (
+    skip_reasons = (
         ScoringSkip.INFRASTRUCTURE,
         ScoringSkip.ENVIRONMENT,
         ScoringSkip.SAME_SETTINGS,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import Literal
 
 from webgym_cli.agent.orm_prompt import build_orm_prompt, compute_prompt_digest
 from webgym_cli.agent.orm_tokens import OrmError
@@ -14,22 +13,22 @@ from webgym_cli.records.events import ScoreSummary
 from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.engine import ScoreResult, ScoringCounts
+from webgym_cli.rewards.engine import Scorer, ScoreResult, ScoringCounts
 from webgym_cli.rewards.orm.client import OrmClient, OrmReply
 from webgym_cli.rewards.selection import PendingTrajectory, ScoringSelection, ScoringSkip
-from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.run import now
 
 
-class OrmScorer:
+class OrmScorer(Scorer[ScoreSummary]):
     """Scores trajectories by the outcome reward model of the settings."""
 
     stage = "score"
     event = "scored"
     noun = "score"
     failure = "unreadable"
-    source: Literal["judge", "orm"] = "orm"
+    source = "orm"
     hint = "check orm.base_url, orm.model and the key, then run the same command again: what is scored stays"
-    skip_reasons: tuple[ScoringSkip, ...] = (
+    skip_reasons = (
         ScoringSkip.INFRASTRUCTURE,
         ScoringSkip.NO_STEPS,
         ScoringSkip.SAME_MODEL,
@@ -37,7 +36,7 @@ class OrmScorer:
     )
 
     def __init__(self, settings: OrmSettings) -> None:
-        """Connect to nothing: a plan needs no server, `base_url` is read when a trajectory is scored."""
+        """Connect to nothing: a plan needs no server, and where only the threshold changed, nothing does."""
         self._settings = settings
         self.settings_digest = compute_prompt_digest(settings)
         self.concurrency = settings.concurrency
@@ -61,9 +60,6 @@ class OrmScorer:
         """Return the model, the threshold, and for how many trajectories the model is queried."""
         to_ask = sum(one.probability is None for one in pending)
         return {"to_ask": to_ask, "model": self._settings.model, "threshold": self._settings.threshold}
-
-    def open(self, run: RunDir) -> None:
-        """Do nothing: where only the threshold changed, no server is needed."""
 
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
         """Query the model, unless its probability is stored already. Without a probability nothing is stored."""

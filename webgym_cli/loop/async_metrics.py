@@ -1,17 +1,20 @@
-"""What an asynchronous loop records: a summary of each window of the task stream, and the facts of each batch."""
+"""What an asynchronous loop records and tells: a summary of each window, the facts of each batch, long waits."""
 
 from __future__ import annotations
 
+import asyncio
 import math
+import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.loop.collector import Collector
 from webgym_cli.records.batch import TrainingBatch
-from webgym_cli.records.events import Event, RolloutSummary, make_event
+from webgym_cli.records.events import Event, EventSink, RolloutSummary, make_event
 from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.engine import summarize
@@ -20,18 +23,26 @@ from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
+# Between two looks at the counts that `webgym status` shows.
+_COUNT_SECONDS = 1.0
+# A wait that takes so long is told, and told again.
+_WAIT_SECONDS = 60.0
+
 
 @dataclass(slots=True)
-class WindowMetrics:
-    """The counters of the windows that are open, and the waits that were told already."""
+class AsyncMetrics:
+    """The counters of the windows of the task stream that are open, and the waits that last now."""
 
     run: RunDir
     monitor: Monitor | None = None
     """Of the engine that collects; None before it runs."""
     _windows: dict[int, Monitor] = field(default_factory=dict)
     _totals: dict[str, float] = field(default_factory=dict)
+    """Seconds of waiting that were recorded with earlier batches, by what was waited for."""
+    _waits: dict[str, float] = field(default_factory=dict)
+    """Who waits for what, and since when."""
 
-    def open(self, plan: RolloutPlan) -> None:
+    def open_window(self, plan: RolloutPlan) -> None:
         """Count a window from now on."""
         if self.monitor is None:
             self._windows[plan.iteration] = Monitor(plan, 0)
@@ -47,7 +58,7 @@ class WindowMetrics:
             else:
                 window.record_stored(trajectory)
 
-    def close(self, iteration: int) -> RolloutSummary | None:
+    def close_window(self, iteration: int) -> RolloutSummary | None:
         """Return the summary of a window whose groups are all closed, once; None where nothing was collected of it."""
         if (window := self._windows.pop(iteration, None)) is None:
             return None
@@ -83,6 +94,34 @@ class WindowMetrics:
         before, self._totals[name] = self._totals.get(name, 0.0), total
         return round(total - before, 2)
 
+    @contextmanager
+    def waiting(self, what: str) -> Iterator[None]:
+        """Note a wait for the time of the block."""
+        self._waits[what] = time.monotonic()
+        try:
+            yield
+        finally:
+            del self._waits[what]
+
+    async def watch(self, collector: Collector, gate: PolicyGate, sink: EventSink) -> None:
+        """Say who waits for what where that takes long, and keep the counts that `webgym status` shows."""
+        noted_at = time.monotonic()
+        while True:
+            await asyncio.sleep(_COUNT_SECONDS)
+            counts = collector.admission.counts()
+            if self.monitor is not None:
+                self.monitor.set_queue_depth("groups open", counts["open"])
+                self.monitor.set_queue_depth("groups ready", counts["ready"])
+                self.monitor.set_queue_depth("slots waiting", collector.waiting)
+                self.monitor.set_queue_depth("episodes held", gate.held)
+            now = time.monotonic()
+            if now - noted_at < _WAIT_SECONDS:
+                continue
+            noted_at = now
+            for what, since in self._waits.items():
+                if (seconds := now - since) >= _WAIT_SECONDS:
+                    sink(_describe_wait(what, seconds, collector))
+
 
 def summarize_staleness(tokens: Mapping[int, int]) -> dict[str, Any]:
     """Return mean, p95, max and histogram of the staleness of tokens. `tokens`: their number by staleness."""
@@ -94,3 +133,11 @@ def summarize_staleness(tokens: Mapping[int, int]) -> dict[str, Any]:
     mean = sum(age * count for age, count in tokens.items()) / max(1, total)
     histogram = {str(age): count for age, count in sorted(tokens.items())}
     return {"mean": round(mean, 4), "p95": p95, "max": max(tokens, default=0), "tokens": histogram}
+
+
+def _describe_wait(what: str, seconds: float, collector: Collector) -> Event:
+    counts = collector.admission.counts()
+    late = next((group.id for group in collector.admission.groups.values() if not group.closed), "")
+    message = f"{what}, for {seconds / 60:.0f} minutes: {counts['ready']} groups are ready, {counts['open']} open"
+    message += f", the oldest of {late}" if late else ""
+    return make_event("waiting", what=what, seconds=round(seconds), **counts, group=late, message=message)
