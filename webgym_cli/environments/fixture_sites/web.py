@@ -109,7 +109,8 @@ class SitePages(Generic[State]):
         """Return a page; one with errors, of what was sent, has the status 422."""
         given = {"state": state, "world": self.world(state.seed), "request": request, "errors": errors}
         status = 422 if errors else status
-        return render_page(f"{self._folder}/{template}.html", status, **self.names | given | request.parts | values)
+        values = {**self.names, **given, **request.parts, **values}
+        return render_page(f"{self._folder}/{template}.html", status, **values)
 
     def answer(self, state: State, request: SiteRequest) -> SiteResponse:
         """Answer a request by the first route that fits; else with a page that says 404 or 405."""
