@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from webgym_cli.environments.fixture_sites.answers import contains_answer
@@ -28,20 +28,20 @@ class Contact:
 class Received:
     """A message that lies in the mailbox when the episode starts."""
 
-    id: int
-    """Counts from 1, the newest first."""
     sender: str
     email: str
     subject: str
     """No two messages have the same."""
-    date: str
-    """YYYY-MM-DD."""
     body: str
     """Plain text; it may look like HTML."""
     kind: str
     """`invoice`, `trip`, `meeting`, `question`, `issue` or `chat`."""
     facts: tuple[str, ...] = ()
     """What the body tells: amount and due date; reference and day; room and time."""
+    id: int = 0
+    """Counts from 1, the newest first."""
+    date: str = ""
+    """YYYY-MM-DD."""
 
     def __str__(self) -> str:
         """Return its subject."""
@@ -142,17 +142,8 @@ def mailbox(seed: int) -> Mailbox:
     rng.shuffle(drafts)
     days = sorted((rng.randint(1, 28 * 3) for _ in drafts), reverse=True)
     messages = tuple(
-        Received(
-            at + 1,
-            sender,
-            email,
-            subject,
-            f"2026-{4 + (day - 1) // 28:02d}-{(day - 1) % 28 + 1:02d}",
-            body,
-            kind,
-            facts,
-        )
-        for at, (day, (sender, email, subject, body, kind, facts)) in enumerate(zip(days, drafts, strict=True))
+        replace(draft, id=at, date=f"2026-{4 + (day - 1) // 28:02d}-{(day - 1) % 28 + 1:02d}")
+        for at, (day, draft) in enumerate(zip(days, drafts, strict=True), 1)
     )
     return Mailbox(
         user=names[0].lower().replace(" ", "."),
@@ -163,41 +154,39 @@ def mailbox(seed: int) -> Mailbox:
     )
 
 
-# Sender, address, subject, body, kind, facts.
-_Letter = tuple[str, str, str, str, str, tuple[str, ...]]
-
-
-def _letters(rng: random.Random, contacts: tuple[Contact, ...]) -> Iterator[_Letter]:
+def _letters(rng: random.Random, contacts: tuple[Contact, ...]) -> Iterator[Received]:
     yield from _business(rng)
     yield from _meetings(rng, contacts)
     for town, contact in zip(towns(rng, 4), rng.sample(contacts, 4), strict=True):
         reference, day = code(rng), f"2026-{rng.randint(8, 12):02d}-{rng.randint(1, 28):02d}"
         body = f"Hello,\nI have booked the trip to {town} for us. The reference is {reference}, and we leave on {day}."
-        yield contact.name, contact.email, f"Our trip to {town}", body, "trip", (reference, day)
+        yield Received(contact.name, contact.email, f"Our trip to {town}", body, "trip", (reference, day))
     chats = load_words("mail")["chats"]
     for (subject, body), contact in zip(chats, rng.sample(contacts, len(chats)), strict=True):
-        yield contact.name, contact.email, subject, body, "chat", ()
+        yield Received(contact.name, contact.email, subject, body, "chat")
 
 
-def _business(rng: random.Random) -> Iterator[_Letter]:
+def _business(rng: random.Random) -> Iterator[Received]:
     owners = rng.sample([name.split()[1] for name in people(rng, 8)], 6)
     for owner, trade in zip(owners, load_words("mail")["trades"], strict=False):
         firm, number = f"{owner} {trade}", code(rng, 2, 5)
         amount, due = money(rng.randint(1900, 89900)), f"2026-{rng.randint(8, 12):02d}-{rng.randint(1, 28):02d}"
         body = f"Dear customer,\nplease pay invoice {number}.\nAmount due: {amount}\nDue date: {due}\nYours, {firm}"
-        yield firm, f"billing@{owner.lower()}.example", f"Invoice {number}", body, "invoice", (amount, due)
+        yield Received(firm, f"billing@{owner.lower()}.example", f"Invoice {number}", body, "invoice", (amount, due))
     for owner, paper in zip(owners[4:], load_words("mail")["papers"], strict=True):
         first = rng.randint(20, 400)
         for issue in range(first, first + _ISSUES):
             name = f"{owner} {paper}"
-            yield name, f"news@{owner.lower()}.example", f"{name} no. {issue}", "The news of the week.", "issue", ()
+            yield Received(
+                name, f"news@{owner.lower()}.example", f"{name} no. {issue}", "The news of the week.", "issue"
+            )
 
 
-def _meetings(rng: random.Random, contacts: tuple[Contact, ...]) -> Iterator[_Letter]:
+def _meetings(rng: random.Random, contacts: tuple[Contact, ...]) -> Iterator[Received]:
     for topic in rng.sample(load_words("mail")["topics"], 4):
         host, guest = rng.sample(contacts, 2)
         room, time = f"Room {rng.randint(101, 499)}", f"{rng.randint(8, 18):02d}:{rng.choice((0, 15, 30, 45)):02d}"
         body = f"Hello all,\nwe meet about {topic} in {room} at {time}. Please be on time."
-        yield host.name, host.email, f"Meeting about {topic}", body, "meeting", (room, time, topic)
+        yield Received(host.name, host.email, f"Meeting about {topic}", body, "meeting", (room, time, topic))
         asks = f"Hello,\nin which room and at what time is the meeting about {topic}? I lost the invitation."
-        yield guest.name, guest.email, f"Question about {topic}", asks, "question", (topic,)
+        yield Received(guest.name, guest.email, f"Question about {topic}", asks, "question", (topic,))

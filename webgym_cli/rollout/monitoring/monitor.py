@@ -13,7 +13,7 @@ from webgym_cli.records.events import CommandFacts, EpisodeEvent, RewardFacts
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, cut_bias, site
-from webgym_cli.rollout.monitoring.latency import Histogram, Rate
+from webgym_cli.rollout.monitoring.latency import Rate
 from webgym_cli.rollout.monitoring.snapshot import complete, merge_timings, top_sites
 from webgym_cli.rollout.monitoring.stages import StageTimer
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
@@ -21,6 +21,8 @@ from webgym_cli.store.run import now
 from webgym_cli.util.text import hide_passwords
 
 _REASONS = 20
+# What the summary tells of the latencies of a stage.
+_LATENCIES = ("count", "p50", "p95", "total")
 
 
 @dataclass(slots=True)
@@ -189,20 +191,16 @@ class Monitor:
                 "servers": self.servers(),
                 "failures": dict(sorted(self.failures.items())),
                 "failures_by_site": top_sites(self.failures_by_site),
-                **self._timings(),
+                **merge_timings([self.stages.to_json(), *self.worker_timings()]),
             }
             return complete(counted)
-
-    def _timings(self) -> dict[str, Any]:
-        with self.stages.lock:  # which can be taken twice
-            return merge_timings([self.stages.to_json(), *self.worker_timings()])
 
     def summary(self) -> CommandFacts:
         """Return the facts about this command's own episodes.
 
         `judge_tail_seconds`: for how long judgements came when no episode acted any more.
         """
-        end = self.stages.clock()
+        stages, end = self.snapshot()["stages"], self.stages.clock()
         seconds = end - self.started
         facts: CommandFacts = {
             "collected": self.finished,
@@ -216,7 +214,7 @@ class Monitor:
             "cut": self._cut.count,
             "judged": self.judgements,
             "judge_tail_seconds": round(end - self._acted, 2) if self.judgements else 0.0,
-            "stages": {name: Histogram.from_json(stage).facts() for name, stage in self._timings()["stages"].items()},
+            "stages": {name: {key: stage[key] for key in _LATENCIES} for name, stage in stages.items()},
         }
         if self._cut.count:
             facts["cut_bias"] = cut_bias(self._done, self._cut)
