@@ -159,7 +159,7 @@ class Pipeline:
     ) -> SummaryT:
         """Score what is planned and return the summary. `opened`: the scorer, and what runs as long as it does."""
         skipped = sum(plan.skipped.values())
-        message = f"{len(plan.pending)} trajectories to {plan.stage}, {skipped} skipped"
+        message = f"{len(plan.pending)} trajectories to {plan.scorer.stage}, {skipped} skipped"
         self._announce(plan.to_json(), message, plan.damaged)
         async with opened as scorer:
             summary = await ScoringEngine(plan, self.run, scorer, self.sink).execute()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -88,16 +88,11 @@ class PendingTrajectory:
 class ScoringPlan:
     """What `webgym judge` or `webgym score` will do."""
 
-    stage: str
+    scorer: Scorer[Event]
     pending: tuple[PendingTrajectory, ...]
-    skipped: dict[str, int]
-    """Number of trajectories by `ScoringSkip`."""
-    skip_reasons: tuple[ScoringSkip, ...]
-    """The reasons that this scorer can have."""
-    settings_digest: str
-    facts: dict[str, object] = field(default_factory=dict)
-    """The scorer's own part of the plan, for `--dry-run`."""
-    damaged: tuple[str, ...] = ()
+    skipped: Mapping[ScoringSkip, int]
+    """Number of trajectories."""
+    damaged: tuple[str, ...]
     """Stored lines that can't be read."""
 
     @property
@@ -109,12 +104,12 @@ class ScoringPlan:
         """Return what `--dry-run` prints."""
         return {
             "event": "plan",
-            "stage": self.stage,
+            "stage": self.scorer.stage,
             "owed": len(self.pending),
-            **{f"skipped_{reason}": self.skipped.get(reason, 0) for reason in self.skip_reasons},
+            **{f"skipped_{reason}": self.skipped.get(reason, 0) for reason in self.scorer.skip_reasons},
             "owed_by_iteration": dict(Counter(f"{one.split} {one.iteration}" for one in self.pending)),
-            **self.facts,
-            "settings_digest": self.settings_digest,
+            **self.scorer.describe_plan(self.pending),
+            "settings_digest": self.scorer.settings_digest,
         }
 
 
@@ -122,7 +117,7 @@ def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> Sco
     """Return the plan. Raises `UsageError` for an unknown id, `MissingStageError` without trajectories."""
     corrupt = CorruptLines()
     pending: list[PendingTrajectory] = []
-    skipped: Counter[str] = Counter()
+    skipped: Counter[ScoringSkip] = Counter()
     ids: set[str] = set()
     for trajectory, judgements in _iter_selected(run, query, corrupt):
         ids.add(trajectory.id)
@@ -131,11 +126,9 @@ def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> Sco
         if reason is None:
             pending.append(_build_pending(trajectory, last, scorer.settings_digest))
         else:
-            skipped[reason.value] += 1
+            skipped[reason] += 1
     _require_any(run, query, ids)
-    facts, lines = scorer.describe_plan(pending), tuple(corrupt.lines)
-    reasons, digest = scorer.skip_reasons, scorer.settings_digest
-    return ScoringPlan(scorer.stage, tuple(pending), dict(skipped), reasons, digest, facts, lines)
+    return ScoringPlan(scorer, tuple(pending), skipped, tuple(corrupt.lines))
 
 
 def load_pending(run: RunDir, pending: Iterable[PendingTrajectory]) -> Iterator[tuple[PendingTrajectory, Trajectory]]:
