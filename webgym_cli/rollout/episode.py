@@ -64,6 +64,8 @@ class EpisodeRun:
     steps: list[Step] = field(default_factory=list)
     task: Task = field(init=False)
     """The planned task, with what the episode knows of it."""
+    started_at: str = field(default_factory=now)
+    _start: float = field(default_factory=time.monotonic)
     _deadline: asyncio.Timeout | None = None
 
     def __post_init__(self) -> None:
@@ -93,10 +95,9 @@ class EpisodeRun:
     async def run(self) -> Trajectory:
         """Run to the end and return the trajectory; a failure of infrastructure is its outcome, not an exception.
 
-        Raises `StoreError` and `UsageError` (they concern the whole run) and passes on cancellation; `cancelled()`
-        then returns what was done.
+        Raises `StoreError` and `UsageError` (they concern the whole run) and passes on cancellation: what was done is
+        the `trajectory` of an outcome that says so.
         """
-        started_at, start = now(), time.monotonic()
         try:
             async with asyncio.timeout(self.settings.rollout.episode_timeout) as self._deadline:
                 outcome = await self._play()
@@ -105,9 +106,9 @@ class EpisodeRun:
         except TimeoutError:
             limit = self.settings.rollout.episode_timeout
             outcome = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")
-        return self.trajectory(outcome, started_at, time.monotonic() - start)
+        return self.trajectory(outcome)
 
-    def trajectory(self, outcome: Outcome, started_at: str, seconds: float) -> Trajectory:
+    def trajectory(self, outcome: Outcome) -> Trajectory:
         """Return the record of the episode with the steps so far."""
         episode, attempt = self.owed.episode, self.owed.attempt
         return Trajectory(
@@ -124,13 +125,9 @@ class EpisodeRun:
             sampling=self.agent.sampling(greedy=episode.greedy),
             steps=tuple(self.steps),
             outcome=outcome,
-            started_at=started_at,
-            seconds=round(seconds, 3),
+            started_at=self.started_at,
+            seconds=round(time.monotonic() - self._start, 3),
         )
-
-    def build_cancelled(self, started_at: str, seconds: float) -> Trajectory:
-        """Return the record of an episode that was stopped from outside: it stays owed."""
-        return self.trajectory(Outcome(failure=FailureKind.CANCELLED), started_at, seconds)
 
     async def _play(self) -> Outcome:
         episode = self.owed.episode

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -14,7 +13,8 @@ from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import make_pool
-from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.agents import Agent, ModelAgent
 from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.memory_limiter import MemoryLimiter, default_concurrency
@@ -22,7 +22,7 @@ from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.resources import PolicyEndpoint, open_agent
 from webgym_cli.rollout.slots import SharedRollouts, SlotPool
-from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
 
@@ -123,13 +123,12 @@ class LocalRunner(EpisodeRunner):
         environment = self.pool.new()
         store = ScreenshotStore(self.directory.screenshots)
         episode = EpisodeRun(owed, self.agent, environment, store, self.settings, self.stages, self.gate)
-        started_at, start = now(), time.monotonic()
         self.stages.begin(owed)
         self._playing.add(task)
         try:
             return await episode.run()
         except asyncio.CancelledError:
-            return episode.build_cancelled(started_at, time.monotonic() - start)
+            return episode.trajectory(Outcome(failure=FailureKind.CANCELLED))  # it stays owed
         finally:
             # From here on `stop` leaves the task alone: the browser must close.
             self._playing.discard(task)
