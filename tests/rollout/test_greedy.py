@@ -7,6 +7,7 @@ import pytest
 
 from tests.rollout.scripted import ScriptedAgent, failing
 from tests.rollout.test_tools import Solver
+from webgym_cli.agent.gate import ServedPolicy
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.loop.pipeline import Pipeline
@@ -209,7 +210,9 @@ async def test_several_servers_are_asked_alike(world):
     hosts = Plain(), Plain()
     for host in hosts:
         await host.start()
-    acting = PolicyEndpoint(base_urls=tuple(host.url for host in hosts), name="model", logprobs="processed")
+    acting = PolicyEndpoint(
+        base_urls=tuple(host.url for host in hosts), served=ServedPolicy(name="model"), logprobs="processed"
+    )
     async with open_agent(world.run, world.load(*LIMITS), acting) as agent:
         assert agent.sampling(greedy=True) == Sampling(temperature=0.0, logprobs="processed")
         assert agent.sampling(greedy=False).top_k == 5

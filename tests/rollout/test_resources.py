@@ -7,6 +7,7 @@ import pytest
 from tests.agent.policy_host import Host
 from tests.rollout.in_process import InProcessCluster
 from tests.rollout.scripted import CALL, Script, ScriptedPool
+from webgym_cli.agent.gate import ServedPolicy
 from webgym_cli.errors import UsageError
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.ray import worker as ray_worker
@@ -76,7 +77,7 @@ def shared(summary, hosts):
 
 
 async def test_several_servers_share_a_rollout_and_stand_in_its_summary(world, hosts):
-    acting = PolicyEndpoint(base_urls=tuple(host.url for host in hosts), name="model")
+    acting = PolicyEndpoint(base_urls=tuple(host.url for host in hosts), served=ServedPolicy(name="model"))
     async with open_agent(world.run, world.settings, acting) as agent:
         summary = await world.roll(8, agent=agent)
     assert shared(summary, hosts) == summary["steps"] == 16
@@ -86,7 +87,8 @@ async def test_several_servers_share_a_rollout_and_stand_in_its_summary(world, h
 
 
 async def test_one_server_has_no_counters(world, hosts):
-    async with open_agent(world.run, world.settings, PolicyEndpoint(base_urls=(hosts[0].url,), name="model")) as agent:
+    acting = PolicyEndpoint(base_urls=(hosts[0].url,), served=ServedPolicy(name="model"))
+    async with open_agent(world.run, world.settings, acting) as agent:
         summary = await world.roll(2, agent=agent)
     assert "servers" not in summary
     assert hosts[0].answered == 4
@@ -99,7 +101,9 @@ async def test_each_rank_balances_by_itself_and_the_summary_adds_them_up(world, 
             yield LocalRunner(run, settings, agent, ScriptedPool(Script()))
 
     monkeypatch.setattr(ray_worker, "open_runner", opener)
-    endpoint = PolicyEndpoint(base_urls=tuple(host.url for host in hosts), name="model", logprobs="processed")
+    endpoint = PolicyEndpoint(
+        base_urls=tuple(host.url for host in hosts), served=ServedPolicy(name="model"), logprobs="processed"
+    )
     cluster, sink = InProcessCluster(2), world.events.append
     plan = world.plan(8)
     async with RayRunner(world.run, world.settings, cluster, endpoint, "tools", sink) as runner:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from webgym_cli.agent.gate import ServedPolicy
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.loop import preparation
@@ -252,17 +253,10 @@ class Pipeline:
             return PolicyEndpoint()
         if policy != VLLM:
             name = shared.gate.policy.name if shared else policy_name(self.run, self.settings)
-            return PolicyEndpoint(base_urls=policy_urls(policy), name=name)
-        logprobs = logprobs_kind(self.settings)
+            return PolicyEndpoint(base_urls=policy_urls(policy), served=ServedPolicy(name=name))
         base_urls = self.serving.base_urls if shared else await self.serving.current()
         served = shared.gate.policy if shared else self.serving.policy
-        return PolicyEndpoint(
-            base_urls=base_urls,
-            name=served.name,
-            logprobs=logprobs,
-            version=served.version,
-            model=served.model,
-        )
+        return PolicyEndpoint(base_urls=base_urls, served=served, logprobs=logprobs_kind(self.settings))
 
     def read_unjudged(self, plan: RolloutPlan) -> Iterator[Trajectory]:
         """Yield the stored trajectories that wait for a judge."""

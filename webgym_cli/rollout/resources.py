@@ -12,7 +12,7 @@ from webgym_cli.agent.gate import PolicyGate, ServedPolicy
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
-from webgym_cli.records.sampling import Logprobs, PolicyVersion
+from webgym_cli.records.sampling import Logprobs
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import Agent, ModelAgent, OracleAgent
 from webgym_cli.store.run import RunDir
@@ -35,19 +35,10 @@ class PolicyEndpoint(Record):
 
     base_urls: tuple[str, ...] = ()
     """OpenAI base URLs of the policy's servers, which share the requests; none: the environment's expert acts."""
-    name: str = ORACLE
-    """Stands in the trajectories as `policy`."""
+    served: ServedPolicy = ServedPolicy(name=ORACLE)
+    """What answers requests."""
     logprobs: Logprobs | None = None
     """What the servers' log-probabilities are of; None: the servers are not ours, so it is not known."""
-    version: PolicyVersion | None = None
-    """What the servers serve; None: they are not ours."""
-    model: str = ""
-    """The policy's name in requests where it is a LoRA adapter; empty: the servers' own."""
-
-    @property
-    def served(self) -> ServedPolicy:
-        """What answers requests."""
-        return ServedPolicy(self.version, self.name, self.model)
 
 
 def policy_urls(policy: str) -> tuple[str, ...]:
@@ -124,7 +115,7 @@ def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> ChatPoli
             settings.policy_config,
             limits,
             images,
-            name=acting.name,
+            name=acting.served.name,
             api_key=os.environ.get(POLICY_KEY, ""),
             logprobs=acting.logprobs,
         )

@@ -9,6 +9,7 @@ import pytest
 
 from tests.rollout.in_process import InProcessCluster, Parting
 from tests.rollout.scripted import failing
+from webgym_cli.agent.gate import ServedPolicy
 from webgym_cli.errors import BoundaryError, JobError, StoreError, UsageError, VenvError
 from webgym_cli.jobs import ray_cluster
 from webgym_cli.records.failure import FailureKind
@@ -34,7 +35,8 @@ class Scaled:
         world = self.world
         if script:
             self.parting = Parting(**script)
-        endpoint, sink = PolicyEndpoint(base_urls=("http://policy/v1",), name="scripted"), sink or world.events.append
+        endpoint = PolicyEndpoint(base_urls=("http://policy/v1",), served=ServedPolicy(name="scripted"))
+        sink = sink or world.events.append
         plan = world.plan(episodes)
         opened = RayRunner(world.run, world.settings, self.cluster, endpoint, "tools", sink)
         async with opened as runner:

@@ -102,7 +102,7 @@ class RayRunner:
     @property
     def name(self) -> str:
         """Name of the policy."""
-        return self.endpoint.name
+        return self.endpoint.served.name
 
     @property
     def slots(self) -> int:
