@@ -123,6 +123,7 @@ class Scorer(Protocol[SummaryT_co]):
 
     def open(self, run: RunDir) -> None:
         """Prepare the client, where that is not left to the first question. Raises `SettingsError`."""
+        return
 
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
         """Return the result for a trajectory. A failure of the model is a result, not an exception."""

@@ -52,12 +52,12 @@ class SiteEpisode:
         """The episode's facts."""
         return tuple(fact.format_map(self.values) for fact in self.task.facts)
 
-    @property
+    @cached_property
     def reference(self) -> str | None:
         """The right answer, alternatives with `|OR|` between; None when the state alone decides."""
         return None if self.task.reference is None else fill(self.task.reference, self._given)
 
-    @property
+    @cached_property
     def rivals(self) -> tuple[str, ...]:
         """What a right answer does not name."""
         return tuple(map(str, evaluate(self.task.rivals, self._given)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from webgym_cli.environments.fixture_sites import mail
 from webgym_cli.environments.fixture_sites.mail import FOLDERS, MailState, Received, Sent, mailbox
@@ -126,7 +127,7 @@ def _move(state: MailState, request: SiteRequest) -> SiteResponse:
     return redirect("/folder/inbox")
 
 
-def _find_quoted(state: MailState, given: Callable[[str, str], str]) -> dict[str, Received | None]:
+def _find_quoted(state: MailState, given: Callable[[str, str], str]) -> dict[str, Any]:
     """Return the message that a new one answers (`reply`), and the one that it passes on (`forward`)."""
     return {name: _find(state, given(name, "")) for name in ("reply", "forward")}
 

@@ -144,7 +144,11 @@ def _coupon(state: ShopState, request: SiteRequest) -> SiteResponse:
 
 
 @PAGES.get("/checkout")
-def _checkout(state: ShopState, request: SiteRequest, errors: Sequence[str] = ()) -> SiteResponse:
+def _checkout(state: ShopState, request: SiteRequest) -> SiteResponse:
+    return _show_checkout(state, request, ())
+
+
+def _show_checkout(state: ShopState, request: SiteRequest, errors: Sequence[str]) -> SiteResponse:
     if not state.cart:
         return message_page("Nothing to order", "Your cart is empty.", 409)
     return PAGES.page("checkout", state, request, errors=errors)
@@ -160,7 +164,7 @@ def _place(state: ShopState, request: SiteRequest) -> SiteResponse:
         (given["delivery"] in _DELIVERIES, "Please choose a delivery."),
     )
     if errors or not state.cart:
-        return _checkout(state, request, errors)
+        return _show_checkout(state, request, errors)
     number = str(80000 + (state.seed * 7 + len(state.orders) * 13) % 10000)
     cents = state.total() + _DELIVERIES[given["delivery"]]
     state.orders.append(PlacedOrder(number, tuple(state.cart), state.coupon, cents=cents, **given))
