@@ -131,9 +131,9 @@ def test_unknown_fields_are_kept_and_our_names_win():
 
 
 def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
-    from webgym_cli.environments.fixture_sites import spec
+    from webgym_cli.environments.fixture_sites import tasks
 
-    monkeypatch.setattr(spec, "_list_ids", lambda: frozenset({"shop-cart"}))
+    monkeypatch.setattr(tasks, "load_site_tasks", lambda: {"shop-cart": None})
     line = {"id": "shop-cart", "start_url": "http://shop.test/", "environment": "sites"}
     assert read(line).environment == "sites"
     with pytest.raises(BadTaskError, match="no task 'shop-tour'"):
