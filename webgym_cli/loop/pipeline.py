@@ -254,9 +254,10 @@ class Pipeline:
         if policy != VLLM:
             name = shared.gate.policy.name if shared else policy_name(self.run, self.settings)
             return PolicyEndpoint(base_urls=policy_urls(policy), served=ServedPolicy(name=name))
+        logprobs = logprobs_kind(self.settings)  # which refuses what gives none, before a server is started
         base_urls = self.serving.base_urls if shared else await self.serving.current()
         served = shared.gate.policy if shared else self.serving.policy
-        return PolicyEndpoint(base_urls=base_urls, served=served, logprobs=logprobs_kind(self.settings))
+        return PolicyEndpoint(base_urls=base_urls, served=served, logprobs=logprobs)
 
     def read_unjudged(self, plan: RolloutPlan) -> Iterator[Trajectory]:
         """Yield the stored trajectories that wait for a judge."""
