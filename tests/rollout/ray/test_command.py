@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from tests.serve.fakes import FAKE, fake_python, look, weights
+from webgym_cli.agent.gate import ServedPolicy
 from webgym_cli.config.load import load
 from webgym_cli.jobs.ray_cluster import open_cluster
 from webgym_cli.loop.pipeline import Pipeline
@@ -63,7 +64,8 @@ async def check_servers(settings, tmp_path):
     settings = settings.model_copy(
         update={name: getattr(settings, name).model_copy(update=values) for name, values in given.items()}
     )
-    run, model, endpoint = RunDir(tmp_path), weights(tmp_path / "model", b"one"), PolicyEndpoint(name="model")
+    run, model = RunDir(tmp_path), weights(tmp_path / "model", b"one")
+    endpoint = PolicyEndpoint(served=ServedPolicy(name="model"))
     serve = partial(serve_on_node, settings, model, tmp_path / "logs")
     async with open_cluster(settings.rollout) as connected:
         events = []

@@ -13,6 +13,7 @@ import pytest
 
 from tests.rollout.in_process import InProcessCluster
 from tests.serve.fakes import fake_python, look, weights
+from webgym_cli.agent.gate import ServedPolicy
 from webgym_cli.rollout.ray import driver
 from webgym_cli.rollout.ray.driver import RayRunner
 from webgym_cli.rollout.resources import PolicyEndpoint
@@ -32,7 +33,7 @@ class Served:
         """Yield the base URLs of each node's own servers."""
         given = ["venvs.device=cuda", f"venvs.serve={self.python}", "serve.stop_grace=2", *overrides]
         settings = self.world.load(*given)
-        endpoint = PolicyEndpoint(base_urls=("http://127.0.0.1:9/v1",), name="model")
+        endpoint = PolicyEndpoint(base_urls=("http://127.0.0.1:9/v1",), served=ServedPolicy(name="model"))
         serve = partial(serve_on_node, settings, self.model, self.folder / "logs")
         opening = self.world.run, settings, cluster, endpoint, "", self.events.append
         self.world.run.root.mkdir(exist_ok=True)

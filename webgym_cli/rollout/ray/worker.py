@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -67,7 +68,9 @@ class RolloutWorker(NodeActor):
         for name, value in secrets.items():
             os.environ.setdefault(name, value)
         if self._own_urls:  # they serve weights that an adapter is merged into
-            endpoint = endpoint.model_copy(update={"base_urls": self._own_urls, "model": ""})
+            endpoint = endpoint.model_copy(
+                update={"base_urls": self._own_urls, "served": replace(endpoint.served, model="")}
+            )
         self._runner = await self._enter(open_runner(RunDir(Path(root)), settings, endpoint, environment))
         return self._runner.slots
 
