@@ -70,7 +70,7 @@ class TaskGeneration:
     @property
     def kept(self) -> list[TaskCandidate]:
         """The new tasks that were not turned down."""
-        return _passed(self.candidates)
+        return _list_passed(self.candidates)
 
     async def execute(self) -> GenerationSummary:
         """Go through the rounds and return the summary.
@@ -114,13 +114,13 @@ class TaskGeneration:
         for candidate in new:
             novelty.reject_repeated(candidate)
         if self.values is not None:
-            passed = _passed(new)
+            passed = _list_passed(new)
             for candidate, heads in zip(passed, await self.values(passed) if passed else (), strict=True):
                 filter_by_probability(candidate, heads, self.settings.critic_window)
         if self._critic is not None:
-            await self._run_all(_passed(new), self._ask_critic, "orm.base_url and orm.model")
+            await self._run_all(_list_passed(new), self._ask_critic, "orm.base_url and orm.model")
         if self.settings.feasibility:
-            await self._run_all(_passed(new), self._ask_feasibility, "generate.base_url and generate.model")
+            await self._run_all(_list_passed(new), self._ask_feasibility, "generate.base_url and generate.model")
         self.candidates += new
         for candidate in new:
             self.sink(make_event("new_task", **candidate.to_json()))
@@ -224,7 +224,7 @@ class TaskGeneration:
         )
 
 
-def _passed(candidates: Sequence[TaskCandidate]) -> list[TaskCandidate]:
+def _list_passed(candidates: Sequence[TaskCandidate]) -> list[TaskCandidate]:
     """Return those that were not turned down so far."""
     return [candidate for candidate in candidates if candidate.rejection is None]
 
