@@ -10,7 +10,7 @@ import pytest
 from webgym_cli.config.load import load
 from webgym_cli.errors import VenvError
 from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model
-from webgym_cli.venvs.locate import device, driver_answers, role_python
+from webgym_cli.venvs.locate import driver_answers, resolve_device, role_python
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +68,7 @@ async def policy_server(tiny_model_dir, tmp_path_factory):
 
     python = needs("serve")
     settings = load(overrides=["serve.port=0", "serve.max_model_len=4096", "policy_config.max_new_tokens=256"])
-    (plan,) = plan_servers(settings, str(tiny_model_dir), python, device(settings))
+    (plan,) = plan_servers(settings, str(tiny_model_dir), python, resolve_device(settings.venvs.device))
     server = PolicyServer(plan, tmp_path_factory.mktemp("serve"), lambda event: None)
     await server.start()
     yield server

@@ -89,5 +89,5 @@ def test_applying_twice_changes_nothing(tmp_path):
 
 def test_the_cuda_flavour_has_no_fixes_and_a_plain_folder_no_packages(tmp_path):
     assert cpu_fixes.source("cuda") == ""
-    with pytest.raises(FileNotFoundError):
-        cpu_fixes.site_packages(tmp_path)
+    with pytest.raises(ValueError, match="not enough values"):
+        cpu_fixes.apply(tmp_path)

@@ -47,7 +47,7 @@ def plan(*roles, device="cpu", **named):
 
 
 def test_the_plan_is_plain_data_and_changes_nothing(home):
-    (role,) = json.loads(json.dumps(plan("train").to_json()))
+    (role,) = json.loads(json.dumps([part.to_json() for part in plan("train")]))
     assert (role["role"], role["device"], role["state"]) == ("train", "cpu", "make")
     make, install, check = role["commands"]
     assert make[:3] == [sys.executable, "-m", "venv"]
@@ -64,7 +64,7 @@ def test_an_unknown_role_is_wrong_usage():
 def test_it_is_made_once():
     runner, told = Runner(), []
     execute_setup(plan("train"), told.append, runner)
-    environment = plan("train").roles[0].environment
+    environment = plan("train")[0].environment
     assert environment.complete
     assert len(runner.commands) == 3
     marker = json.loads(environment.marker.read_text())
@@ -84,7 +84,7 @@ def test_a_plan_that_was_overtaken_does_nothing():
 
 def test_cuda_gets_no_cpu_fixes():
     execute_setup(plan("serve", device="cuda"), lambda line: None, Runner())
-    environment = plan("serve", device="cuda").roles[0].environment
+    environment = plan("serve", device="cuda")[0].environment
     assert environment.complete
     assert not list(environment.path.glob("lib/*/site-packages/webgym_cpu_hook*"))
 
@@ -99,12 +99,12 @@ def test_an_interrupted_set_up_is_made_again_and_nothing_else_is_touched(home):
     other.mkdir(parents=True)
     with pytest.raises(KeyboardInterrupt):
         execute_setup(plan("train"), lambda line: None, interrupted)
-    environment = plan("train").roles[0].environment
+    environment = plan("train")[0].environment
     leftover = environment.path / "leftover"
     leftover.write_text("")
     assert not environment.complete
     execute_setup(plan("train"), lambda line: None, Runner())
-    assert plan("train").roles[0].environment.complete
+    assert plan("train")[0].environment.complete
     assert not leftover.exists()
     assert other.is_dir()
 
@@ -114,7 +114,7 @@ def test_a_failed_step_names_the_log_and_the_reason(step):
     runner = Runner(fail_at=step, says="WARNING: never mind\nERROR: No matching distribution found\nWARNING: retry")
     with pytest.raises(JobError) as caught:
         execute_setup(plan("train"), lambda line: None, runner)
-    role = plan("train").roles[0]
+    role = plan("train")[0]
     assert "No matching distribution found" in str(caught.value)
     assert str(role.log) in caught.value.hint
     assert caught.value.exit_code == 4

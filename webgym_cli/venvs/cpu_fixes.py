@@ -21,6 +21,8 @@ from pathlib import Path
 HOOK = Path(__file__).with_name("cpu_hook.py")
 # Name of the hook inside a role environment.
 MODULE = "webgym_cpu_hook"
+# The folder of an environment's packages.
+PACKAGES = "lib/python3*/site-packages"
 
 
 def source(device: str) -> str:
@@ -28,19 +30,8 @@ def source(device: str) -> str:
     return HOOK.read_text(encoding="utf-8") if device == "cpu" else ""
 
 
-def apply(environment: Path) -> Path:
-    """Install the hook into an environment and return its file. Idempotent."""
-    packages = site_packages(environment)
-    target = packages / f"{MODULE}.py"
-    target.write_text(HOOK.read_text(encoding="utf-8"), encoding="utf-8")
+def apply(environment: Path) -> None:
+    """Install the hook into an environment. Idempotent. Raises `ValueError` for a folder that is none."""
+    (packages,) = environment.glob(PACKAGES)
+    (packages / f"{MODULE}.py").write_text(HOOK.read_text(encoding="utf-8"), encoding="utf-8")
     (packages / f"{MODULE}.pth").write_text(f"import {MODULE}\n", encoding="utf-8")
-    return target
-
-
-def site_packages(environment: Path) -> Path:
-    """Return the folder of an environment's packages."""
-    windows = environment / "Lib" / "site-packages"
-    folders = [windows] if windows.is_dir() else sorted(environment.glob("lib/python3*/site-packages"))
-    if not folders:
-        raise FileNotFoundError(f"{environment}: no site-packages; not a Python environment")
-    return folders[0]

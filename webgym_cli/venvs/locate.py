@@ -76,7 +76,7 @@ def role_python(settings: Settings, role: str) -> Path:
         if not python.exists():
             raise VenvError(f"venvs.{role}: {python} does not exist", hint=f"webgym setup --role {role}")
         return python
-    environment = role_environment(role, device(settings))
+    environment = role_environment(role, resolve_device(settings.venvs.device))
     if not environment.complete:
         raise VenvError(f"the {role} environment has not been set up", hint=f"webgym setup --role {role}")
     return environment.python
@@ -102,13 +102,7 @@ def find_configured(settings: Settings, role: str) -> str:
 
 def interpreter(environment: Path) -> Path:
     """Return the interpreter of an environment, whether it exists or not."""
-    folder, name = ("Scripts", "python.exe") if os.name == "nt" else ("bin", "python")
-    return environment / folder / name
-
-
-def device(settings: Settings) -> Device:
-    """Return the flavour that these settings mean on this machine."""
-    return resolve_device(settings.venvs.device)
+    return environment / "bin" / "python"
 
 
 def resolve_device(setting: str) -> Device:

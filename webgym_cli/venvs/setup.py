@@ -54,29 +54,24 @@ class RoleSetup:
     commands: tuple[tuple[str, ...], ...]
     log: Path
 
-
-@dataclass(frozen=True, slots=True)
-class SetupPlan:
-    """What `webgym setup` will do."""
-
-    roles: tuple[RoleSetup, ...]
-
-    def to_json(self) -> list[dict[str, object]]:
-        """Return the plan as plain data, one object a role."""
-        return [_plain(role) for role in self.roles]
+    def to_json(self) -> dict[str, object]:
+        """Return it as plain data."""
+        environment = {key: str(value) for key, value in asdict(self.environment).items()}
+        commands = [list(command) for command in self.commands]
+        return {**environment, "state": self.state, "commands": commands, "log": str(self.log)}
 
 
-def plan_setup(settings: Settings, roles: Sequence[str], device: Device) -> SetupPlan:
+def plan_setup(settings: Settings, roles: Sequence[str], device: Device) -> tuple[RoleSetup, ...]:
     """Return what is missing for these roles; changes nothing."""
     for role in roles:
         if role not in ROLES:
             raise UsageError(f"there is no role {role!r}", hint=f"the roles are: {', '.join(ROLES)}")
-    return SetupPlan(tuple(_plan_role(settings, role, device) for role in roles))
+    return tuple(_plan_role(settings, role, device) for role in roles)
 
 
-def execute_setup(plan: SetupPlan, report: Report, run: Runner) -> None:
+def execute_setup(plan: Sequence[RoleSetup], report: Report, run: Runner) -> None:
     """Make every environment that is missing. Raises `JobError` when pip or the check fails."""
-    for role in plan.roles:
+    for role in plan:
         if role.state == "configured":
             report(f"{role.environment.role}: the settings name an environment of your own; nothing to do")
             continue
@@ -177,9 +172,3 @@ def _alone(environment: RoleEnvironment, report: Report) -> Iterator[None]:
         yield
     finally:
         lock.release()
-
-
-def _plain(role: RoleSetup) -> dict[str, object]:
-    environment = {key: str(value) for key, value in asdict(role.environment).items()}
-    commands = [list(command) for command in role.commands]
-    return {**environment, "state": role.state, "commands": commands, "log": str(role.log)}

@@ -77,7 +77,7 @@ def setup(
     plan = plan_setup(settings, [part for part in wanted if part != SetupPart.BROWSER], flavour)
     browser = plan_browser(_finder(settings)) if SetupPart.BROWSER in wanted else None
     if dry_run:
-        for part in (*plan.to_json(), *([browser.to_json()] if browser else [])):
+        for part in (*(role.to_json() for role in plan), *([browser.to_json()] if browser else [])):
             output.data({"event": "plan", "stage": "setup", **part})
         return
 
