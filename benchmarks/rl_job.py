@@ -20,11 +20,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from benchmarks.rl_meter import Meter, write_gradient
 from webgym_cli.testing.tiny_model_build import preprocessor
-from webgym_cli.train.rl import trainer
 from webgym_cli.train.rl.distributed import init
 from webgym_cli.train.rl.options import TrainingError, read_options
 from webgym_cli.train.rl.ppo_trainer import PolicyGradientTrainer
-from webgym_cli.train.rl.step import BatchRunner
 
 
 class Enough(Exception):
@@ -56,30 +54,24 @@ def update(job: dict[str, Any]) -> dict[str, Any]:
     """Train, and measure the optimizer steps."""
     meter = Meter(job["steps"])
     gradient = Path(job["gradient"]) if job.get("gradient") else None
-    trainer.BatchRunner = measured(BatchRunner, meter, gradient)  # type: ignore[attr-defined]
-    training = PolicyGradientTrainer(read_options(Path(job["config"])), init(grouped=False))
+
+    class Measured(PolicyGradientTrainer):
+        def step(self, *given: Any) -> Any:
+            with watched(self.engines["actor"].module.network, gradient if meter.first else None):
+                meter.begin()
+                made = super().step(*given)
+                meter.end()
+            if meter.enough:
+                raise Enough
+            return made
+
+    training = Measured(read_options(Path(job["config"])), init(grouped=False))
     try:
         training.run()
     except Enough:
         about = {name: training.metrics[f"timing_s/{name}"] for name in ("old_log_prob", "adv")}
         return {**meter.told(), **about, "attention": training.factory.attention}
     raise TrainingError(f"{job['config']}: it ended before {job['steps']} steps were measured")
-
-
-def measured(worker: Any, meter: Meter, gradient: Path | None) -> Any:
-    """Return the batch runner with its steps on a meter."""
-
-    class Measured(worker):  # type: ignore[misc]
-        def step(self, engines: Any, *given: Any) -> Any:
-            with watched(engines["actor"].module.network, gradient if meter.first else None):
-                meter.begin()
-                made = super().step(engines, *given)
-                meter.end()
-            if meter.enough:
-                raise Enough
-            return made
-
-    return Measured
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from episodes import (
 from tiny import ALONE, assert_same, log_of, options, scratch, several, train, weights_of, written
 
 from webgym_cli.train.rl import webrl_batch
-from webgym_cli.train.rl.batch_targets import load_tensors
+from webgym_cli.train.rl.batch_targets import load_targets
 from webgym_cli.train.rl.data import read_batch
 from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.webrl_states import collect_states
@@ -38,7 +38,7 @@ CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 def lessons_of(folder):
     """Return what a training kept of its lessons."""
     trainer_state = json.loads(next(folder.glob("checkpoint-*/trainer_state.json")).read_text())
-    return load_tensors(folder, trainer_state["digest"])[0]
+    return load_targets(folder, trainer_state["digest"]).tensors
 
 
 def by_hand(objective, value, after, left):

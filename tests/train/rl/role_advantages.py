@@ -3,10 +3,11 @@ import statistics
 import unittest
 
 import torch
+from padded import before, spread, tokens_of
 
 from webgym_cli.train.rl import advantages as adv
 from webgym_cli.train.rl.advantages import estimate
-from webgym_cli.train.rl.experience import collect_experience
+from webgym_cli.train.rl.experience import Experience
 from webgym_cli.train.rl.options import AlgorithmConfig
 
 check = unittest.TestCase()
@@ -15,7 +16,7 @@ NAN = math.nan
 
 def one_token_each(rewards, groups):
     """Trajectories of a single token."""
-    return collect_experience(torch.tensor([[0, 1]] * len(rewards)), torch.tensor(rewards), torch.tensor(groups))
+    return tokens_of(torch.tensor([[0, 1]] * len(rewards)), torch.tensor(rewards), torch.tensor(groups))
 
 
 def close(found, wanted, tolerance=1e-6):
@@ -24,7 +25,7 @@ def close(found, wanted, tolerance=1e-6):
 
 def by_outcome(estimator, rewards, groups, **options):
     tokens = one_token_each(rewards, groups)
-    return estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=estimator, **options)).advantages
+    return estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=estimator, **options))[0]
 
 
 def test_grpo_by_hand():
@@ -55,21 +56,21 @@ def test_rloo_by_hand():
 def test_a_failed_episode_is_no_zero():
     tokens = one_token_each([1.0, NAN, 0.5], [0, 0, 0])
     for name, wanted in (("grpo", 0.25 / (math.sqrt(0.125) + 1e-6)), ("rloo", 0.5)):
-        found = estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name)).advantages
+        found = estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name))[0]
         close(found, [wanted, -wanted])
     alone = by_outcome("grpo", [0.75, NAN, NAN], [0, 0, 0])
     close(alone, [0.75])
 
 
 def test_rewards_of_a_trajectory_are_added_up_over_its_tokens():
-    tokens = collect_experience(torch.tensor([[0, 1, 1], [0, 1, 1]]), torch.tensor([1.0, 0.0]), torch.tensor([0, 0]))
+    tokens = tokens_of(torch.tensor([[0, 1, 1], [0, 1, 1]]), torch.tensor([1.0, 0.0]), torch.tensor([0, 0]))
     rewards = adv.outcome(tokens) - 0.25  # as a KL penalty does it
     close(adv.rloo(tokens, rewards), [1.0, 1.0, -1.0, -1.0])
 
 
 def test_credit_crosses_observations():
     # positions 1 and 2 act, 3 is an observation, 4 acts and is rewarded
-    tokens = collect_experience(torch.tensor([[0, 1, 1, 0, 1, 0]]), torch.tensor([1.0]), torch.tensor([0]))
+    tokens = tokens_of(torch.tensor([[0, 1, 1, 0, 1, 0]]), torch.tensor([1.0]), torch.tensor([0]))
     close(adv.reinforce_plus_plus(tokens, adv.outcome(tokens)), [1.0, 1.0, 1.0])
     close(adv.reinforce_plus_plus(tokens, adv.outcome(tokens), gamma=0.5), [0.125, 0.25, 1.0])
 
@@ -77,26 +78,24 @@ def test_credit_crosses_observations():
 def test_credit_crosses_the_steps_of_an_episode_but_not_episodes():
     mask = torch.tensor([[0, 0, 1], [0, 1, 0], [0, 1, 1]])
     order = {"trajectory": torch.tensor([0, 1, 0]), "step": torch.tensor([1, 0, 0])}
-    tokens = collect_experience(mask, torch.tensor([1.0, 3.0]), torch.tensor([0, 1]), **order)
-    assert tokens.row.tolist() == [2, 2, 0, 1]
+    tokens = tokens_of(mask, torch.tensor([1.0, 3.0]), torch.tensor([0, 1]), **order)
+    assert tokens.row.tolist() == [0, 0, 1, 2]  # by trajectory and step
+    assert tokens.column.tolist() == [1, 2, 2, 1]
     close(adv.reinforce_plus_plus(tokens, adv.outcome(tokens), gamma=0.5), [0.25, 0.5, 1.0, 3.0])
     close(adv.grpo(tokens, adv.outcome(tokens)), [1.0, 1.0, 1.0, 3.0])
 
 
 def test_reinforce_plus_plus_is_whitened_over_all_tokens():
     returns = [0.125, 0.25, 1.0]
-    tokens = collect_experience(torch.tensor([[0, 1, 1, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
-    found = estimate(
-        tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator="reinforce_plus_plus", gamma=0.5)
-    ).advantages
+    tokens = tokens_of(torch.tensor([[0, 1, 1, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
+    options = AlgorithmConfig(adv_estimator="reinforce_plus_plus", gamma=0.5)
+    found, _ = estimate(tokens, adv.outcome(tokens), options)
     mean, deviation = statistics.mean(returns), statistics.stdev(returns)
     close(found, [(value - mean) / deviation for value in returns])
 
 
 def test_remax_by_hand():
-    tokens = collect_experience(
-        torch.tensor([[0, 1, 0, 1], [0, 1, 0, 0]]), torch.tensor([1.0, 0.0]), torch.tensor([0, 0])
-    )
+    tokens = tokens_of(torch.tensor([[0, 1, 0, 1], [0, 1, 0, 0]]), torch.tensor([1.0, 0.0]), torch.tensor([0, 0]))
     greedy = torch.tensor([0.25, 0.25])
     close(adv.remax(tokens, adv.outcome(tokens), greedy), [0.75, 0.75, -0.25])
     close(adv.remax(tokens, adv.outcome(tokens) - 0.1, greedy), [0.55, 0.65, -0.35])
@@ -114,7 +113,7 @@ def test_gae_by_hand():
     # an observation stands between the second and the third token; gamma 0.9, lambda 0.8, values 0.5 0.4 0.2
     # delta: 0.9 · 0.4 - 0.5 = -0.14; 0.9 · 0.2 - 0.4 = -0.22; 1 - 0.2 = 0.8
     # A: 0.8; -0.22 + 0.72 · 0.8 = 0.356; -0.14 + 0.72 · 0.356 = 0.11632
-    tokens = collect_experience(torch.tensor([[0, 1, 1, 0, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
+    tokens = tokens_of(torch.tensor([[0, 1, 1, 0, 0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
     values = torch.tensor([0.5, 0.4, 0.2])
     advantages, returns = adv.gae(tokens, adv.outcome(tokens), values, gamma=0.9, lam=0.8)
     close(advantages, [0.11632, 0.356, 0.8])
@@ -122,12 +121,12 @@ def test_gae_by_hand():
 
 
 def test_the_baseline_does_not_see_the_action():
-    tokens = collect_experience(torch.tensor([[0, 0, 1, 1]]), torch.tensor([1.0]), torch.tensor([0]))
+    tokens = tokens_of(torch.tensor([[0, 0, 1, 1]]), torch.tensor([1.0]), torch.tensor([0]))
     outputs = torch.tensor([[9.0, 0.5, 0.25, 7.0]])  # what a critic says having read each position
-    values = tokens.before(outputs)
+    values = before(tokens, outputs)
     assert values.tolist() == [0.5, 0.25]
     outputs[0, 3] = -100.0  # having read the last action
-    assert tokens.before(outputs).equal(values)
+    assert before(tokens, outputs).equal(values)
     advantages, _ = adv.gae(tokens, adv.outcome(tokens), values)
     close(advantages, [0.5, 0.75])
 
@@ -153,22 +152,24 @@ def test_random_batches_equal_the_padded_loops():
         torch.manual_seed(seed)
         mask = torch.rand(4, 30) < 0.4
         mask[:, 0], mask[:, 9] = False, True
-        tokens = collect_experience(mask, torch.randn(4), torch.zeros(4))
+        tokens = tokens_of(mask, torch.randn(4), torch.zeros(4))
         rewards, values = torch.randn(len(tokens.row)).double(), torch.randn(len(tokens.row)).double()
-        wanted, wanted_gae = by_the_loop(mask, tokens.padded(rewards), tokens.padded(values), 0.97, 0.9)
-        close(tokens.padded(adv.reinforce_plus_plus(tokens, rewards, gamma=0.97)), wanted.tolist())
+        rows = (spread(tokens, part, mask.shape) for part in (rewards, values))
+        wanted, wanted_gae = by_the_loop(mask, *rows, 0.97, 0.9)
+        returns = adv.reinforce_plus_plus(tokens, rewards, gamma=0.97)
+        close(spread(tokens, returns, mask.shape), wanted.tolist())
         found, returns = adv.gae(tokens, rewards, values, gamma=0.97, lam=0.9)
-        close(tokens.padded(found), wanted_gae.tolist())
+        close(spread(tokens, found, mask.shape), wanted_gae.tolist())
         close(returns, (found + values).tolist())
 
 
 def test_steps_weigh_so_that_trajectories_weigh_the_same():
     mask = torch.tensor([[0, 1], [0, 1], [0, 1], [0, 1]])
     order = torch.tensor([0, 1, 1, 1])
-    tokens = collect_experience(mask, torch.tensor([1.0, 1.0, NAN]), torch.tensor([0, 1, 1]), trajectory=order)
+    tokens = tokens_of(mask, torch.tensor([1.0, 1.0, NAN]), torch.tensor([0, 1, 1]), trajectory=order)
     close(adv.step_weights(tokens), [2.0, 2 / 3, 2 / 3, 2 / 3])  # two rows a trajectory on average
     options = AlgorithmConfig(adv_estimator="grpo", normalize_by_steps=True)
-    close(estimate(tokens, adv.outcome(tokens), options).advantages, [2.0, 2 / 3, 2 / 3, 2 / 3])
+    close(estimate(tokens, adv.outcome(tokens), options)[0], [2.0, 2 / 3, 2 / 3, 2 / 3])
 
 
 def test_whitening_can_be_asked_for_and_declined():
@@ -186,15 +187,16 @@ def test_an_estimator_says_what_it_lacks():
 
 
 def test_a_batch_of_failures_gives_nothing():
-    tokens = one_token_each([NAN, NAN], [0, 0])
+    none = torch.zeros(0).long()
+    tokens = Experience(none, none, none, torch.tensor([NAN, NAN]).double(), torch.tensor([0, 0]))
     for name in ("grpo", "rloo", "reinforce_plus_plus"):
-        assert estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name)).advantages.shape == (0,)
+        assert estimate(tokens, adv.outcome(tokens), AlgorithmConfig(adv_estimator=name))[0].shape == (0,)
 
 
 def two_episodes(anchors):
     """Two episodes of a group: rows 0 and 1 of the first (reward 1), 2 to 4 of the second (reward 0); a token each."""
     order = {"trajectory": torch.tensor([0, 0, 1, 1, 1]), "step": torch.tensor([0, 1, 0, 1, 2])}
-    tokens = collect_experience(torch.tensor([[0, 1]] * 5), torch.tensor([1.0, 0.0]), torch.tensor([3, 3]), **order)
+    tokens = tokens_of(torch.tensor([[0, 1]] * 5), torch.tensor([1.0, 0.0]), torch.tensor([3, 3]), **order)
     return tokens, torch.tensor(anchors)[tokens.row]
 
 
@@ -212,7 +214,7 @@ def test_gigpo_by_hand():
 def test_gigpo_compares_steps_of_a_group_only_and_counts_each_token_of_a_step():
     order = {"trajectory": torch.tensor([0, 1, 2]), "step": torch.tensor([0, 0, 0])}
     mask = torch.tensor([[0, 1, 1], [0, 1, 0], [0, 1, 0]])
-    tokens = collect_experience(mask, torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0, 0, 1]), **order)
+    tokens = tokens_of(mask, torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0, 0, 1]), **order)
     found = adv.gigpo(tokens, adv.outcome(tokens), torch.zeros(4).long(), norm_adv_by_std_in_grpo=False)
     close(found, [1.0, 1.0, -1.0, 0.0])
 

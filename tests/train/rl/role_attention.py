@@ -1,12 +1,12 @@
 import unittest
 
 import torch
-from role_packing import ids, tiny
+from role_packing import ids, split, tiny
 from torch import nn
 
 from webgym_cli.train.rl.attention import BLOCKS, blocks, register
+from webgym_cli.train.rl.inputs import pack
 from webgym_cli.train.rl.options import TrainingError
-from webgym_cli.train.rl.packing import pack
 
 check = unittest.TestCase()
 
@@ -18,7 +18,7 @@ def test_packed_sequences_are_computed_as_if_each_stood_alone_and_so_are_their_g
     made = model(input_ids=packed.input_ids, position_ids=packed.position_ids, **packed.flash_arguments()).logits[0]
     (of_packed,) = torch.autograd.grad(made.square().sum(), model.lm_head.weight)
     alone = [model(input_ids=sequence[None]).logits[0] for sequence in sequences]
-    for part, wanted in zip(packed.split(made), alone, strict=True):
+    for part, wanted in zip(split(packed, made), alone, strict=True):
         torch.testing.assert_close(part, wanted, atol=1e-5, rtol=1e-5)
     (of_each,) = torch.autograd.grad(sum(logits.square().sum() for logits in alone), model.lm_head.weight)
     torch.testing.assert_close(of_packed, of_each, atol=1e-4, rtol=1e-4)

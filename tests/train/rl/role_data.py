@@ -51,7 +51,10 @@ def test_tokens_are_in_the_order_of_trajectory_and_step():
         counts = [sum(rows[place]["mask"]) for place in (1, 3, 2, 0)]
         assert found.offsets.tolist() == [0, *torch.tensor(counts).cumsum(0).tolist()]
         assert len(found.rollout_log_probs) == sum(counts)
-        assert found.mask().sum(1).tolist() == counts
+        made = found.tokens()
+        assert made.row.tolist() == [row for row, count in enumerate(counts) for _ in range(count)]
+        assert made.trajectory.tolist() == [0] * sum(counts[:2]) + [1] * sum(counts[2:])
+        assert made.last.nonzero()[:, 0].tolist() == [sum(counts[:2]) - 1, sum(counts) - 1]
 
 
 def test_what_contradicts_itself_is_refused_with_its_line():

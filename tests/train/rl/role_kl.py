@@ -2,9 +2,12 @@ import math
 import unittest
 
 import torch
+from padded import batch_of
 
 from webgym_cli.config.rl import KlControlSettings
-from webgym_cli.train.rl.kl import kl_estimate, next_coefficient, subtract_kl
+from webgym_cli.train.rl.batch_targets import compute_targets
+from webgym_cli.train.rl.kl import kl_estimate, next_coefficient
+from webgym_cli.train.rl.options import AlgorithmConfig
 
 check = unittest.TestCase()
 KINDS = ("kl", "abs", "mse", "low_var_kl")
@@ -39,11 +42,13 @@ def test_the_gradient_of_mse_is_the_log_ratio():
     torch.testing.assert_close(log_probs.grad, torch.tensor([0.5, -1.0]))
 
 
-def test_the_reward_is_penalised_without_gradient():
-    log_probs = torch.tensor([-0.5], requires_grad=True)
-    found = subtract_kl(torch.tensor([1.0]), log_probs, torch.tensor([-1.0]), "kl", 0.1)
-    torch.testing.assert_close(found, torch.tensor([0.95]))
-    assert not found.requires_grad
+def test_the_reward_is_penalised():
+    batch = batch_of(torch.tensor([[0, 1]]), torch.tensor([1.0]), torch.tensor([0]))
+    options = AlgorithmConfig(adv_estimator="rloo", use_kl_in_reward=True, kl_ctrl=KlControlSettings(kl_coef=0.1))
+    made = compute_targets(batch, options, torch.tensor([-0.5]), reference=torch.tensor([-1.0]), values=None)
+    torch.testing.assert_close(made.tensors["advantages"], torch.tensor([0.95]))  # a group of one keeps its reward
+    check.assertAlmostEqual(made.metrics["critic/rewards/mean"], 0.95)
+    check.assertAlmostEqual(made.metrics["actor/reward_kl_penalty"], 0.5)
 
 
 def test_the_adaptive_coefficient_by_hand():

@@ -2,13 +2,19 @@ import functools
 import unittest
 
 import torch
+from padded import before, flat, tokens_of
 
-from webgym_cli.train.rl.experience import collect_experience
+from webgym_cli.train.rl.batching import bin_pack
+from webgym_cli.train.rl.inputs import pack
 from webgym_cli.train.rl.logprobs import token_log_probs
-from webgym_cli.train.rl.packing import bin_pack, pack
 
 check = unittest.TestCase()
 LENGTHS = (7, 3, 12, 1, 9)
+
+
+def split(packed, values):
+    """Return the parts of [L, ...] that belong to the sequences."""
+    return values.split(packed.cu_seqlens.diff().tolist())
 
 
 def ids(lengths=LENGTHS, vocabulary=90):
@@ -38,20 +44,17 @@ def test_positions_start_anew_and_lengths_are_kept():
     packed = pack([torch.tensor([5, 6, 7]), torch.tensor([8, 9])])
     assert packed.input_ids.tolist() == [[5, 6, 7, 8, 9]]
     assert packed.position_ids.tolist() == [[0, 1, 2, 0, 1]]
-    assert packed.sequence.tolist() == [0, 0, 0, 1, 1]
     assert (packed.cu_seqlens.tolist(), packed.cu_seqlens.dtype) == ([0, 3, 5], torch.int32)
-    assert packed.max_seqlen == 3
-    assert [part.tolist() for part in packed.split(packed.input_ids[0])] == [[5, 6, 7], [8, 9]]
-    assert packed.place(torch.tensor([0, 1]), torch.tensor([2, 1])).tolist() == [2, 4]
+    assert packed.flash_arguments()["max_length_q"] == 3
+    assert [part.tolist() for part in split(packed, packed.input_ids[0])] == [[5, 6, 7], [8, 9]]
 
 
 def test_no_token_sees_another_sequence_or_the_future():
     packed = pack([torch.tensor([5, 6]), torch.tensor([8, 9, 9])])
     wanted = [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 0, 0], [0, 0, 1, 1, 0], [0, 0, 1, 1, 1]]
-    assert packed.block_mask()[0, 0].int().tolist() == wanted
     added = packed.block_mask(torch.float32)
     assert added.shape == (1, 1, 5, 5)
-    assert (added == 0).equal(packed.block_mask())
+    assert (added == 0)[0, 0].int().tolist() == wanted
     assert added.min() == torch.finfo(torch.float32).min
 
 
@@ -88,9 +91,9 @@ def test_packed_logits_equal_those_of_each_sequence_alone():
     for attention in ("sdpa", "eager"):
         model, sequences = tiny(attention), ids()
         packed = pack(sequences)
-        mask = packed.block_mask(None if attention == "sdpa" else torch.float32)
+        mask = packed.block_mask(torch.float32)
         logits = model(input_ids=packed.input_ids, position_ids=packed.position_ids, attention_mask=mask).logits[0]
-        for part, sequence in zip(packed.split(logits), sequences, strict=True):
+        for part, sequence in zip(split(packed, logits), sequences, strict=True):
             torch.testing.assert_close(part, model(input_ids=sequence[None]).logits[0], atol=1e-5, rtol=1e-5)
 
 
@@ -99,9 +102,9 @@ def test_other_sequences_change_nothing():
     results = []
     for first in (sequences[0], (sequences[0] + 1) % 90):
         packed = pack([first, *sequences[1:]])
-        mask = packed.block_mask()
+        mask = packed.block_mask(torch.float32)
         made = model(input_ids=packed.input_ids, position_ids=packed.position_ids, attention_mask=mask)
-        results.append(packed.split(made.logits[0]))
+        results.append(split(packed, made.logits[0]))
     assert not results[0][0].equal(results[1][0])
     for one, other in zip(results[0][1:], results[1][1:], strict=True):
         assert one.equal(other)
@@ -119,9 +122,9 @@ def trained_tokens(lengths):
 def test_an_update_on_packed_sequences_equals_the_padded_one():
     lengths = (7, 3, 12, 9)
     model, sequences = tiny("sdpa"), ids(lengths)
-    tokens = collect_experience(trained_tokens(lengths), torch.ones(4), torch.arange(4))
+    tokens = tokens_of(trained_tokens(lengths), torch.ones(4), torch.arange(4))
     padded = torch.nn.utils.rnn.pad_sequence(sequences, batch_first=True)
-    labels = tokens.flat(padded)
+    labels = flat(tokens, padded)
     attended = torch.arange(12)[None] < torch.tensor(lengths)[:, None]
     slopes = torch.randn(len(labels))
 
@@ -131,12 +134,12 @@ def test_an_update_on_packed_sequences_equals_the_padded_one():
         return log_probs, grads
 
     states = model.model(input_ids=padded, attention_mask=attended.long()).last_hidden_state
-    wanted, wanted_grads = gradients(tokens.before(states))
+    wanted, wanted_grads = gradients(before(tokens, states))
     packed = pack(sequences)
     made = model.model(
-        input_ids=packed.input_ids, position_ids=packed.position_ids, attention_mask=packed.block_mask()
+        input_ids=packed.input_ids, position_ids=packed.position_ids, attention_mask=packed.block_mask(torch.float32)
     ).last_hidden_state[0]
-    found, found_grads = gradients(made[packed.place(tokens.row, tokens.column - 1)])
+    found, found_grads = gradients(made[packed.cu_seqlens.long()[tokens.row] + tokens.column - 1])
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
     for one, other in zip(found_grads, wanted_grads, strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
@@ -199,11 +202,11 @@ def test_screenshots_are_packed_like_text():
     logits = model(
         input_ids=packed.input_ids,
         position_ids=packed.position_ids,
-        attention_mask=packed.block_mask(),
+        attention_mask=packed.block_mask(torch.float32),
         pixel_values=pixels,
         image_grid_thw=grids,
     ).logits[0]
-    for part, wanted in zip(packed.split(logits), alone, strict=True):
+    for part, wanted in zip(split(packed, logits), alone, strict=True):
         torch.testing.assert_close(part, wanted, atol=1e-5, rtol=1e-5)
 
 
@@ -217,5 +220,5 @@ def test_flash_attention_separates_them_by_length():
     model, sequences = tiny("flash_attention_2", torch.bfloat16).cuda(), [part.cuda() for part in ids()]
     packed = pack(sequences)
     made = model(input_ids=packed.input_ids, position_ids=packed.position_ids, **packed.flash_arguments()).logits[0]
-    for part, sequence in zip(packed.split(made), sequences, strict=True):
+    for part, sequence in zip(split(packed, made), sequences, strict=True):
         torch.testing.assert_close(part, model(input_ids=sequence[None]).logits[0], atol=0.05, rtol=0.05)

@@ -5,10 +5,11 @@ from collections import defaultdict
 from types import SimpleNamespace
 
 import torch
+from padded import flat, spread, tokens_of
 
 from webgym_cli.config.rl import ActorSettings
 from webgym_cli.train.rl import advantages as adv
-from webgym_cli.train.rl.experience import collect_experience, whiten
+from webgym_cli.train.rl.experience import whiten
 from webgym_cli.train.rl.kl import kl_estimate
 from webgym_cli.train.rl.logprobs import token_log_probs
 from webgym_cli.train.rl.objectives import BatchNormalizer, policy_loss, value_loss
@@ -21,11 +22,11 @@ def batch(rows=8, positions=20, observations=True):
         mask &= torch.rand(rows, positions) < 0.7
     mask[:, 0], mask[:, 1] = False, True
     group = torch.arange(rows) // 4
-    return collect_experience(mask, torch.rand(rows), group), mask, group
+    return tokens_of(mask, torch.rand(rows), group), mask, group
 
 
 def same(tokens, found, theirs):
-    torch.testing.assert_close(found.float(), tokens.flat(theirs).float(), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(found.float(), flat(tokens, theirs).float(), atol=1e-5, rtol=1e-4)
 
 
 def grpo_trainer():
@@ -84,7 +85,7 @@ def test_the_objective_is_that_of_trl():
         options = ActorSettings(
             clip_ratio_high=0.3, loss_agg_mode=mode, loss_scale_factor=25, use_kl_loss=True, kl_loss_coef=0.1
         )
-        old, log_probs = tokens.flat(padded["old"]), tokens.flat(padded["log_probs"])
+        old, log_probs = flat(tokens, padded["old"]), flat(tokens, padded["log_probs"])
         ours = policy_loss(
             log_probs,
             old,
@@ -92,7 +93,7 @@ def test_the_objective_is_that_of_trl():
             tokens.row,
             totals,
             options,
-            reference=tokens.flat(padded["reference"]),
+            reference=flat(tokens, padded["reference"]),
         )
         theirs = trl_loss(mask.int(), **padded, advantages=advantages, kind=kind, beta=0.1)
         torch.testing.assert_close(ours.loss, theirs)
@@ -104,9 +105,9 @@ def test_whitening_log_probs_and_entropy_are_those_of_trl():
 
     tokens, mask, _ = batch()
     values = torch.randn(8, 20)
-    same(tokens, whiten(tokens.flat(values)), masked_whiten(values, mask))
+    same(tokens, whiten(flat(tokens, values)), masked_whiten(values, mask))
     hidden, weight, labels = torch.randn(8, 20, 16), torch.randn(50, 16), torch.randint(50, (8, 20))
-    log_probs, entropy = token_log_probs(tokens.flat(hidden), weight, tokens.flat(labels), chunk=7)
+    log_probs, entropy = token_log_probs(flat(tokens, hidden), weight, flat(tokens, labels), chunk=7)
     same(tokens, log_probs, selective_log_softmax(hidden @ weight.T, labels))
     same(tokens, entropy, entropy_from_logits(hidden @ weight.T))
 
@@ -122,7 +123,7 @@ def verl():
 def test_the_group_estimators_are_those_of_verl():
     core = verl()
     tokens, mask, group = batch()
-    rewards = tokens.padded(adv.outcome(tokens)).float()
+    rewards = spread(tokens, adv.outcome(tokens), mask.shape).float()
     index = group.numpy()
     for scaled in (True, False):
         theirs = core.compute_grpo_outcome_advantage(rewards, mask.float(), index, norm_adv_by_std_in_grpo=scaled)[0]
@@ -138,11 +139,11 @@ def test_the_token_estimators_are_those_of_verl():
     core = verl()
     tokens, mask, _ = batch()
     rewards, values = torch.randn(8, 20) * mask, torch.randn(8, 20)
-    given, mask = tokens.flat(rewards), mask.float()
+    given, mask = flat(tokens, rewards), mask.float()
     greedy = torch.rand(8)
     same(tokens, adv.remax(tokens, given, greedy), core.compute_remax_outcome_advantage(rewards, greedy, mask)[0])
     advantages, returns = core.compute_gae_advantage_return(rewards, values, mask, 0.97, 0.9)
-    found, found_returns = adv.gae(tokens, given, tokens.flat(values), gamma=0.97, lam=0.9)
+    found, found_returns = adv.gae(tokens, given, flat(tokens, values), gamma=0.97, lam=0.9)
     same(tokens, whiten(found), advantages)
     same(tokens, found_returns, returns)
 
@@ -150,7 +151,7 @@ def test_the_token_estimators_are_those_of_verl():
 def test_reinforce_plus_plus_is_that_of_verl_where_nothing_is_observed():
     core = verl()
     tokens, mask, _ = batch(observations=False)
-    rewards = tokens.padded(adv.outcome(tokens)).float()
+    rewards = spread(tokens, adv.outcome(tokens), mask.shape).float()
     config = SimpleNamespace(gamma=0.9)
     theirs = core.compute_reinforce_plus_plus_outcome_advantage(rewards, mask.float(), config)[0]
     same(tokens, whiten(adv.reinforce_plus_plus(tokens, adv.outcome(tokens), gamma=0.9)), theirs)
@@ -165,7 +166,7 @@ def test_kl_and_the_critic_are_those_of_verl():
     tokens, mask, _ = batch()
     predicted, returns, values = torch.randn(3, 8, 20).unbind()
     totals = BatchNormalizer(len(tokens.row), 8)
-    given = [tokens.flat(part) for part in (predicted, values, returns)]
+    given = [flat(tokens, part) for part in (predicted, values, returns)]
     ours = value_loss(*given, tokens.row, totals, cliprange_value=0.3)
     loss, share = core.compute_value_loss(predicted, returns, values, mask.float(), 0.3)
     torch.testing.assert_close(ours.loss, loss)
@@ -183,11 +184,11 @@ def test_the_objective_is_that_of_verl():
             return getattr(self, name, default)
 
     config = Config(clip_ratio=0.2, clip_ratio_low=0.1, clip_ratio_high=0.3, clip_ratio_c=2.5, global_batch_info={})
-    given = [tokens.flat(part) for part in (log_probs, old, advantages)]
+    given = [flat(tokens, part) for part in (log_probs, old, advantages)]
     for mode in ("token-mean", "seq-mean-token-mean", "seq-mean-token-sum"):
         options = ActorSettings(clip_ratio_low=0.1, clip_ratio_high=0.3, clip_ratio_c=2.5, loss_agg_mode=mode)
         totals = BatchNormalizer(len(tokens.row), 8)
-        ours = policy_loss(*given, tokens.row, totals, options, weights=tokens.flat(weights))
+        ours = policy_loss(*given, tokens.row, totals, options, weights=flat(tokens, weights))
         loss, metrics = core.compute_policy_loss_vanilla(
             old, log_probs, advantages, mask.float(), mode, config, weights
         )
@@ -204,13 +205,13 @@ def test_gspo_and_cispo_are_those_of_verl():
     from verl.workers.config import ActorConfig
 
     config = ActorConfig(clip_ratio_low=0.02, clip_ratio_high=0.03, rollout_n=1, strategy="fsdp", use_dynamic_bsz=True)
-    given = [tokens.flat(part) for part in (log_probs, old, advantages)]
+    given = [flat(tokens, part) for part in (log_probs, old, advantages)]
     for mode in ("gspo", "cispo"):
         options = ActorSettings(
             loss_mode=mode, clip_ratio_low=0.02, clip_ratio_high=0.03, loss_agg_mode="seq-mean-token-mean"
         )
         ours = policy_loss(
-            *given, tokens.row, BatchNormalizer(len(tokens.row), 8), options, weights=tokens.flat(weights)
+            *given, tokens.row, BatchNormalizer(len(tokens.row), 8), options, weights=flat(tokens, weights)
         )
         theirs = core.get_policy_loss_fn(mode)(
             old, log_probs, advantages, mask.float(), "seq-mean-token-mean", config, weights

@@ -43,8 +43,8 @@ def test_a_reference_of_its_own_is_scored_and_counts():
         found = learned(place, **given)
         rows = [json.loads(line) for line in (place / "data" / "rows.jsonl").read_text().splitlines()]
         wanted = torch.cat(plain_log_probs(other, [row for row in rows if row["number"] != 6]))
-        torch.testing.assert_close(found.reference, wanted, atol=1e-5, rtol=1e-5)
-        kl = kl_estimate(found.old_log_probs, wanted, "mse").mean()
+        torch.testing.assert_close(found.tensors["reference"], wanted, atol=1e-5, rtol=1e-5)
+        kl = kl_estimate(found.tensors["old_log_probs"], wanted, "mse").mean()
         torch.testing.assert_close(log_of(place)[0]["actor/kl_loss"], float(kl), atol=1e-5, rtol=1e-4)
 
 
@@ -54,7 +54,7 @@ def test_without_one_the_reference_is_what_the_training_starts_from():
         given = {"actor": KL | {"ppo_mini_batch_size": 2}}
         train(place, **given)
         found = learned(place, **given)
-        assert found.reference.equal(found.old_log_probs)
+        assert found.tensors["reference"].equal(found.tensors["old_log_probs"])
         lines = log_of(place)
         assert lines[0]["actor/kl_loss"] < 1e-9 and lines[3]["actor/kl_loss"] > 0.01
 
@@ -72,7 +72,7 @@ def test_a_kl_in_the_reward_steers_its_coefficient():
         last = log_of(place)[-1]
         assert last["actor/reward_kl_penalty"] > 0.1
         state = json.loads((made / "trainer_state.json").read_text())
-        assert state["kl_coef"] == learned(place, **given).kl_coef
+        assert state["kl_coef"] == learned(place, **given).facts["kl_coef"]
         assert abs(state["kl_coef"] - 0.1 * (1 + 0.2 * 7 / 10)) < 1e-9
         assert last["critic/rewards/mean"] < last["critic/score/mean"]
 
@@ -88,13 +88,13 @@ def test_the_critic_learns_what_is_to_be_expected():
         steps = log_of(place)[:-1]
         # values are 0 at first: half the mean square of the returns, all of which are the rewards
         found = learned(place, **given)
-        half = float(found.returns.square().mean() / 2)
+        half = float(found.tensors["returns"].square().mean() / 2)
         torch.testing.assert_close(steps[0]["critic/vf_loss"], half, atol=1e-5, rtol=1e-5)
         assert steps[-1]["critic/vf_loss"] < 0.2 * half
         follow = {**GAE, "critic": {"path": str(made / "critic")}, "trainer": {"output_dir": str(place / "next")}}
         train(place, **follow)
-        values = learned(place, **follow).values
-        assert float((values - found.returns).square().mean() / 2) < 0.2 * half
+        values = learned(place, **follow).tensors["values"]
+        assert float((values - found.tensors["returns"]).square().mean() / 2) < 0.2 * half
         assert log_of(place, "next")[-1]["critic/vf_explained_var"] > 0.5
 
 
@@ -134,7 +134,9 @@ def test_a_training_goes_on_with_the_adapter_of_the_one_before():
         given = {**LORA, "model": {**LORA["model"], "path": str(model), "adapter": str(made / "adapter")}}
         following = {**given, "trainer": {"output_dir": str(place / "next")}}
         train(place, **following)
-        torch.testing.assert_close(learned(place, **following).old_log_probs, scores(place, made), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            learned(place, **following).tensors["old_log_probs"], scores(place, made), atol=1e-5, rtol=1e-5
+        )
         config = json.loads((place / "next/checkpoint-4/adapter/adapter_config.json").read_text())
         assert (config["r"], config["lora_alpha"], config["base_model_name_or_path"]) == (4, 8, str(model))
         other = {**given, "model": {**given["model"], "lora_rank": 2}, "trainer": {"output_dir": str(place / "no")}}
@@ -150,9 +152,9 @@ def test_the_reference_of_an_adapter_is_the_model_without_it():
         given = {**LORA, "trainer": {"carry_state": str(made / "rl_state"), "output_dir": str(place / "next")}}
         train(place, **given)
         found = learned(place, **given)
-        torch.testing.assert_close(found.reference, base, atol=1e-5, rtol=1e-5)
-        assert (found.old_log_probs - base).abs().max() > 1e-3
-        torch.testing.assert_close(found.old_log_probs, scores(place, made), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found.tensors["reference"], base, atol=1e-5, rtol=1e-5)
+        assert (found.tensors["old_log_probs"] - base).abs().max() > 1e-3
+        torch.testing.assert_close(found.tensors["old_log_probs"], scores(place, made), atol=1e-5, rtol=1e-5)
 
 
 def test_carried_weights_are_exact_and_moments_stay():

@@ -24,7 +24,7 @@ from tiny import (
 from webgym_cli.train.rl.data import read_batch
 from webgym_cli.train.rl.main import main
 from webgym_cli.train.rl.options import TrainingError
-from webgym_cli.train.rl.step import BatchRunner
+from webgym_cli.train.rl.ppo_trainer import PolicyGradientTrainer
 
 check = unittest.TestCase()
 WHOLE = {"actor": {"ppo_mini_batch_size": 3, "ppo_epochs": 2}}
@@ -125,18 +125,18 @@ class Stopped(Exception):
 @contextlib.contextmanager
 def stopping_before(number):
     """End a training before a step, as a crash would."""
-    whole = BatchRunner.step
+    whole = PolicyGradientTrainer.step
 
-    def step(self, engines, rows, lessons, count):
+    def step(self, runner, targets, count):
         if count == number:
             raise Stopped
-        return whole(self, engines, rows, lessons, count)
+        return whole(self, runner, targets, count)
 
-    BatchRunner.step = step
+    PolicyGradientTrainer.step = step
     try:
         yield
     finally:
-        BatchRunner.step = whole
+        PolicyGradientTrainer.step = whole
 
 
 def test_an_interrupted_training_goes_on_bit_for_bit():

@@ -20,7 +20,7 @@ from tiny import (
 )
 
 from webgym_cli.testing import tiny_model_build
-from webgym_cli.train.rl.batch_targets import load_tensors
+from webgym_cli.train.rl.batch_targets import load_targets
 from webgym_cli.train.rl.data import read_batch
 from webgym_cli.train.rl.options import TrainingError
 from webgym_cli.train.rl.ppo_trainer import PolicyGradientTrainer
@@ -210,15 +210,14 @@ def test_critic_and_actor_of_webrl_learn_from_pictures():
         first = train(place, **webrl(actor=cut, trainer={"output_dir": str(place / "first")}))
         told = {"lam": 0.0}  # the advantage is then the outcome less the value
         made = train(place, **webrl(webrl=told, actor=cut, critic={"path": str(first / "critic")}))
-        held = load_tensors(
-            made.parent, json.loads(next(made.parent.glob("*/trainer_state.json")).read_text())["digest"]
-        )
+        digest = json.loads(next(made.parent.glob("*/trainer_state.json")).read_text())["digest"]
+        held = load_targets(made.parent, digest).tensors
         lengths = [sum(entry["mask"]) for entry in rows]
         sums = torch.stack([part.sum() for part in plain(model, place, rows).split(lengths)])
-        torch.testing.assert_close(held[0]["reference"], sums, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(held["reference"], sums, atol=1e-4, rtol=1e-4)
         outcome = torch.tensor([1.0, 1, 0, 0, 1, 1])
         value = plain_values(model, made / "critic", place, rows)
-        torch.testing.assert_close(held[0]["advantages"], outcome - value, atol=1e-4, rtol=1e-3)
+        torch.testing.assert_close(held["advantages"], outcome - value, atol=1e-4, rtol=1e-3)
 
 
 def test_the_same_words_beside_another_picture_are_another_state():
@@ -231,7 +230,7 @@ def test_the_same_words_beside_another_picture_are_another_state():
         write_batch(place / "data", [rows[0], twin, rows[0] | {"number": 2}], rewards=[1.0, 0.0, 1.0], groups=[0, 1, 2])
         states = collect_states(read_batch(place / "data"), ends=False)
         check.assertEqual(states.before.tolist(), [0, 2, 0])
-        check.assertEqual([found.images[0].name for found in states.rows], ["small.png", "large.png", "other.png"])
+        check.assertEqual([found.images[0].path.name for found in states.rows], ["small.png", "large.png", "other.png"])
 
 
 def test_two_processes_of_webrl_equal_one_whoever_of_them_has_a_picture():

@@ -9,23 +9,11 @@ processes: groups and whitening span all of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from webgym_cli.train.rl.estimators import ESTIMATORS, EstimatorInputs
 from webgym_cli.train.rl.experience import Experience, accumulate, require, whiten
 from webgym_cli.train.rl.options import AlgorithmConfig
-
-
-@dataclass(frozen=True, slots=True)
-class Advantages:
-    """Advantages of a batch's tokens, with the critic's targets."""
-
-    advantages: torch.Tensor
-    """[K] float32."""
-    returns: torch.Tensor | None = None
-    """[K] float32: what the critic is to predict; only with a critic."""
 
 
 def estimate(
@@ -36,33 +24,34 @@ def estimate(
     values: torch.Tensor | None = None,
     greedy: torch.Tensor | None = None,
     anchors: torch.Tensor | None = None,
-) -> Advantages:
-    """Compute advantages by the estimator that `options` names.
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Compute advantages by the estimator that `options` names, and with a critic its targets; [K] float32.
 
-    `rewards` [K]: see `outcome`. `values` [K]: the critic's, read before each token (`Experience.before`).
-    `greedy` [N]: see `remax`. `anchors` [K]: see `gigpo`. Raises `ValueError` when the estimator's own input is
-    missing.
+    `rewards` [K]: see `outcome`. `values` [K]: the critic's, read before each token. `greedy` [N]: see `remax`.
+    `anchors` [K]: see `gigpo`. Raises `ValueError` when the estimator's own input is missing.
     """
-    estimator = ESTIMATORS.find(options.adv_estimator)
+    estimator, name = ESTIMATORS.find(options.adv_estimator), f"adv_estimator={options.adv_estimator}"
     if estimator.needs_critic:
-        require(values, f"adv_estimator={options.adv_estimator}", "the critic's values")
+        require(values, name, "the critic's values")
+    if estimator.needs_anchors:
+        require(anchors, name, "the steps' observations")
     if greedy is None:
         if estimator.needs_greedy:
-            raise ValueError(f"adv_estimator={options.adv_estimator} needs the rewards of greedy rollouts")
+            raise ValueError(f"{name} needs the rewards of greedy rollouts")
         greedy = torch.full_like(tokens.reward, torch.nan)
     estimates = estimator.estimate(EstimatorInputs(tokens, rewards, options, values, greedy, anchors))
     advantages, returns = estimates if isinstance(estimates, tuple) else (estimates, None)
     # a user's estimator may return anything; a wrong shape would broadcast silently in the loss
-    for name, values in {"advantages": advantages, "returns": returns}.items():
-        if values is not None and values.shape != rewards.shape:
-            raise ValueError(f"adv_estimator={options.adv_estimator}: {name} of shape {list(values.shape)}")
+    for kind, tensor in {"advantages": advantages, "returns": returns}.items():
+        if tensor is not None and tensor.shape != rewards.shape:
+            raise ValueError(f"{name}: {kind} of shape {list(tensor.shape)}")
     if estimator.needs_critic and returns is None:
-        raise ValueError(f"adv_estimator={options.adv_estimator} returned no targets for its critic")
+        raise ValueError(f"{name} returned no targets for its critic")
     if options.whitens:
         advantages = whiten(advantages)
     if options.normalize_by_steps:
         advantages = advantages * step_weights(tokens)
-    return Advantages(advantages.float(), None if returns is None else returns.float())
+    return advantages.float(), None if returns is None else returns.float()
 
 
 def outcome(tokens: Experience) -> torch.Tensor:

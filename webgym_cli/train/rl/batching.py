@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 
 from webgym_cli.config.rl import ActorSettings
-from webgym_cli.train.rl.packing import bin_pack
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,29 @@ def micro_batches(
         places = [shortest] if idle else packs[start + rank]
         batches.append(MicroBatch(tuple(rows[place] for place in places), idle))
     return batches
+
+
+def bin_pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Divide sequences into packs of at most `budget` tokens: lists of their numbers, in few packs.
+
+    The longest go first, each into the fullest pack that has room (best fit, decreasing). The same lengths always give
+    the same packs. Raises `ValueError` for a sequence that is longer than the budget.
+    """
+    packs: list[list[int]] = []
+    room: list[int] = []
+    for number in sorted(range(len(lengths)), key=lambda number: (-lengths[number], number)):
+        length = lengths[number]
+        if length > budget:
+            raise ValueError(f"sequence {number} has {length} tokens, a pack holds {budget}")
+        fitting = [place for place, free in enumerate(room) if free >= length]
+        if fitting:
+            place = min(fitting, key=lambda place: (room[place], place))
+            packs[place].append(number)
+            room[place] -= length
+        else:
+            packs.append([number])
+            room.append(budget - length)
+    return [sorted(pack) for pack in packs]
 
 
 def _blocks(lengths: Sequence[int], budget: int) -> list[list[int]]:

@@ -19,6 +19,7 @@ import torch
 
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.train.rl.critics import OutcomeCritic, load_head
+from webgym_cli.train.rl.data import Picture
 from webgym_cli.train.rl.inputs import Collator
 from webgym_cli.train.rl.model import attention_implementation, image_processor, load_network
 from webgym_cli.train.rl.options import TrainingError
@@ -39,8 +40,9 @@ def predict_success(folder: Path, policy: Path, states: Sequence[dict[str, Any]]
     collator = Collator(network.base_model, processor=processor, packed=False, attention=attention, dtype=dtype)
     with torch.inference_mode():
         for number, state in enumerate(states, 1):
-            images, sizes = tuple(map(Path, state["images"])), tuple((w, h) for w, h in state["sizes"])
-            row = state_row(torch.tensor(state["ids"], dtype=torch.long), f"state {number}", images, sizes)
+            pairs = zip(state["images"], state["sizes"], strict=True)
+            images = tuple(Picture(Path(path), (width, height)) for path, (width, height) in pairs)
+            row = state_row(torch.tensor(state["ids"], dtype=torch.long), f"state {number}", images)
             logits = critic(collator([row]).to(device))
             yield [float(success_probability(head)[0]) for head in logits.unbind(1)]
 

@@ -8,10 +8,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
+from webgym_cli.train.rl.experience import Experience
 from webgym_cli.train.rl.options import TrainingError, read_object
 from webgym_cli.train.rl.sampling import Truncation
 
@@ -20,16 +21,22 @@ AGAIN = "prepare the data again"
 NO_VARIANCE = "no_variance"
 
 
+class Picture(NamedTuple):
+    """A picture that a prompt shows."""
+
+    path: Path
+    size: tuple[int, int]
+    """Width and height in pixels, as the policy saw it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Transition:
     """What `webrl` needs to know of a row beside the row itself: its one step, and what that led to."""
 
     next_prompt: torch.Tensor
     """[m] long: the prompt of the state after the step; the last step has one, too."""
-    next_images: tuple[Path, ...]
+    next_images: tuple[Picture, ...]
     """Its pictures, in the order of their places among the tokens."""
-    next_sizes: tuple[tuple[int, int], ...]
-    """Their width and height in pixels, as the policy saw them."""
     last: bool
     """Whether the episode ended with this step."""
     replayed: bool
@@ -50,10 +57,8 @@ class TrainRow:
     """The number of its trajectory."""
     step: int
     """The first step of the trajectory that it holds."""
-    images: tuple[Path, ...]
+    images: tuple[Picture, ...]
     """Pictures, in the order of their places among the tokens."""
-    sizes: tuple[tuple[int, int], ...]
-    """Their width and height in pixels, as the policy saw them."""
     place: str
     """File and line, for messages."""
     anchor: str = ""
@@ -107,9 +112,23 @@ class Batch:
         """[K] float32: the sampler's log-probs."""
         return torch.cat([row.log_probs for row in self.rows])
 
-    def mask(self) -> torch.Tensor:
-        """Return [B, T] bool: what is trained, T the longest row's tokens."""
-        return torch.nn.utils.rnn.pad_sequence([row.mask for row in self.rows], batch_first=True)
+    def tokens(self) -> Experience:
+        """Return the K tokens. Raises `TrainingError` for rows that don't make up the trajectories with a reward."""
+        steps = [(row.trajectory, row.step) for row in self.rows]
+        if len(set(steps)) < len(steps):
+            raise TrainingError("the batch: two rows are the same step of the same trajectory")
+        reward, counts = self.trajectories.reward, self.offsets.diff()
+        if empty := {*(~reward.isnan()).nonzero()[:, 0].tolist()} - {number for number, _ in steps}:
+            raise TrainingError(
+                f"the batch: trajectory {min(empty)} has a reward, but the policy produced no token in it"
+            )
+        return Experience(
+            row=torch.arange(len(steps)).repeat_interleave(counts),
+            column=torch.cat([row.mask.nonzero()[:, 0] for row in self.rows]),
+            trajectory=torch.tensor([number for number, _ in steps]).repeat_interleave(counts),
+            reward=reward,
+            group=torch.unique(self.trajectories.group, return_inverse=True)[1],
+        )
 
 
 def read_batch(folder: Path, *, with_baseline: bool = False) -> Batch:
@@ -222,12 +241,11 @@ def _row(value: dict[str, Any], folder: Path, place: str) -> TrainRow:
         log_probs=torch.tensor(value["logprobs"], dtype=torch.float32),
         trajectory=int(value["number"]),
         step=int(value["step"]),
-        images=_images(value, "images", folder),
-        sizes=_sizes(value, "sizes"),
+        images=_pictures(value, "", folder, place),
         place=place,
         anchor=str(value.get("anchor") or ""),
         version=None if value.get("version") is None else int(value["version"]),
-        transition=_transition(value, folder) if "next_prompt" in value else None,
+        transition=_transition(value, folder, place) if "next_prompt" in value else None,
     )
     wrong = ""
     if row.input_ids.shape != mask.shape or mask.dim() != 1 or len(mask) == 0:
@@ -238,30 +256,27 @@ def _row(value: dict[str, Any], folder: Path, place: str) -> TrainRow:
         wrong = "a log-prob is not finite"
     elif bool(mask[0]):
         wrong = "its first token can't be the policy's"
-    elif len(row.images) != len(row.sizes):
-        wrong = f"{len(row.images)} pictures, {len(row.sizes)} sizes"
     elif row.transition is not None and len(row.transition.next_prompt) == 0:
         wrong = "the prompt after it has no tokens"
-    elif row.transition is not None and len(row.transition.next_images) != len(row.transition.next_sizes):
-        wrong = f"{len(row.transition.next_images)} pictures after it, {len(row.transition.next_sizes)} sizes"
     if wrong:
         raise TrainingError(f"{place}: {wrong}: {AGAIN}")
     return row
 
 
-def _images(value: dict[str, Any], name: str, folder: Path) -> tuple[Path, ...]:
-    return tuple(folder / image for image in value.get(name) or ())
+def _pictures(value: dict[str, Any], of: str, folder: Path, place: str) -> tuple[Picture, ...]:
+    """Return the pictures of a row, or of the state after it (`of`: the prefix of their keys)."""
+    images, sizes = value.get(f"{of}images") or (), value.get(f"{of}sizes") or ()
+    if len(images) != len(sizes):
+        after = " after it" if of else ""
+        raise TrainingError(f"{place}: {len(images)} pictures{after}, {len(sizes)} sizes: {AGAIN}")
+    pairs = zip(images, sizes, strict=True)
+    return tuple(Picture(folder / image, (int(width), int(height))) for image, (width, height) in pairs)
 
 
-def _sizes(value: dict[str, Any], name: str) -> tuple[tuple[int, int], ...]:
-    return tuple((int(width), int(height)) for width, height in value.get(name) or ())
-
-
-def _transition(value: dict[str, Any], folder: Path) -> Transition:
+def _transition(value: dict[str, Any], folder: Path, place: str) -> Transition:
     return Transition(
         next_prompt=torch.tensor(value["next_prompt"], dtype=torch.long),
-        next_images=_images(value, "next_images", folder),
-        next_sizes=_sizes(value, "next_sizes"),
+        next_images=_pictures(value, "next_", folder, place),
         last=bool(value["last"]),
         replayed=bool(value["replayed"]),
     )

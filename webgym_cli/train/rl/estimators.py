@@ -5,6 +5,7 @@ This module imports no torch: it is read where a training is planned, too. An es
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
@@ -70,59 +71,30 @@ def advantage_estimator(name: str, **needs: bool) -> Callable[[Estimate], Advant
     return register
 
 
-def _grpo(given: EstimatorInputs) -> torch.Tensor:
-    from webgym_cli.train.rl.advantages import grpo
+def _formula(name: str, *settings: str, beside: tuple[str, ...] = ()) -> Estimate:
+    """Return a formula of `advantages.py`, with the settings that it takes and the inputs `beside` the rewards."""
 
-    return grpo(given.tokens, given.rewards, norm_adv_by_std_in_grpo=given.options.norm_adv_by_std_in_grpo)
+    def estimate(given: EstimatorInputs) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
+        formula = getattr(importlib.import_module("webgym_cli.train.rl.advantages"), name)
+        inputs = (getattr(given, field) for field in beside)
+        result: torch.Tensor | tuple[torch.Tensor, torch.Tensor] = formula(
+            given.tokens, given.rewards, *inputs, **{key: getattr(given.options, key) for key in settings}
+        )
+        return result
 
-
-def _rloo(given: EstimatorInputs) -> torch.Tensor:
-    from webgym_cli.train.rl.advantages import rloo
-
-    return rloo(given.tokens, given.rewards)
-
-
-def _reinforce_plus_plus(given: EstimatorInputs) -> torch.Tensor:
-    from webgym_cli.train.rl.advantages import reinforce_plus_plus
-
-    return reinforce_plus_plus(given.tokens, given.rewards, gamma=given.options.gamma)
+    return estimate
 
 
-def _remax(given: EstimatorInputs) -> torch.Tensor:
-    from webgym_cli.train.rl.advantages import remax
-
-    return remax(given.tokens, given.rewards, given.greedy)
-
-
-def _gae(given: EstimatorInputs) -> tuple[torch.Tensor, torch.Tensor]:
-    from webgym_cli.train.rl.advantages import gae
-    from webgym_cli.train.rl.experience import require
-
-    values = require(given.values, "adv_estimator=gae", "the critic's values")
-    return gae(given.tokens, given.rewards, values, gamma=given.options.gamma, lam=given.options.lam)
-
-
-def _gigpo(given: EstimatorInputs) -> torch.Tensor:
-    from webgym_cli.train.rl.advantages import gigpo
-    from webgym_cli.train.rl.experience import require
-
-    anchors, options = require(given.anchors, "adv_estimator=gigpo", "the steps' observations"), given.options
-    return gigpo(
-        given.tokens,
-        given.rewards,
-        anchors,
-        gamma=options.gamma,
-        step_advantage_w=options.step_advantage_w,
-        norm_adv_by_std_in_grpo=options.norm_adv_by_std_in_grpo,
-    )
-
-
-GRPO = AdvantageEstimator(_grpo, group_relative=True)
-RLOO = AdvantageEstimator(_rloo, group_relative=True)
-REINFORCE_PLUS_PLUS = AdvantageEstimator(_reinforce_plus_plus, whitens=True)
-REMAX = AdvantageEstimator(_remax, needs_greedy=True)
-GAE = AdvantageEstimator(_gae, needs_critic=True, whitens=True)
-GIGPO = AdvantageEstimator(_gigpo, group_relative=True, needs_anchors=True)
+GRPO = AdvantageEstimator(_formula("grpo", "norm_adv_by_std_in_grpo"), group_relative=True)
+RLOO = AdvantageEstimator(_formula("rloo"), group_relative=True)
+REINFORCE_PLUS_PLUS = AdvantageEstimator(_formula("reinforce_plus_plus", "gamma"), whitens=True)
+REMAX = AdvantageEstimator(_formula("remax", beside=("greedy",)), needs_greedy=True)
+GAE = AdvantageEstimator(_formula("gae", "gamma", "lam", beside=("values",)), needs_critic=True, whitens=True)
+GIGPO = AdvantageEstimator(
+    _formula("gigpo", "gamma", "step_advantage_w", "norm_adv_by_std_in_grpo", beside=("anchors",)),
+    group_relative=True,
+    needs_anchors=True,
+)
 
 # The estimators that can be named.
 ESTIMATORS: Registry[AdvantageEstimator] = Registry(

@@ -25,8 +25,6 @@ class Experience:
     """[N] float64: the episodes' rewards, NaN where an episode failed."""
     group: torch.Tensor
     """[N] long: 0, 1, ...; trajectories of one group tried the same task from the same start."""
-    shape: tuple[int, int]
-    """(B, T)."""
 
     @property
     def valid(self) -> torch.Tensor:
@@ -40,84 +38,10 @@ class Experience:
         ends[:-1] = self.trajectory[1:] != self.trajectory[:-1]
         return ends
 
-    def flat(self, padded: torch.Tensor) -> torch.Tensor:
-        """Return the K values of [B, T] that stand at the tokens."""
-        return padded[self.row, self.column]
-
-    def before(self, padded: torch.Tensor) -> torch.Tensor:
-        """Return the K values of [B, T] that stand one position before the tokens.
-
-        That is where a model has read everything but the token itself: its prediction of the token, and the only value
-        that a baseline may use.
-        """
-        return padded[self.row, self.column - 1]
-
-    def padded(self, values: torch.Tensor) -> torch.Tensor:
-        """Return K values as [B, T], 0 elsewhere."""
-        return values.new_zeros(self.shape).index_put((self.row, self.column), values)
-
-    def mask(self) -> torch.Tensor:
-        """Return [B, T] bool: the tokens that are trained."""
-        return self.padded(torch.ones_like(self.row)).bool()
-
     def total(self, values: torch.Tensor) -> torch.Tensor:
         """Return [N] float64: the sum of K values over each trajectory."""
         sums = torch.zeros(len(self.reward), dtype=torch.float64, device=values.device)
         return sums.index_add(0, self.trajectory, values.double())
-
-
-def collect_experience(
-    mask: torch.Tensor,
-    reward: torch.Tensor,
-    group: torch.Tensor,
-    *,
-    trajectory: torch.Tensor | None = None,
-    step: torch.Tensor | None = None,
-) -> Experience:
-    """Collect the tokens to train.
-
-    `mask` [B, T] is true on what the policy produced, its stop token included. `reward` [N] is NaN where an episode
-    failed: it is then left out, of its group's statistics too. `group` [N] may hold any integers. `trajectory` [B] is
-    the number of each row's trajectory (without it, row i is trajectory i); `step` [B] orders the rows of one
-    trajectory (without it, they are in order). Raises `ValueError` for contradictory input.
-    """
-    rows = torch.arange(len(mask), device=mask.device)
-    trajectory = rows if trajectory is None else trajectory.to(mask.device)
-    step = rows if step is None else step.to(mask.device)
-    reward = reward.to(mask.device, torch.float64)
-    mask = mask.bool()
-    _check(mask, reward, group, trajectory, step)
-    order = torch.argsort(step, stable=True)
-    order = order[torch.argsort(trajectory[order], stable=True)]
-    kept = mask & ~reward.isnan()[trajectory][:, None]
-    place, column = kept[order].nonzero(as_tuple=True)
-    groups = torch.unique(group.to(mask.device), return_inverse=True)[1]
-    row = order[place]
-    return Experience(row, column, trajectory[row], reward, groups, (mask.shape[0], mask.shape[1]))
-
-
-def _check(
-    mask: torch.Tensor, reward: torch.Tensor, group: torch.Tensor, trajectory: torch.Tensor, step: torch.Tensor
-) -> None:
-    count = len(reward)
-    if len(group) != count:
-        raise ValueError(f"{count} rewards, but {len(group)} groups")
-    if len(trajectory) != len(mask) or len(step) != len(mask):
-        raise ValueError(f"{len(mask)} rows, but {len(trajectory)} trajectory numbers and {len(step)} step numbers")
-    if len(trajectory) and not 0 <= int(trajectory.min()) <= int(trajectory.max()) < count:
-        raise ValueError(f"trajectory numbers must be from 0 to {count - 1}, one a reward")
-    if bool(reward.isinf().any()):
-        raise ValueError(f"the reward of trajectory {int(reward.isinf().nonzero()[0])} is infinite")
-    if len(torch.unique(torch.stack([trajectory, step]), dim=1).T) != len(trajectory):
-        raise ValueError("two rows are the same step of the same trajectory")
-    if bool(mask[:, :1].any()):
-        raise ValueError(
-            f"row {int(mask[:, 0].nonzero()[0])}: its first token can't be the policy's: nothing led to it"
-        )
-    tokens = torch.zeros_like(reward).index_add(0, trajectory, mask.sum(1).to(reward.dtype))
-    if bool(((tokens == 0) & ~reward.isnan()).any()):
-        empty = int(((tokens == 0) & ~reward.isnan()).nonzero()[0])
-        raise ValueError(f"trajectory {empty} has a reward, but the policy produced no token in it")
 
 
 def accumulate(values: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:

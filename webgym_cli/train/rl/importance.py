@@ -8,34 +8,22 @@ sampling, Ionides 2008; for language models Espeholt et al. 2018, arXiv 1802.015
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 
 from webgym_cli.config.rl import RolloutCorrectionSettings
 from webgym_cli.train.rl.kl import LIMIT
 
 
-@dataclass(frozen=True, slots=True)
-class Importance:
-    """The correction of a batch."""
-
-    weights: torch.Tensor
-    """[K], without gradient."""
-    capped: float
-    """Share of the tokens that the cap changed."""
-
-
 def importance_weights(
     old_log_probs: torch.Tensor, rollout_log_probs: torch.Tensor, row: torch.Tensor, options: RolloutCorrectionSettings
-) -> Importance:
-    """Return the weights [K]: exp(old_log_probs - rollout_log_probs), capped.
+) -> tuple[torch.Tensor, float]:
+    """Return the weights [K], exp(old_log_probs - rollout_log_probs), and the share of them that the cap changed.
 
     `rollout_log_probs` [K] are those of the distribution that was sampled from: after temperature and truncation.
     `row` [K] says which row a token belongs to. Where there are no such log-probs the options must say `none`.
     """
     if options.rollout_is == "none":
-        return Importance(torch.ones_like(old_log_probs), 0.0)
+        return torch.ones_like(old_log_probs), 0.0
     difference = (old_log_probs - rollout_log_probs).detach()
     if options.rollout_is == "sequence":
         names, place = torch.unique(row, return_inverse=True)
@@ -48,7 +36,7 @@ def importance_weights(
         weights = ratio.masked_fill(outside, 0.0)
     else:
         weights = ratio.clamp(max=cap)
-    return Importance(weights, float(outside.float().mean()) if len(ratio) else 0.0)
+    return weights, float(outside.float().mean()) if len(ratio) else 0.0
 
 
 def mismatch_by_staleness(

@@ -9,9 +9,36 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from webgym_cli.train.rl.data import AGAIN, TrainRow
+from webgym_cli.train.rl.data import AGAIN, Picture, TrainRow
 from webgym_cli.train.rl.options import TrainingError
-from webgym_cli.train.rl.packing import pack
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """S sequences, one after another in a row of L tokens."""
+
+    input_ids: torch.Tensor
+    """[1, L] long."""
+    position_ids: torch.Tensor
+    """[1, L] long, or [D, 1, L] for models with several position axes: each sequence starts anew."""
+    cu_seqlens: torch.Tensor
+    """[S + 1] int32: where the sequences begin, and L."""
+
+    def block_mask(self, dtype: torch.dtype) -> torch.Tensor:
+        """Return [1, 1, L, L]: 0 for what a token may see, itself and what precedes it in its own sequence.
+
+        Elsewhere the type's lowest number, as eager attention adds it. It takes L² elements: use `flash_arguments`
+        where attention is not eager.
+        """
+        lengths = self.cu_seqlens.diff()
+        sequence = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
+        seen = torch.tril(sequence[:, None] == sequence[None, :])[None, None]
+        return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
+
+    def flash_arguments(self) -> dict[str, torch.Tensor | int]:
+        """Return the keyword arguments by which flash attention, and ours (`attention.py`), keep them apart."""
+        starts, longest = self.cu_seqlens, int(self.cu_seqlens.diff().max())
+        return {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": longest, "max_length_k": longest}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,41 +93,28 @@ class Collator:
         if blank is not None:
             rows, pictures = [*rows, blank[0]], [*pictures, blank[1]]
         positions = [self._positions(row, picture) for row, picture in zip(rows, pictures, strict=True)]
-        arguments, before = self._pack(rows, positions) if self.packed else self._pad(rows, positions)
+        states = [row.mask.nonzero()[:, 0] - 1 for row in rows]
+        line = torch.cat([torch.full_like(state, number) for number, state in enumerate(states)])
+        position = torch.cat(states)
+        if self.packed:
+            packed = pack([row.input_ids for row in rows], positions)
+            arguments = self._arguments(packed)
+            line, position = torch.zeros_like(line), packed.cu_seqlens.long()[line] + position
+        else:
+            arguments = _pad(rows, positions)
         seen = [picture for picture in pictures if picture is not None]
         if seen:
             arguments["pixel_values"] = torch.cat([pixels for pixels, _ in seen])
             arguments["image_grid_thw"] = torch.cat([grids for _, grids in seen])
         labels = torch.cat([row.input_ids[row.mask] for row in rows])
         last = None if blank is None else (0, -1) if self.packed else (-1, len(blank[0].input_ids) - 1)
-        return Inputs(arguments, labels, before, last)
+        return Inputs(arguments, labels, (line, position), last)
 
-    def _pack(
-        self, rows: Sequence[TrainRow], positions: Sequence[torch.Tensor]
-    ) -> tuple[dict[str, Any], tuple[torch.Tensor, torch.Tensor]]:
-        packed = pack([row.input_ids for row in rows], positions)
-        places = [_columns(row) - 1 for row in rows]
-        numbers = [torch.full_like(place, number) for number, place in enumerate(places)]
-        place = packed.place(torch.cat(numbers), torch.cat(places))
+    def _arguments(self, packed: Packed) -> dict[str, Any]:
         arguments: dict[str, Any] = {"input_ids": packed.input_ids, "position_ids": packed.position_ids}
         if self.attention == "eager":
-            arguments["attention_mask"] = packed.block_mask(self.dtype)
-        else:
-            arguments |= packed.flash_arguments()
-        return arguments, (torch.zeros_like(place), place)
-
-    def _pad(
-        self, rows: Sequence[TrainRow], positions: Sequence[torch.Tensor]
-    ) -> tuple[dict[str, Any], tuple[torch.Tensor, torch.Tensor]]:
-        ids = pad_sequence([row.input_ids for row in rows], batch_first=True)
-        kept = pad_sequence([torch.ones_like(row.input_ids) for row in rows], batch_first=True)
-        # the axes of positions, if any, come before the lines
-        places = pad_sequence([place.movedim(-1, 0) for place in positions], batch_first=True)
-        columns = [_columns(row) - 1 for row in rows]
-        lines = [torch.full_like(column, number) for number, column in enumerate(columns)]
-        position_ids = places if places.dim() == 2 else places.movedim(-1, 0)
-        arguments: dict[str, Any] = {"input_ids": ids, "attention_mask": kept, "position_ids": position_ids}
-        return arguments, (torch.cat(lines), torch.cat(columns))
+            return arguments | {"attention_mask": packed.block_mask(self.dtype)}
+        return arguments | packed.flash_arguments()
 
     def _positions(self, row: TrainRow, pictures: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
         """Return [l], or [4, l] for models that also count time, height and width."""
@@ -119,7 +133,8 @@ class Collator:
 
     def _pictures(self, row: TrainRow) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Return pixel values and grids of a row's pictures, or None."""
-        wanted = self._count_wanted(row)
+        read = self.processor is not None
+        wanted = int((row.input_ids == self.transformer.config.image_token_id).sum()) if read else 0
         if not row.images:
             if wanted:
                 raise TrainingError(f"{row.place}: {wanted} tokens are of pictures, but it lists none: {AGAIN}")
@@ -127,7 +142,7 @@ class Collator:
         if self.processor is None:
             raise TrainingError(f"{row.place}: has pictures, but the model reads text only: set model.path")
         encoded = self.processor(
-            images=[_open_image(row, number) for number in range(len(row.images))], return_tensors="pt"
+            images=[_open_image(picture, row.place) for picture in row.images], return_tensors="pt"
         )
         pixels, grids = encoded["pixel_values"], encoded.get("image_grid_thw")
         if grids is None:
@@ -147,32 +162,49 @@ class Collator:
         width = getattr(vision, "in_channels", 3) * vision.temporal_patch_size * vision.patch_size**2
         ids = torch.tensor([config.vision_start_token_id, config.image_token_id, config.vision_end_token_id])
         nothing = torch.zeros(len(ids), dtype=torch.bool)
-        row = TrainRow(
-            ids, nothing, torch.empty(0), trajectory=-1, step=0, images=(), sizes=(), place="an empty picture"
-        )
+        row = TrainRow(ids, nothing, torch.empty(0), trajectory=-1, step=0, images=(), place="an empty picture")
         return row, (torch.zeros(side * side, width), torch.tensor([[1, side, side]]))
 
-    def _count_wanted(self, row: TrainRow) -> int:
-        if self.processor is None:
-            return 0
-        return int((row.input_ids == self.transformer.config.image_token_id).sum())
+
+def pack(sequences: Sequence[torch.Tensor], positions: Sequence[torch.Tensor] | None = None) -> Packed:
+    """Put sequences of token ids, each [l], into one row.
+
+    `positions` are theirs where they don't simply count: each [l], or [D, l]. Raises `ValueError` for an empty sequence
+    or positions of another length.
+    """
+    if positions is None:
+        positions = [torch.arange(len(ids), device=ids.device) for ids in sequences]
+    for number, (ids, places) in enumerate(zip(sequences, positions, strict=True)):
+        if len(ids) == 0 or places.shape[-1] != len(ids):
+            raise ValueError(f"sequence {number} has {len(ids)} tokens and {places.shape[-1]} positions")
+    lengths = torch.tensor([len(ids) for ids in sequences])
+    ids = torch.cat(list(sequences))
+    return Packed(
+        input_ids=ids[None],
+        position_ids=torch.cat(list(positions), dim=-1).unsqueeze(-2),
+        cu_seqlens=torch.nn.functional.pad(lengths.cumsum(0), (1, 0)).to(ids.device, torch.int32),
+    )
 
 
-def _columns(row: TrainRow) -> torch.Tensor:
-    """Return [k]: the positions of the trained tokens."""
-    return row.mask.nonzero()[:, 0]
+def _pad(rows: Sequence[TrainRow], positions: Sequence[torch.Tensor]) -> dict[str, Any]:
+    # the axes of positions, if any, come before the lines
+    places = pad_sequence([place.movedim(-1, 0) for place in positions], batch_first=True)
+    return {
+        "input_ids": pad_sequence([row.input_ids for row in rows], batch_first=True),
+        "attention_mask": pad_sequence([torch.ones_like(row.input_ids) for row in rows], batch_first=True),
+        "position_ids": places if places.dim() == 2 else places.movedim(-1, 0),
+    }
 
 
-def _open_image(row: TrainRow, number: int) -> Any:
+def _open_image(picture: Picture, place: str) -> Any:
     from PIL import Image, UnidentifiedImageError
 
-    path = row.images[number]
     try:
-        with Image.open(path) as file:
+        with Image.open(picture.path) as file:
             image = file.convert("RGB")
     except (OSError, UnidentifiedImageError) as error:
-        raise TrainingError(f"{row.place}: {path}: can't be read: {error}") from error
-    if image.size != row.sizes[number]:
-        seen = "x".join(map(str, row.sizes[number]))
-        raise TrainingError(f"{row.place}: {path} is not the picture that the policy saw, which had {seen} pixels")
+        raise TrainingError(f"{place}: {picture.path}: can't be read: {error}") from error
+    if image.size != picture.size:
+        seen = "x".join(map(str, picture.size))
+        raise TrainingError(f"{place}: {picture.path} is not the picture that the policy saw, which had {seen} pixels")
     return image

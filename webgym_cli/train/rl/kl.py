@@ -27,13 +27,6 @@ def kl_estimate(log_probs: torch.Tensor, reference: torch.Tensor, kind: KlType) 
     return (torch.exp((-distance).clamp(-LIMIT, LIMIT)) + distance - 1).clamp(-10, 10)
 
 
-def subtract_kl(
-    rewards: torch.Tensor, log_probs: torch.Tensor, reference: torch.Tensor, kind: KlType, coefficient: float
-) -> torch.Tensor:
-    """Return [K] token rewards less coefficient · KL. The log-probs [K] are those of the policy that acts now."""
-    return rewards - coefficient * kl_estimate(log_probs, reference, kind).detach()
-
-
 def next_coefficient(control: KlControlSettings, kl: float, sequences: int) -> float:
     """Return the coefficient after a batch: coef · (1 + clip(kl / target - 1, ±0.2) · sequences / horizon).
 

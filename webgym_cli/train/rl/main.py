@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -24,7 +23,7 @@ from webgym_cli.train.rl.webrl_trainer import WebRLTrainer
 from webgym_cli.util.registry import import_plugins
 
 
-def trainer_class(options: TrainerOptions) -> type[Trainer[Any]]:
+def trainer_class(options: TrainerOptions) -> type[Trainer]:
     """Return the kind of training that the settings ask for."""
     return PolicyGradientTrainer if options.webrl is None else WebRLTrainer
 

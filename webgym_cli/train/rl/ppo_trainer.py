@@ -8,15 +8,16 @@ from typing import Any
 import torch
 
 import webgym_cli.train.rl.batch_targets as batch_targets
-from webgym_cli.train.rl.batch_targets import TokenTargets
-from webgym_cli.train.rl.batching import mini_batches
+from webgym_cli.train.rl.batch_targets import BatchTargets
+from webgym_cli.train.rl.batching import MicroBatch, mini_batches
 from webgym_cli.train.rl.data import Batch, read_batch
 from webgym_cli.train.rl.estimators import ESTIMATORS
-from webgym_cli.train.rl.step import BatchRunner, StepResult
+from webgym_cli.train.rl.objectives import BatchNormalizer, LossTerm, policy_loss, value_loss
+from webgym_cli.train.rl.step import BatchRunner
 from webgym_cli.train.rl.trainer import Trainer
 
 
-class PolicyGradientTrainer(Trainer[TokenTargets]):
+class PolicyGradientTrainer(Trainer):
     """Improves a policy, with `gae` its critic at the same time."""
 
     def load_batch(self) -> Batch:
@@ -29,11 +30,7 @@ class PolicyGradientTrainer(Trainer[TokenTargets]):
         numbers = [row.trajectory for row in self.batch.rows]
         return mini_batches(numbers, self.options.actor, self.options.trainer.seed + self.batch.iteration)
 
-    def load_cached_targets(self) -> TokenTargets | None:
-        """See `Trainer`."""
-        return batch_targets.load_targets(self.output, self.digest)
-
-    def compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> TokenTargets:
+    def compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> BatchTargets:
         """See `Trainer`."""
         options, actor = self.options, self.engines["actor"]
         old = self.batch.rollout_log_probs
@@ -48,13 +45,7 @@ class PolicyGradientTrainer(Trainer[TokenTargets]):
             with self._time("values"):
                 values = runner.score(self.engines["critic"])
         with self._time("adv"):
-            targets = batch_targets.compute_targets(
-                self.batch, options.algorithm, old, reference=reference, values=values
-            )
-        if self.world.is_main_process:
-            batch_targets.save_targets(targets, self.output, self.digest)
-        self.world.wait()
-        return targets
+            return batch_targets.compute_targets(self.batch, options.algorithm, old, reference=reference, values=values)
 
     def _shared_reference(self, runner: BatchRunner, old: torch.Tensor) -> torch.Tensor:
         """Return the log-probs [K] of the weights that the training starts from, with LoRA without the adapter."""
@@ -64,12 +55,37 @@ class PolicyGradientTrainer(Trainer[TokenTargets]):
                 return runner.score(actor)
         return old if self.options.actor.recompute_old_log_probs else runner.score(actor)
 
-    def step(self, runner: BatchRunner, targets: TokenTargets | None, number: int) -> StepResult:
+    def step(self, runner: BatchRunner, targets: BatchTargets, number: int) -> dict[str, float]:
         """See `Trainer`."""
-        if targets is None:
-            raise ValueError("a policy gradient has no step before its targets")
-        return runner.step(self.engines, self.steps[number], targets, number)
+        rows, lengths, options = self.steps[number], self.batch.offsets.diff(), self.options
+        totals = BatchNormalizer(int(lengths[list(rows)].sum()), len(rows))
 
-    def state_facts(self, targets: TokenTargets) -> dict[str, Any]:
-        """See `Trainer`."""
-        return {"kl_coef": targets.kl_coef}
+        def loss(name: str, output: Any, micro: MicroBatch) -> LossTerm:
+            part, chosen = targets.select(runner.places(micro), self.world.device), list(micro.rows)
+            row = torch.tensor(chosen).repeat_interleave(lengths[chosen]).to(self.world.device)
+            if name == "critic":
+                return value_loss(
+                    output,
+                    part["values"],
+                    part["returns"],
+                    row,
+                    totals,
+                    cliprange_value=options.critic.cliprange_value,
+                    loss_agg_mode=options.critic.loss_agg_mode,
+                )
+            log_probs, entropy = output
+            return policy_loss(
+                log_probs,
+                part["old_log_probs"],
+                part["advantages"],
+                row,
+                totals,
+                options.actor,
+                weights=part["weights"],
+                entropy=entropy if options.actor.entropy_coeff else entropy.detach(),
+                reference=part.get("reference"),
+            )
+
+        warming_up = options.needs_critic and self.batch.iteration < options.trainer.critic_warmup
+        learning = {name: engine for name, engine in self.engines.items() if name == "critic" or not warming_up}
+        return runner.update(learning, rows, loss, number)

@@ -12,37 +12,26 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
 import webgym_cli.train.rl.checkpoint as checkpoint
+from webgym_cli.train.rl.batch_targets import BatchTargets, load_targets
 from webgym_cli.train.rl.data import Batch, TrainRow
 from webgym_cli.train.rl.distributed import DistributedContext
 from webgym_cli.train.rl.engine import TrainEngine
 from webgym_cli.train.rl.model import model_folder
 from webgym_cli.train.rl.model_factory import ModelFactory
 from webgym_cli.train.rl.options import TrainerOptions, TrainingError
-from webgym_cli.train.rl.step import BatchRunner, StepResult
+from webgym_cli.train.rl.step import BatchRunner
 from webgym_cli.train.rl.trainer_log import TrainerLog
 
 
-class BatchTargets(Protocol):
-    """Training targets of a batch."""
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        """Metrics of the batch."""
-
-
-L = TypeVar("L", bound=BatchTargets)
-
-
-class Trainer(ABC, Generic[L]):
+class Trainer(ABC):
     """One training, from its batch to the finished model. Its methods raise `TrainingError`."""
 
     critic_only_steps = 0
-    """So many of the first steps are made before it is known what the batch teaches the actor."""
+    """Number of first steps that are made before the targets are computed."""
 
     def __init__(self, options: TrainerOptions, world: DistributedContext) -> None:
         """Read the batch and see what there is to do."""
@@ -67,7 +56,7 @@ class Trainer(ABC, Generic[L]):
             return target
         self.output.mkdir(parents=True, exist_ok=True)
         with self._time("step"):
-            known = self.load_cached_targets()
+            known = load_targets(self.output, self.digest)
             state = checkpoint.newest_state(self.output, self.digest)
             if state and known is None and state[1] > self.critic_only_steps:
                 state = None  # the actor is no longer what the targets begin with
@@ -76,8 +65,8 @@ class Trainer(ABC, Generic[L]):
             runner = self._start(state[0] if state else None)
             done, total = state[1] if state else 0, len(self.steps)
             log = TrainerLog(self.output, total, self.epochs, done) if self.world.is_main_process else None
-            self._improve(runner, known, range(done, self.critic_only_steps), log)
-            targets = known or self.compute_targets(runner, reference)
+            self._improve(runner, known or BatchTargets(), range(done, self.critic_only_steps), log)
+            targets = known or self._compute_targets(runner, reference)
             self._improve(runner, targets, range(max(done, self.critic_only_steps), total), log)
         self._finish(targets, log)
         return target
@@ -106,19 +95,27 @@ class Trainer(ABC, Generic[L]):
                 engine.load(source / name)
         return BatchRunner(self.options, self.world, self.batch, collate)
 
-    def _improve(self, runner: BatchRunner, targets: L | None, numbers: range, log: TrainerLog | None) -> None:
+    def _compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> BatchTargets:
+        """Compute what the batch teaches, and keep it for the case of an interruption."""
+        targets = self.compute_targets(runner, reference)
+        if self.world.is_main_process:
+            targets.save(self.output, self.digest)
+        self.world.wait()
+        return targets
+
+    def _improve(self, runner: BatchRunner, targets: BatchTargets, numbers: range, log: TrainerLog | None) -> None:
         """Make some optimizer steps."""
         total, every = len(self.steps), self.options.trainer.save_freq
         for number in numbers:
             with self._time("update_actor" if number >= self.critic_only_steps else "update_critic"):
-                step = self.step(runner, targets, number)
+                metrics = self.step(runner, targets, number)
             if log:
-                log.step(number + 1, step.loss, step.rate, step.metrics)
+                log.write(number + 1, metrics)
             if every and (number + 1) % every == 0 and number + 1 < total:
                 with self._time("save_checkpoint"):
                     checkpoint.write_state(self.output, self.engines, number + 1, self.digest, self.world)
 
-    def _finish(self, targets: L, log: TrainerLog | None) -> None:
+    def _finish(self, targets: BatchTargets, log: TrainerLog | None) -> None:
         """Write the model, and what is to be said of the whole training."""
         total = len(self.steps)
         facts = {
@@ -127,7 +124,7 @@ class Trainer(ABC, Generic[L]):
             "epoch": float(self.epochs),
             "log_history": [],
             "digest": self.digest,
-            **self.state_facts(targets),
+            **targets.facts,
         }
         with self._time("save_checkpoint"):
             state = checkpoint.write_state(self.output, self.engines, total, self.digest, self.world)
@@ -135,7 +132,7 @@ class Trainer(ABC, Generic[L]):
                 self.output, self.engines, self.options.model, self.sources, state, facts, self.world
             )
         if log:
-            log.close(log.means() | self.metrics | targets.metrics | self._about_the_whole())
+            log.write(total, log.means() | self.metrics | targets.metrics | self._about_the_whole())
 
     def _about_the_whole(self) -> dict[str, float]:
         seconds = self.metrics["timing_s/step"]
@@ -172,20 +169,12 @@ class Trainer(ABC, Generic[L]):
         """Return the rows of each optimizer step; called once `batch` is there."""
 
     @abstractmethod
-    def load_cached_targets(self) -> L | None:
-        """Return what the batch teaches, where it was computed before an interruption."""
+    def compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> BatchTargets:
+        """Compute what the batch teaches. `reference` [K]: log-probs of one that is a model of its own."""
 
     @abstractmethod
-    def compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> L:
-        """Compute what the batch teaches, and keep it. `reference` [K]: log-probs of one that is a model of its own."""
-
-    @abstractmethod
-    def step(self, runner: BatchRunner, targets: L | None, number: int) -> StepResult:
-        """Make an optimizer step, counted from 0; the first `early` ones run before the targets are computed."""
-
-    @abstractmethod
-    def state_facts(self, targets: L) -> dict[str, Any]:
-        """Return the facts about the targets for the finished model's `trainer_state.json`."""
+    def step(self, runner: BatchRunner, targets: BatchTargets, number: int) -> dict[str, float]:
+        """Make an optimizer step, counted from 0, and return its metrics; the first ones get no targets."""
 
 
 def check_lengths(rows: Sequence[TrainRow], most: int) -> None:

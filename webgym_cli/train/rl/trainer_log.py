@@ -38,10 +38,6 @@ class TrainerLog:
         """Drop what will be logged again."""
         trim_log(self.folder / TRAINER_LOG, self.done)
 
-    def step(self, step: int, loss: float, rate: float, metrics: dict[str, float]) -> None:
-        """Log a step, counted from 1."""
-        self._write(step, {"loss": loss, "lr": rate}, metrics)
-
     def means(self) -> dict[str, float]:
         """Return the mean of each metric over the steps that tell it, those before an interruption included."""
         values_by_name: dict[str, list[float]] = {}
@@ -52,23 +48,21 @@ class TrainerLog:
                     values_by_name.setdefault(name, []).append(value)
         return {name: statistics.fmean(values) for name, values in values_by_name.items()}
 
-    def close(self, metrics: dict[str, float]) -> None:
-        """Log what is to be said of the whole training."""
-        self._write(self.total, {}, metrics)
-
-    def _write(self, step: int, figures: dict[str, float], metrics: dict[str, float]) -> None:
+    def write(self, step: int, metrics: dict[str, float]) -> None:
+        """Log a step, counted from 1, or after the last one what is to be said of the whole training."""
         passed = time.monotonic() - self.began
         left = passed / max(1, step - self.done) * (self.total - step)
-        facts: dict[str, float | str] = {"current_steps": step, "total_steps": self.total, **figures}
+        facts: dict[str, float | str] = {"current_steps": step, "total_steps": self.total}
+        facts |= {name: metrics[name] for name in ("loss", "lr") if name in metrics}
         facts |= {
             "epoch": round(step * self.epochs / self.total, 4),
             "percentage": round(100 * step / self.total, 2),
             "elapsed_time": str(timedelta(seconds=int(passed))),
             "remaining_time": str(timedelta(seconds=int(left))),
         }
-        known = {name: value for name, value in sorted(metrics.items()) if math.isfinite(value)}
+        facts |= {name: value for name, value in sorted(metrics.items()) if "/" in name and math.isfinite(value)}
         with (self.folder / TRAINER_LOG).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(facts | known) + "\n")
+            file.write(json.dumps(facts) + "\n")
 
 
 def _step(line: str) -> int:

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import torch
 
 import webgym_cli.train.rl.webrl_losses as webrl
 from webgym_cli.config.rl import WebRLSettings
-from webgym_cli.train.rl.batch_targets import load_tensors, save_tensors, summary_stats
+from webgym_cli.train.rl.batch_targets import BatchTargets, batch_metrics, summary_stats
 from webgym_cli.train.rl.data import Batch, TrainRow
 from webgym_cli.train.rl.objectives import LossTerm
 from webgym_cli.train.rl.webrl_states import require_transition
-
-
-@dataclass(frozen=True, slots=True)
-class ActionTargets:
-    """Training targets of n actions, in the order of the batch's rows."""
-
-    reference: torch.Tensor
-    """[n] float32: summed log-probs under the actor as the phase began."""
-    advantages: torch.Tensor
-    """[n] float32."""
-    metrics: dict[str, float]
-    """What the logs say about the batch."""
 
 
 def successes(batch: Batch) -> torch.Tensor:
@@ -46,8 +31,11 @@ def steps_left(rows: tuple[TrainRow, ...]) -> torch.Tensor:
 
 def compute_targets(
     batch: Batch, options: WebRLSettings, reference: torch.Tensor, value: torch.Tensor, next_value: torch.Tensor
-) -> ActionTargets:
-    """Return what the actions teach; `reference`, V(s) and V(s') are [n] on the CPU."""
+) -> BatchTargets:
+    """Return the targets of n actions, all [n] float32 on the CPU: `reference` and `advantages`.
+
+    `reference`: their summed log-probs under the actor as the phase began; `value`, `next_value`: V(s) and V(s').
+    """
     success = successes(batch).float()
     transitions = [require_transition(row) for row in batch.rows]
     last = torch.tensor([transition.last for transition in transitions])
@@ -57,22 +45,19 @@ def compute_targets(
     else:
         returns = webrl.monte_carlo(success, steps_left(batch.rows), options.gamma)
         advantages = webrl.released_advantage(value, next_value, success, returns)
-    lengths = batch.offsets.diff().float()
     metrics = {
+        **batch_metrics(batch),
         **summary_stats("critic/advantages", advantages),
         "critic/advantages/std": float(advantages.double().std(correction=0)),
         "critic/advantages/positive": float((advantages > 0).double().mean()),
         **summary_stats("critic/values", value),
-        **summary_stats("critic/score", batch.trajectories.reward[batch.trajectories.reward.isfinite()]),
-        **summary_stats("response_length", lengths),
-        **summary_stats("prompt_length", torch.tensor([len(row.input_ids) for row in batch.rows]) - lengths),
-        "actor/reference_log_prob": float(reference.double().sum() / lengths.double().sum()),
+        "actor/reference_log_prob": float(reference.double().sum() / batch.offsets[-1].double()),
         "data/replayed": sum(transition.replayed for transition in transitions) / len(transitions),
-        "response/aborted_ratio": batch.trajectories.failed / len(batch.trajectories.reward),
-        "perf/total_num_tokens": float(sum(len(row.input_ids) for row in batch.rows)),
     }
     ranked = auc(value, success.bool())
-    return ActionTargets(reference, advantages, metrics if ranked is None else metrics | {"critic/auc": ranked})
+    metrics |= {} if ranked is None else {"critic/auc": ranked}
+    tensors = {"reference": reference, "advantages": advantages}
+    return BatchTargets(tensors, metrics, {"webrl": options.model_dump(mode="json")})
 
 
 def auc(value: torch.Tensor, success: torch.Tensor) -> float | None:
@@ -84,24 +69,6 @@ def auc(value: torch.Tensor, success: torch.Tensor) -> float | None:
     if not pairs:
         return None
     return float((won * (lost.cumsum(0) - lost / 2)).sum() / pairs)
-
-
-def save_targets(targets: ActionTargets, folder: Path, digest: str) -> None:
-    """Write them into a folder, under a digest of what they were computed from."""
-    tensors = {"reference": targets.reference, "advantages": targets.advantages}
-    save_tensors(tensors, {"digest": digest, "metrics": targets.metrics}, folder)
-
-
-def load_targets(folder: Path, digest: str) -> ActionTargets | None:
-    """Return what `save_targets` wrote under this digest, or None."""
-    stored = load_tensors(folder, digest)
-    return None if stored is None else ActionTargets(**stored[0], metrics=stored[1]["metrics"])
-
-
-# What `critic_loss_term` tells.
-CRITIC_METRICS = {"critic/loss", "critic/accuracy"}
-# What `actor_loss_term` tells.
-ACTOR_METRICS = {"actor/loss", "actor/log_ratio", "actor/entropy"}
 
 
 def critic_loss_term(logits: torch.Tensor, tally: torch.Tensor, totals: tuple[int, int]) -> LossTerm:
@@ -122,7 +89,7 @@ def critic_loss_term(logits: torch.Tensor, tally: torch.Tensor, totals: tuple[in
 def actor_loss_term(
     output: tuple[torch.Tensor, torch.Tensor],
     lengths: torch.Tensor,
-    targets: ActionTargets,
+    targets: dict[str, torch.Tensor],
     options: WebRLSettings,
     totals: tuple[int, int],
 ) -> LossTerm:
@@ -133,15 +100,15 @@ def actor_loss_term(
     """
     tokens, actions = totals
     action = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
-    sums = webrl.action_sums(output[0], action, len(lengths))
+    sums, reference = webrl.action_sums(output[0], action, len(lengths)), targets["reference"]
     if options.objective == "paper":
-        losses = webrl.paper_loss(sums, targets.reference, targets.advantages, options.beta)
+        losses = webrl.paper_loss(sums, reference, targets["advantages"], options.beta)
     else:
-        losses = webrl.released_loss(sums, targets.reference, lengths, targets.advantages)
+        losses = webrl.released_loss(sums, reference, lengths, targets["advantages"])
     return LossTerm(
         losses.sum() / actions,
         {
-            "actor/log_ratio": (sums - targets.reference).detach().sum() / actions,
+            "actor/log_ratio": (sums - reference).detach().sum() / actions,
             "actor/entropy": output[1].detach().sum() / tokens,
         },
     )

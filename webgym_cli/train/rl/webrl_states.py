@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import torch
 
-from webgym_cli.train.rl.data import Batch, TrainRow, Transition
+from webgym_cli.train.rl.data import Batch, Picture, TrainRow, Transition
 from webgym_cli.train.rl.options import TrainingError
 
-# Width and height of a picture in pixels.
-Size = tuple[int, int]
 AGAIN = "make the batch again with webgym prepare and train.algorithm=webrl"
 
 
@@ -56,28 +53,28 @@ def collect_states(batch: Batch, *, ends: bool) -> States:
 
     Raises `TrainingError` for a batch that was not prepared for `webrl`.
     """
-    row_of_state: dict[tuple[bytes, tuple[Path, ...]], int] = {}
+    row_of_state: dict[tuple[bytes, tuple[Picture, ...]], int] = {}
     rows: list[TrainRow] = []
 
-    def number(row: TrainRow, prompt: torch.Tensor, images: tuple[Path, ...], sizes: tuple[Size, ...]) -> int:
+    def number(row: TrainRow, prompt: torch.Tensor, images: tuple[Picture, ...]) -> int:
         key = prompt.numpy().tobytes(), images
         if key not in row_of_state:
             row_of_state[key] = len(rows)
-            rows.append(replace(state_row(prompt, row.place, images, sizes), trajectory=row.trajectory, step=row.step))
+            rows.append(replace(state_row(prompt, row.place, images), trajectory=row.trajectory, step=row.step))
         return row_of_state[key]
 
     before, after = [], []
     for row in batch.rows:
         transition = require_transition(row)
-        before.append(number(row, row.input_ids[: int(row.mask.int().argmax())], row.images, row.sizes))
+        before.append(number(row, row.input_ids[: int(row.mask.int().argmax())], row.images))
         if transition.last and not ends:
             after.append(before[-1])
         else:
-            after.append(number(row, transition.next_prompt, transition.next_images, transition.next_sizes))
+            after.append(number(row, transition.next_prompt, transition.next_images))
     return States(tuple(rows), torch.tensor(before), torch.tensor(after))
 
 
-def state_row(prompt: torch.Tensor, place: str, images: tuple[Path, ...], sizes: tuple[Size, ...]) -> TrainRow:
+def state_row(prompt: torch.Tensor, place: str, images: tuple[Picture, ...]) -> TrainRow:
     """Return a prompt as a row that marks one token after it: the state is before that, and nothing sees it."""
     mask = torch.zeros(len(prompt) + 1, dtype=torch.bool)
     mask[-1] = True
@@ -88,6 +85,5 @@ def state_row(prompt: torch.Tensor, place: str, images: tuple[Path, ...], sizes:
         trajectory=0,
         step=0,
         images=images,
-        sizes=sizes,
         place=place,
     )

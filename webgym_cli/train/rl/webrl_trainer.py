@@ -11,20 +11,20 @@ import torch
 
 import webgym_cli.train.rl.webrl_batch as webrl_batch
 from webgym_cli.config.rl import WebRLSettings
+from webgym_cli.train.rl.batch_targets import BatchTargets
 from webgym_cli.train.rl.batching import MicroBatch, mini_batches
 from webgym_cli.train.rl.data import Batch, read_batch
 from webgym_cli.train.rl.distributed import DistributedContext
 from webgym_cli.train.rl.objectives import LossTerm
 from webgym_cli.train.rl.options import TrainerOptions
 from webgym_cli.train.rl.sampling import Truncation
-from webgym_cli.train.rl.step import BatchRunner, StepResult
+from webgym_cli.train.rl.step import BatchRunner
 from webgym_cli.train.rl.trainer import Trainer, check_lengths
-from webgym_cli.train.rl.webrl_batch import ActionTargets
 from webgym_cli.train.rl.webrl_losses import action_sums, success_probability
 from webgym_cli.train.rl.webrl_states import collect_states
 
 
-class WebRLTrainer(Trainer[ActionTargets]):
+class WebRLTrainer(Trainer):
     """Trains on actions: of this phase, and replayed ones of earlier phases."""
 
     def __init__(self, options: TrainerOptions, world: DistributedContext) -> None:
@@ -59,14 +59,12 @@ class WebRLTrainer(Trainer[ActionTargets]):
         self.critic_only_steps = len(first)
         return first + mini_batches(numbers, self.options.actor, seed)
 
-    def load_cached_targets(self) -> ActionTargets | None:
-        """See `Trainer`."""
-        return webrl_batch.load_targets(self.output, self.digest)
-
-    def compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> ActionTargets:
+    def compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> BatchTargets:
         """See `Trainer`. The reference is the actor itself, which hasn't targets yet, unless another is given."""
         with self._time("values"):
-            values = self._judging(runner).score(self.engines["critic"], _values)
+            values = self._judging(runner).score(
+                self.engines["critic"], lambda logits: success_probability(*logits.unbind(1))
+            )
         if reference is None:
             with self._time("ref"):
                 reference = runner.score(self.engines["actor"])
@@ -74,60 +72,39 @@ class WebRLTrainer(Trainer[ActionTargets]):
         action = torch.arange(count).repeat_interleave(self.batch.offsets.diff())
         sums = action_sums(reference, action, count)
         before, after = values[self.states.before], values[self.states.after]
-        targets = webrl_batch.compute_targets(self.batch, self.webrl, sums, before, after)
-        if self.world.is_main_process:
-            webrl_batch.save_targets(targets, self.output, self.digest)
-        self.world.wait()
-        return targets
+        return webrl_batch.compute_targets(self.batch, self.webrl, sums, before, after)
 
-    def step(self, runner: BatchRunner, targets: ActionTargets | None, number: int) -> StepResult:
+    def step(self, runner: BatchRunner, targets: BatchTargets, number: int) -> dict[str, float]:
         """See `Trainer`."""
         rows = self.steps[number]
         if number < self.critic_only_steps:
             return self._update_critic(self._judging(runner), rows, number)
-        if targets is None:
-            raise ValueError("the actor has nothing to learn from")
         return self._update_actor(runner, rows, targets, number - self.critic_only_steps)
-
-    def state_facts(self, targets: ActionTargets) -> dict[str, Any]:
-        """See `Trainer`."""
-        return {"webrl": self.webrl.model_dump(mode="json")}
 
     def _judging(self, runner: BatchRunner) -> BatchRunner:
         """Return what puts the states through the critic."""
         return replace(runner, batch=replace(self.batch, rows=self.states.rows))
 
-    def _update_critic(self, judging: BatchRunner, rows: Sequence[int], number: int) -> StepResult:
+    def _update_critic(self, judging: BatchRunner, rows: Sequence[int], number: int) -> dict[str, float]:
         tally = self.states.tally(rows, self.success, after=self.webrl.objective == "released")
         met = tally.sum(1)
         totals = (int(met.sum()), len(rows))
 
-        def share(name: str, output: Any, micro: MicroBatch) -> LossTerm:
+        def loss(name: str, output: Any, micro: MicroBatch) -> LossTerm:
             return webrl_batch.critic_loss_term(output, tally[list(micro.rows)].to(self.world.device), totals)
 
         states = met.nonzero()[:, 0].tolist()
-        critic = {"critic": self.engines["critic"]}
-        return judging.update(critic, states, share, webrl_batch.CRITIC_METRICS, number)
+        return judging.update({"critic": self.engines["critic"]}, states, loss, number)
 
     def _update_actor(
-        self, runner: BatchRunner, rows: Sequence[int], targets: ActionTargets, number: int
-    ) -> StepResult:
+        self, runner: BatchRunner, rows: Sequence[int], targets: BatchTargets, number: int
+    ) -> dict[str, float]:
         lengths = self.batch.offsets.diff()
         totals = (int(lengths[list(rows)].sum()), len(rows))
 
-        def share(name: str, output: Any, micro: MicroBatch) -> LossTerm:
-            chosen, device = list(micro.rows), self.world.device
-            part = replace(
-                targets,
-                reference=targets.reference[chosen].to(device),
-                advantages=targets.advantages[chosen].to(device),
-            )
+        def loss(name: str, output: Any, micro: MicroBatch) -> LossTerm:
+            chosen, device = torch.tensor(micro.rows), self.world.device
+            part = targets.select(chosen, device)
             return webrl_batch.actor_loss_term(output, lengths[chosen].to(device), part, self.webrl, totals)
 
-        actor = {"actor": self.engines["actor"]}
-        return runner.update(actor, rows, share, webrl_batch.ACTOR_METRICS, number)
-
-
-def _values(logits: torch.Tensor) -> torch.Tensor:
-    """Return [k] the probabilities of success, of logits [k, heads, 2]."""
-    return success_probability(*logits.unbind(1))
+        return runner.update({"actor": self.engines["actor"]}, rows, loss, number)
