@@ -114,13 +114,14 @@ def test_what_policy_gradients_take(tmp_path, how, wanted):
 
 
 def test_a_model_of_the_hub_is_measured_in_its_cache(tmp_path, monkeypatch):
-    import huggingface_hub
-
-    cached = model_of(tmp_path / "snapshot", MODEL)
-    known = {"owner/model": str(cached / "config.json")}
-    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda model, name: known.get(model))
-    assert disk.model_folder("owner/model") == cached
-    assert disk.model_folder("owner/other") is None
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    folder = tmp_path / "models--owner--model"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("abc")
+    (folder / "snapshots").mkdir()
+    model_of(folder / "snapshots" / "abc", MODEL)
+    assert disk.model_tensors("owner/model") == MODEL
+    assert disk.model_tensors("owner/other") == []
 
 
 def test_refuses_with_what_it_needs_and_what_to_set(tmp_path, monkeypatch):

@@ -1,6 +1,6 @@
 import json
 
-from webgym_cli.train.progress import TrainerLogTail, last_metrics, mean_loss, parse_line, read_log
+from webgym_cli.train.progress import TrainerLogTail, mean_loss, parse_line, read_log
 from webgym_cli.train.rl.trainer_log import trim_log
 
 
@@ -81,9 +81,9 @@ def test_the_metrics_of_the_last_whole_line(tmp_path):
     lines = [{"actor/loss": 9.0}, {"lr": 0.1, "actor/loss": 0.5, "critic/score/mean": 1, "actor/bad": None}]
     text = "".join(json.dumps({"current_steps": 1, "total_steps": 1} | line) + "\n" for line in lines)
     log.write_text(f'{text}{{"current_steps": 2, "torn')
-    assert last_metrics(log) == {"actor/loss": 0.5, "critic/score/mean": 1.0}
+    assert read_log(log)[-1].metrics == {"actor/loss": 0.5, "critic/score/mean": 1.0}
     log.write_text("")
-    assert last_metrics(log) == {}
+    assert read_log(log) == []
 
 
 def test_parse_line_of_nothing():

@@ -56,6 +56,17 @@ class Job:
             os.close(read_end)
         return cls(process, write_end, log, grace)
 
+    @classmethod
+    async def run(
+        cls, argv: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path | None = None, grace: float = 15.0
+    ) -> int:
+        """Run a command to its end and return its exit status. When cancelled, its whole tree ends first."""
+        job = cls.spawn(argv, env=env, log=log, cwd=cwd, grace=grace)
+        try:
+            return await job.wait()
+        finally:
+            await asyncio.shield(job.stop())
+
     @property
     def pid(self) -> int:
         """Process id of the guard."""

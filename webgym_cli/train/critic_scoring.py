@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
@@ -16,6 +15,7 @@ from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.rl_backend import CRITIC, START
+from webgym_cli.util.files import write_lines
 from webgym_cli.venvs.locate import role_python
 
 # What a critic has that tells success from failure, beside its network.
@@ -41,10 +41,6 @@ class CriticState:
     sizes: Sequence[tuple[int, int]] = ()
     """Their width and height in pixels."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the line that the critic reads."""
-        return {"ids": list(self.ids), "images": [str(path.absolute()) for path in self.images], "sizes": self.sizes}
-
 
 async def success_probabilities(
     critic: Path, policy: Path, prompts: Sequence[CriticState], settings: Settings, log: Path
@@ -56,15 +52,14 @@ async def success_probabilities(
     python = role_python(settings, "train")
     with tempfile.TemporaryDirectory(prefix="webgym-values-") as folder:
         states, values = Path(folder) / "states.jsonl", Path(folder) / "values"
-        states.write_text("".join(f"{json.dumps(one.to_json())}\n" for one in prompts), encoding="utf-8")
+        facts = (
+            {"ids": list(one.ids), "images": [str(path.absolute()) for path in one.images], "sizes": one.sizes}
+            for one in prompts
+        )
+        write_lines(states, facts)
         argv = [str(python), str(START), _MODULE, str(critic), str(policy), str(states), str(values)]
         env = child_environment({"HF_HUB_OFFLINE": "1"}, settings, python)
-        job = Job.spawn(argv, env=env, log=log, cwd=Path(folder), grace=settings.train.stop_grace)
-        try:
-            code = await job.wait()
-        finally:
-            # Also after an error or Ctrl-C: the model would stay in GPU memory.
-            await job.stop()
+        code = await Job.run(argv, env=env, log=log, cwd=Path(folder), grace=settings.train.stop_grace)
         if code != 0:
             raise JobError(
                 f"the critic {critic} can't be asked (exit status {code}); log: {log}",

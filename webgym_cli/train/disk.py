@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.errors import StoreError
 from webgym_cli.store.weights import list_tensors
 from webgym_cli.train.model_shapes import Tensor, published_tensors
@@ -52,15 +53,10 @@ def estimate_sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: 
     AdamW keeps two numbers a trained parameter, as precise as the parameter; DeepSpeed keeps two and a copy of it in
     fp32. Without DeepSpeed what is trained is held, and saved, in fp32 even where bf16 is computed with.
     """
-    tensors = list(model)
-    everything = sum(math.prod(shape) for _, _, shape in tensors)
-    stored = sum(math.prod(shape) * BYTES.get(kind, 4) for _, kind, shape in tensors)
+    (parameters, trained, stored), lora = measure(model, config), config.get("finetuning_type") == "lora"
     half = bool(config.get("bf16") or config.get("fp16") or config.get("pure_bf16"))
     precise = 2 if half and (zero_stage is not None or config.get("pure_bf16")) else 4
-    lora = config.get("finetuning_type") == "lora"
-    learning = (math.prod(shape) for name, _, shape in tensors if is_trained(name, config))
-    trained = adapter_parameters(tensors, config) if lora else sum(learning)
-    weights = trained * precise + (0 if lora else (everything - trained) * (2 if half else 4))
+    weights = trained * precise + (0 if lora else (parameters - trained) * (2 if half else 4))
     copied = 0 if zero_stage is None or zero_stage == 3 else weights
     states = copied + trained * (2 * precise if zero_stage is None else 12)
     return CheckpointSizes(weights, 0 if config.get("save_only_model") else states, stored if lora else 0)
@@ -98,34 +94,18 @@ def needed_for_rl(config: dict[str, Any], steps: int, *, networks: int) -> int |
     model = model_tensors(config["model"]["path"])
     if not model:
         return None
-    names = config["model"]["target_modules"]
-    layout = config["model"] | {"lora_target": "all" if names == "all-linear" else names}
-    learning = sum(math.prod(shape) for name, _, shape in model if is_trained(name, layout))
-    trained = adapter_parameters(model, layout) if config["model"]["lora_rank"] else learning
-    stored = sum(math.prod(shape) * BYTES.get(kind, 4) for _, kind, shape in model)
+    _, trained, stored = measure(model, rl_layout(config))
     states = 2 if 0 < config["trainer"]["save_freq"] < steps else 1
     return networks * (states * trained * 12 + stored)
 
 
 def model_tensors(model: str) -> list[Tensor]:
     """Return the tensors of a model's files, of a published model where its files are not here; else none."""
-    folder = model_folder(model)
+    folder = find_model_folder(model)
     try:
-        return list(list_tensors(folder)) if folder else published_tensors(model)
+        return list(list_tensors(folder) if folder else ()) or published_tensors(model)
     except (OSError, ValueError, KeyError, TypeError):  # the trainer will say what is wrong with the files
         return []
-
-
-def model_folder(model: str) -> Path | None:
-    """Return where a model's files are: its folder, or the hub's cache; None where they are not fetched yet."""
-    if Path(model).is_dir():
-        return Path(model)
-    if model.startswith(("/", ".", "~")):
-        return None
-    import huggingface_hub
-
-    cached = huggingface_hub.try_to_load_from_cache(model, "config.json")
-    return Path(cached).parent if isinstance(cached, str) else None
 
 
 def require_space(place: Path, wanted: int) -> None:
@@ -145,6 +125,27 @@ def size_of(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
+def measure(model: Iterable[Tensor], config: dict[str, Any]) -> tuple[int, int, int]:
+    """Return a model's parameters, those that are trained, and the bytes of its files, under LLaMA-Factory's settings.
+
+    A LoRA adapter's are trained on top: rank x (inputs + outputs) for each matrix that gets one.
+    """
+    tensors = list(model)
+    learning = [(name, shape) for name, _, shape in tensors if is_trained(name, config)]
+    trained = sum(math.prod(shape) for _, shape in learning)
+    if config.get("finetuning_type") == "lora":
+        adapted = (shape for name, shape in learning if len(shape) == 2 and _is_adapted(name, config))
+        trained = int(config.get("lora_rank") or 8) * sum(map(sum, adapted))
+    stored = sum(math.prod(shape) * BYTES.get(kind, 4) for _, kind, shape in tensors)
+    return sum(math.prod(shape) for _, _, shape in tensors), trained, stored
+
+
+def rl_layout(config: dict[str, Any]) -> dict[str, Any]:
+    """Return what our own trainer trains of a model, from its `launch.json`, in LLaMA-Factory's words."""
+    names, kind = config["model"]["target_modules"], "lora" if config["model"]["lora_rank"] else "full"
+    return {**config["model"], "finetuning_type": kind, "lora_target": "all" if names == "all-linear" else names}
+
+
 def is_trained(name: str, config: dict[str, Any]) -> bool:
     """Tell whether a parameter is trained in full. The projector counts as learning unless the tower is frozen too."""
     if any(part in name for part in VISION):
@@ -152,14 +153,8 @@ def is_trained(name: str, config: dict[str, Any]) -> bool:
     return not config.get("freeze_language_model", False)
 
 
-def adapter_parameters(model: Iterable[Tensor], config: dict[str, Any]) -> int:
-    """Return the parameters of a LoRA adapter: rank x (inputs + outputs) for each matrix that gets one."""
-    rank, target = int(config.get("lora_rank") or 8), str(config.get("lora_target") or "all")
-    parts = None if target == "all" else [part.strip() for part in target.split(",")]
-    return sum(
-        rank * sum(shape)
-        for name, _, shape in model
-        if len(shape) == 2
-        and is_trained(name, config)
-        and (any(part in name for part in parts) if parts else not any(part in name for part in NO_ADAPTER))
-    )
+def _is_adapted(name: str, config: dict[str, Any]) -> bool:
+    target = str(config.get("lora_target") or "all")
+    if target == "all":
+        return not any(part in name for part in NO_ADAPTER)
+    return any(part.strip() in name for part in target.split(","))

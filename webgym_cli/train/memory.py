@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
-from webgym_cli.train.disk import adapter_parameters, is_trained
+from webgym_cli.train.disk import measure, rl_layout
 from webgym_cli.train.model_shapes import Tensor
+from webgym_cli.train.rl.layout import is_offloaded, zero_stage
 
 # Bytes a trained parameter for AdamW's two moments in fp32.
 _ADAM = 8
@@ -36,12 +36,7 @@ class TrainingMemory:
 
     def __add__(self, other: TrainingMemory) -> TrainingMemory:
         """Return the memory of two networks that are trained beside each other."""
-        return TrainingMemory(
-            self.weights + other.weights,
-            self.gradients + other.gradients,
-            self.optimizer + other.optimizer,
-            self.host + other.host,
-        )
+        return TrainingMemory(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     def to_json(self) -> dict[str, int]:
         """Return the figures as plain data."""
@@ -68,15 +63,14 @@ def network_memory(
         # Plain torch keeps what is trained in fp32 and computes in bf16, so there is no second copy to step on.
         frozen = parameters - trained + (parameters if reference else 0)
         return TrainingMemory(4 * trained + 2 * frozen, 4 * trained, _ADAM * trained, 0)
-    zero = deepspeed.get("zero_optimization", {})
-    stage = int(zero.get("stage", 0))
+    stage = zero_stage(deepspeed)
     weights = 2 * parameters * copies // (processes if stage == 3 else 1)
     gradients = 2 * trained // (processes if stage >= 2 else 1)
     states = (_ADAM + _MASTER) * trained
     host = 0
-    if _is_offloaded(zero, "offload_param"):
+    if is_offloaded(deepspeed, "param"):
         weights, host = 0, host + 2 * parameters * copies
-    if _is_offloaded(zero, "offload_optimizer"):
+    if is_offloaded(deepspeed, "optimizer"):
         return TrainingMemory(weights, gradients, 0, host + states)
     return TrainingMemory(weights, gradients, states // (processes if stage >= 1 else 1), host)
 
@@ -85,7 +79,7 @@ def sft_memory(
     model: Iterable[Tensor], config: dict[str, Any], deepspeed: dict[str, Any] | None, processes: int
 ) -> TrainingMemory:
     """Return what LLaMA-Factory's training holds under its `train_config.yaml`."""
-    return _of(list(model), config, deepspeed, processes, lora=config.get("finetuning_type") == "lora")
+    return _of(model, config, deepspeed, processes)
 
 
 def rl_memory(
@@ -95,31 +89,21 @@ def rl_memory(
 
     The networks are counted together: while one learns the others keep their states.
     """
-    rank, names = config["model"]["lora_rank"], config["model"]["target_modules"]
-    layout = config["model"] | {"lora_target": "all" if names == "all-linear" else names}
-    tensors = list(model)
+    network = (list(model), rl_layout(config), deepspeed, processes)
     compared = bool(config["actor"]["use_kl_loss"] or config["algorithm"]["use_kl_in_reward"] or "webrl" in config)
     # An adapter's reference is the network with the adapter switched off, which needs no second copy.
-    policy = _of(tensors, layout, deepspeed, processes, lora=bool(rank), reference=compared and not rank)
-    return policy + _of(tensors, layout, deepspeed, processes, lora=bool(rank)) if critic else policy
+    policy = _of(*network, reference=compared and not config["model"]["lora_rank"])
+    return policy + _of(*network) if critic else policy
 
 
 def _of(
-    model: list[Tensor],
+    model: Iterable[Tensor],
     config: dict[str, Any],
     deepspeed: dict[str, Any] | None,
     processes: int,
     *,
-    lora: bool,
     reference: bool = False,
 ) -> TrainingMemory:
-    parameters = sum(math.prod(shape) for _, _, shape in model)
-    if lora:
-        adapter = adapter_parameters(model, config)
-        return network_memory(parameters + adapter, adapter, deepspeed, processes, reference=reference)
-    trained = sum(math.prod(shape) for name, _, shape in model if is_trained(name, config))
-    return network_memory(parameters, trained, deepspeed, processes, reference=reference)
-
-
-def _is_offloaded(zero: dict[str, Any], part: str) -> bool:
-    return bool(zero.get(part, {}).get("device", "none") != "none")
+    parameters, trained, _ = measure(model, config)
+    adapter = trained if config.get("finetuning_type") == "lora" else 0
+    return network_memory(parameters + adapter, trained, deepspeed, processes, reference=reference)

@@ -73,49 +73,46 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 
 
 def published_tensors(model: str) -> list[Tensor]:
-    """Return the parameters of a published model by its hub id; none for a model that is not in `PUBLISHED`.
+    """Return the parameters of a published model by its hub id, named as in its weights files; none for an unknown one.
 
     The `-Thinking` variants have the shapes of the `-Instruct` ones.
     """
     config = PUBLISHED.get(model.replace("-Thinking", "-Instruct"))
-    return list(tensors_of(config)) if config else []
-
-
-def tensors_of(config: dict[str, Any]) -> Iterator[Tensor]:
-    """Yield the parameters of a Llama, Qwen2 or Qwen3-VL model, named as in its weights files."""
-    nested = "text_config" in config
-    text = config["text_config"] if nested else config
-    stem = "model.language_model" if nested else "model"
-    vocabulary, hidden = text["vocab_size"], text["hidden_size"]
-    for name, shape in _language(text, stem):
-        yield name, KIND, shape
-    if nested:
-        for name, shape in _vision(config["vision_config"]):
-            yield name, KIND, shape
+    if config is None:
+        return []
+    text = config.get("text_config", config)
+    parameters = list(_language(text, "model.language_model" if text is not config else "model"))
+    if text is not config:
+        parameters += _vision(config["vision_config"])
     if not config["tie_word_embeddings"]:
-        yield "lm_head.weight", KIND, (vocabulary, hidden)
+        parameters.append(("lm_head.weight", (text["vocab_size"], text["hidden_size"])))
+    return [(name, KIND, shape) for name, shape in parameters]
 
 
 def _language(text: dict[str, Any], stem: str) -> Iterator[tuple[str, tuple[int, ...]]]:
     hidden, inner = text["hidden_size"], text["intermediate_size"]
     head = text.get("head_dim") or hidden // text["num_attention_heads"]
     queries, keys = text["num_attention_heads"] * head, text["num_key_value_heads"] * head
+    sizes = {"q": queries, "k": keys, "v": keys}
+    layer: dict[str, tuple[int, ...]] = {
+        f"self_attn.{name}_proj.weight": (size, hidden) for name, size in sizes.items()
+    }
+    if text["model_type"] == "qwen2":
+        layer |= {f"self_attn.{name}_proj.bias": (size,) for name, size in sizes.items()}
+    if text["model_type"] == "qwen3_vl_text":
+        layer |= {"self_attn.q_norm.weight": (head,), "self_attn.k_norm.weight": (head,)}
+    layer |= {
+        "self_attn.o_proj.weight": (hidden, queries),
+        "mlp.gate_proj.weight": (inner, hidden),
+        "mlp.up_proj.weight": (inner, hidden),
+        "mlp.down_proj.weight": (hidden, inner),
+        "input_layernorm.weight": (hidden,),
+        "post_attention_layernorm.weight": (hidden,),
+    }
     yield f"{stem}.embed_tokens.weight", (text["vocab_size"], hidden)
     for number in range(text["num_hidden_layers"]):
-        layer = f"{stem}.layers.{number}"
-        for name, size in (("q", queries), ("k", keys), ("v", keys)):
-            yield f"{layer}.self_attn.{name}_proj.weight", (size, hidden)
-            if text["model_type"] == "qwen2":
-                yield f"{layer}.self_attn.{name}_proj.bias", (size,)
-        yield f"{layer}.self_attn.o_proj.weight", (hidden, queries)
-        if text["model_type"] == "qwen3_vl_text":
-            yield f"{layer}.self_attn.q_norm.weight", (head,)
-            yield f"{layer}.self_attn.k_norm.weight", (head,)
-        yield f"{layer}.mlp.gate_proj.weight", (inner, hidden)
-        yield f"{layer}.mlp.up_proj.weight", (inner, hidden)
-        yield f"{layer}.mlp.down_proj.weight", (hidden, inner)
-        yield f"{layer}.input_layernorm.weight", (hidden,)
-        yield f"{layer}.post_attention_layernorm.weight", (hidden,)
+        for name, shape in layer.items():
+            yield f"{stem}.layers.{number}.{name}", shape
     yield f"{stem}.norm.weight", (hidden,)
 
 
@@ -123,33 +120,27 @@ def _vision(vision: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
     hidden, inner, patch = vision["hidden_size"], vision["intermediate_size"], vision["patch_size"]
     merged, stem = hidden * vision["spatial_merge_size"] ** 2, "model.visual"
     patches = (hidden, vision["in_channels"], vision["temporal_patch_size"], patch, patch)
-    yield f"{stem}.patch_embed.proj.weight", patches
-    yield f"{stem}.patch_embed.proj.bias", (hidden,)
+    yield from _layer(f"{stem}.patch_embed.proj", *patches)
     yield f"{stem}.pos_embed.weight", (vision["num_position_embeddings"], hidden)
     for number in range(vision["depth"]):
         block = f"{stem}.blocks.{number}"
-        yield from _norm(f"{block}.norm1", hidden)
-        yield from _norm(f"{block}.norm2", hidden)
-        yield from _linear(f"{block}.attn.qkv", 3 * hidden, hidden)
-        yield from _linear(f"{block}.attn.proj", hidden, hidden)
-        yield from _linear(f"{block}.mlp.linear_fc1", inner, hidden)
-        yield from _linear(f"{block}.mlp.linear_fc2", hidden, inner)
+        yield from _layer(f"{block}.norm1", hidden)
+        yield from _layer(f"{block}.norm2", hidden)
+        yield from _layer(f"{block}.attn.qkv", 3 * hidden, hidden)
+        yield from _layer(f"{block}.attn.proj", hidden, hidden)
+        yield from _layer(f"{block}.mlp.linear_fc1", inner, hidden)
+        yield from _layer(f"{block}.mlp.linear_fc2", hidden, inner)
     mergers = [(f"{stem}.merger", hidden)]
     # The mergers of the deepstack layers normalise after merging four patches, the last one before.
     mergers += [
         (f"{stem}.deepstack_merger_list.{number}", merged) for number in range(len(vision["deepstack_visual_indexes"]))
     ]
     for name, normalised in mergers:
-        yield from _norm(f"{name}.norm", normalised)
-        yield from _linear(f"{name}.linear_fc1", merged, merged)
-        yield from _linear(f"{name}.linear_fc2", vision["out_hidden_size"], merged)
+        yield from _layer(f"{name}.norm", normalised)
+        yield from _layer(f"{name}.linear_fc1", merged, merged)
+        yield from _layer(f"{name}.linear_fc2", vision["out_hidden_size"], merged)
 
 
-def _norm(name: str, size: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    yield f"{name}.weight", (size,)
-    yield f"{name}.bias", (size,)
-
-
-def _linear(name: str, outputs: int, inputs: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    yield f"{name}.weight", (outputs, inputs)
-    yield f"{name}.bias", (outputs,)
+def _layer(name: str, *shape: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.weight", shape
+    yield f"{name}.bias", shape[:1]

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from webgym_cli.config.model import Settings
+from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.run import RunDir
+from webgym_cli.train import working_dir
 from webgym_cli.train.backend import PlanInputs
+from webgym_cli.train.nodes.topology import NodeTopology, from_settings
+from webgym_cli.train.process_env import count_processes
 from webgym_cli.train.registry import current_backend
+from webgym_cli.train.rl.layout import zero_stage
 from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.venvs.locate import Device, resolve_device
 
 
 def plan_training(
@@ -22,3 +31,102 @@ def plan_training(
     """
     inputs = PlanInputs(run, settings, os.environ if environ is None else environ, train_config)
     return current_backend(run, settings).plan(inputs)
+
+
+class TrainingData(NamedTuple):
+    """What `webgym prepare` wrote for a training."""
+
+    name: str
+    """The name of the checkpoint that the training makes."""
+    iteration: int
+    parent: str
+    """The model that is trained: a checkpoint's name, or the base model."""
+    model: str
+    """Its folder or hub id."""
+    digest: str
+    """SHA-256 of the samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The processes of a training."""
+
+    device: Device
+    local: int = 1
+    """Processes on each node."""
+    topology: NodeTopology | None = None
+    """Where this node stands among several; None for a training on one."""
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return self.topology.count if self.topology else 1
+
+    @property
+    def world_size(self) -> int:
+        """Processes on all nodes."""
+        return self.local * self.nodes
+
+
+def find_placement(settings: Settings, environ: Mapping[str, str]) -> Placement:
+    """Return the processes that the settings ask for. Raises `UsageError`: see `count_processes`."""
+    device = resolve_device(settings.venvs.device)
+    return Placement(device, count_processes(settings, device, environ), from_settings(settings.train, environ))
+
+
+def plan_fresh(
+    inputs: PlanInputs, data: TrainingData, placement: Placement, *, config_digest: str, **facts: Any
+) -> TrainPlan:
+    """Return the plan of a training with a new optimizer; `facts`: the other fields of `TrainPlan`."""
+    run, settings, deepspeed = inputs.run, inputs.settings, facts.get("deepspeed")
+    identity = working_dir.TrainingIdentity(
+        data_digest=data.digest,
+        config_digest=config_digest,
+        parent=data.parent,
+        carried=False,
+        world_size=placement.world_size,
+        zero_stage=None if deepspeed is None else zero_stage(deepspeed),
+    )
+    return TrainPlan(
+        name=data.name,
+        iteration=data.iteration,
+        parent=data.parent,
+        model=data.model,
+        algorithm=algorithm(run, settings),
+        device=placement.device,
+        folder=working_dir.partial_folder(run, data.name),
+        training=identity,
+        time_limit=settings.train.time_limit_minutes * 60,
+        place=placement.topology,
+        **facts,
+    )
+
+
+def continue_interrupted(
+    plan: TrainPlan,
+    interrupted: Iterable[tuple[Path, working_dir.TrainingIdentity]],
+    resume: Callable[[TrainPlan, Path], TrainPlan | None],
+) -> TrainPlan | None:
+    """Return the plan that takes up the first of some interrupted trainings that can be; None without one.
+
+    `resume` returns the plan that goes on from the states in a folder, or None where they can't be used.
+    """
+    for folder, before in interrupted:
+        taken = replace(plan, adopted=folder if folder != plan.folder else None, training=before)
+        if done := working_dir.finished_checkpoint(folder):
+            note = "all steps of the interrupted training were made: only its publication is missing"
+            return replace(taken, mode="finished", source=plan.folder / done.name, notes=(*plan.notes, note))
+        if continued := resume(taken, folder):
+            return replace(continued, mode="continued")
+    return None
+
+
+def resume_from(plan: TrainPlan, checkpoint: Path | None) -> TrainPlan | None:
+    """Return the plan that goes on from a checkpoint by `resume_from_checkpoint`, as HuggingFace's Trainer does."""
+    if checkpoint is None:
+        return None
+    here = plan.folder / checkpoint.name
+    # kept moments need no second warm-up
+    overrides = {"resume_from_checkpoint": str(here)} | ({"warmup_steps": 0} if plan.training.carried else {})
+    note = f"goes on after step {working_dir.step_of(checkpoint)} of the interrupted training"
+    return replace(plan, source=here, overrides=plan.overrides | overrides, notes=(*plan.notes, note))

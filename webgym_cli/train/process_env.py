@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import UsageError, VenvError
+from webgym_cli.errors import UsageError
 from webgym_cli.jobs import devices
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.venvs.locate import venv_environ
@@ -38,35 +38,19 @@ def count_processes(settings: Settings, device: str, environ: Mapping[str, str])
     return wanted or count or 1
 
 
-def trainer_env(
-    *,
-    python: Path,
-    device: str,
-    processes: int,
-    torchrun: bool,
-    local_model: bool,
-    datasets_cache: Path,
-    gpus: Sequence[str] = (),
-) -> dict[str, str]:
-    """Return the variables that we add to the inherited environment; nothing secret. `gpus`: `train.gpus`."""
+def trainer_env(settings: Settings, device: str, model: str, folder: Path) -> dict[str, str]:
+    """Return the variables that we add to the inherited environment of a training in a folder; nothing secret."""
     env = {
         "PYTHONUNBUFFERED": "1",
         # beside the training: tokenized samples must not pile up in the home folder
-        "HF_DATASETS_CACHE": str(datasets_cache),
+        "HF_DATASETS_CACHE": str(folder / "datasets_cache"),
         "TOKENIZERS_PARALLELISM": "false",
     }
-    if torchrun:
-        env |= {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": str(processes)}
-        if any(character.isspace() for character in str(python)):
-            raise VenvError(
-                f"{python}: LLaMA-Factory can't start several processes from a folder with a space in its name",
-                hint="set WEBGYM_HOME or venvs.train to a folder without spaces, then run webgym setup --role train",
-            )
     if device == "cpu":
         env["OMP_NUM_THREADS"] = "1"
-    elif gpus:
-        env[devices.VARIABLE] = ",".join(gpus)
-    if local_model:
+    elif settings.train.gpus:
+        env[devices.VARIABLE] = ",".join(settings.train.gpus)
+    if Path(model).is_dir():
         env["HF_HUB_OFFLINE"] = "1"
     return env
 
@@ -80,14 +64,11 @@ def plan_reporting(
     if "wandb" not in wanted:
         return {}, {}, ""
     mode, reason = wandb_mode(settings, environ)
-    if mode == "disabled":
-        return {}, {"report_to": others or "none"}, f"{reason}: nothing is reported to Weights & Biases"
-    if not _has_wandb(python):
-        return (
-            {},
-            {"report_to": others or "none"},
-            "wandb is not installed in the train environment: nothing is reported to it",
-        )
+    remark = f"{reason}: nothing is reported to Weights & Biases" if mode == "disabled" else ""
+    if not remark and not any(python.parent.parent.glob("lib/python*/site-packages/wandb/__init__.py")):
+        remark = "wandb is not installed in the train environment: nothing is reported to it"
+    if remark:
+        return {}, {"report_to": others or "none"}, remark
     env = {**wandb_env, **wandb_environment(mode, environ)}
     env["WANDB_FINISH_TIMEOUT"] = f"{settings.log_config.wait_seconds:g}"
     return env, {}, "" if mode == "online" else f"{reason}: Weights & Biases is kept offline, in the logs"
@@ -104,8 +85,3 @@ def report_offline(plan: TrainPlan) -> TrainPlan:
 def child_environment(env: Mapping[str, str], settings: Settings, python: Path) -> dict[str, str]:
     """Return the whole environment of the trainer. The key reaches it by inheritance, never through a file or flag."""
     return with_key(venv_environ(python), settings) | dict(env)
-
-
-def _has_wandb(python: Path) -> bool:
-    root = python.parent.parent
-    return any(root.glob("lib/python*/site-packages/wandb/__init__.py"))

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ class LogLine:
     """The validation loss, in evaluation lines."""
     learning_rate: float | None = None
     """The learning rate that this step used."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """What our own trainer tells beside that: numbers named `part/metric`."""
 
 
 def parse_line(text: str) -> LogLine | None:
@@ -44,6 +46,7 @@ def parse_line(text: str) -> LogLine | None:
             loss=_number(value.get("loss")),
             eval_loss=_number(value.get("eval_loss")),
             learning_rate=_number(value.get("lr")),
+            metrics={name: number for name in value if "/" in name and (number := _number(value[name])) is not None},
         )
     # The trainer may be writing the line: it is read again when complete.
     except (ValueError, KeyError, TypeError, AttributeError):
@@ -63,15 +66,6 @@ def mean_loss(lines: list[LogLine]) -> float | None:
     """Return the mean of the logged training losses, or None when none was logged."""
     losses = [line.loss for line in lines if line.loss is not None]
     return sum(losses) / len(losses) if losses else None
-
-
-def last_metrics(path: Path) -> dict[str, float]:
-    """Return what the last whole line says beside LLaMA-Factory's facts: numbers named `part/metric`."""
-    for text in reversed(path.read_text(encoding="utf-8", errors="replace").splitlines()):
-        if parse_line(text):
-            items = json.loads(text).items()
-            return {name: float(value) for name, value in items if "/" in name and _number(value) is not None}
-    return {}
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from webgym_cli.store.run import RunDir, now
 from webgym_cli.train import retention, working_dir
 from webgym_cli.train.disk import disk_errors
 from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_states
-from webgym_cli.train.progress import TRAINER_LOG, last_metrics, mean_loss, read_log
+from webgym_cli.train.progress import TRAINER_LOG, mean_loss, read_log
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_json
 
@@ -83,8 +83,8 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
 def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
     """Return the record of finished weights."""
     state: dict[str, Any] = working_dir.trainer_state(weights) or {}
-    log = plan.folder / TRAINER_LOG
-    metrics = last_metrics(log) if log.is_file() else {}
+    lines = read_log(plan.folder / TRAINER_LOG)
+    metrics = lines[-1].metrics if lines else {}
     return Checkpoint(
         name=plan.name,
         version=plan.iteration + 1,
@@ -95,7 +95,7 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
         data_digest=plan.training.data_digest,
         resumable=has_optimizer_states(weights),
         steps=int(state.get("global_step", plan.total_steps)),
-        loss=metrics.get("actor/loss", mean_loss(read_log(log))),
+        loss=metrics.get("actor/loss", mean_loss(lines)),
         metrics=metrics,
         adapter=plan.adapter,
         seconds=seconds,

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,13 +24,13 @@ from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs, TrainingBackend
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.memory import rl_memory
-from webgym_cli.train.nodes.topology import from_settings
+from webgym_cli.train.plan import TrainingData, continue_interrupted, find_placement, plan_fresh
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.train.rl_batch import read_batch
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
 from webgym_cli.util.registry import portable_plugins
-from webgym_cli.venvs.locate import resolve_device, role_python
+from webgym_cli.venvs.locate import role_python
 
 LAUNCH_FILE = "launch.json"
 START = Path(__file__).resolve().parent / "rl" / "launch.py"
@@ -39,7 +38,7 @@ MODULE = "webgym_cli.train.rl.main"
 # The critic's folder in a checkpoint.
 CRITIC = "critic"
 # Keys that don't change what is learned, or that `Training.carried` tells of.
-PLACES = ("data", "plugins", "trainer.output_dir", "trainer.save_freq", "trainer.carry_state")
+PLACES = ("data", "plugins", "output_dir", "save_freq", "carry_state")
 
 
 def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
@@ -50,10 +49,9 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     """
     run, settings = inputs.run, inputs.settings
     batch = read_batch(run, settings, webrl=webrl)
-    newest = checkpoints.current(run)
-    plan = _fresh(run, settings, batch, inputs.environ, webrl=webrl)
-    plan = _carry(run, settings, plan, newest)
-    return _continue(run, plan)
+    plan = _carry(run, settings, _fresh(inputs, batch, webrl=webrl), checkpoints.current(run))
+    interrupted = (pair for pair in working_dir.find_interrupted(run, plan.training) if pair[1] == plan.training)
+    return continue_interrupted(plan, interrupted, _resume) or plan
 
 
 def rl_command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
@@ -73,65 +71,32 @@ def check_greedy_chain(settings: Settings) -> None:
         )
 
 
-def _fresh(run: RunDir, settings: Settings, batch: RlData, environ: Mapping[str, str], *, webrl: bool) -> TrainPlan:
+def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
     """Return the plan of a training with a new optimizer."""
-    python, device = role_python(settings, "train"), resolve_device(settings.venvs.device)
-    local = process_env.count_processes(settings, device, environ)
-    place = from_settings(settings.train, environ)
-    nodes = place.count if place else 1
-    world = local * nodes
+    run, settings = inputs.run, inputs.settings
+    python, placement = role_python(settings, "train"), find_placement(settings, inputs.environ)
     folder = working_dir.partial_folder(run, batch.model_name)
-    kind = algorithm(run, settings)
     config = trainer_config(run, settings, batch, folder, webrl=webrl)
     start = _plan_adapter(run, settings, checkpoints.current(run), webrl=webrl)
     deepspeed = dataset.deepspeed_config({"deepspeed": config["trainer"]["deepspeed"]})
-    env = process_env.trainer_env(
-        python=python,
-        device=device,
-        processes=local,
-        torchrun=False,
-        local_model=Path(batch.model).is_dir(),
-        datasets_cache=folder / "datasets_cache",
-        gpus=settings.train.gpus,
-    )
     steps, critic = total_steps(settings.rl, batch, webrl=webrl), _has_critic(config)
-    model = disk.model_tensors(batch.model) if device == "cuda" else []
-    return TrainPlan(
-        name=batch.model_name,
-        iteration=batch.iteration,
-        parent=batch.policy,
-        model=batch.model,
-        algorithm=kind,
+    model = disk.model_tensors(batch.model) if placement.device == "cuda" else []
+    return plan_fresh(
+        inputs,
+        TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest),
+        placement,
+        config_digest=_digest(config, deepspeed),
         python=python,
-        device=device,
-        argv=rl_command(python, LAUNCH_FILE, processes=local, nodes=nodes),
-        env=env,
-        folder=folder,
+        argv=rl_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes),
+        env=process_env.trainer_env(settings, placement.device, batch.model, folder),
         config=config,
         objective=config.get("webrl", {}),
         launch_file=LAUNCH_FILE,
         deepspeed=deepspeed,
-        training=_training(batch, config, deepspeed, world),
         adapter=start.adapter if start else None,
         total_steps=steps,
-        time_limit=settings.train.time_limit_minutes * 60,
-        place=place,
         disk_bytes=disk.needed_for_rl(config, steps, networks=2 if critic else 1),
-        memory=rl_memory(model, config, deepspeed, world, critic=critic) if model else None,
-    )
-
-
-def _training(
-    batch: RlData, config: dict[str, Any], deepspeed: dict[str, Any] | None, world: int
-) -> working_dir.TrainingIdentity:
-    """Return what a training with a new optimizer is made of."""
-    return working_dir.TrainingIdentity(
-        data_digest=batch.digest,
-        config_digest=_digest(config, deepspeed),
-        parent=batch.policy,
-        carried=False,
-        world_size=world,
-        zero_stage=None if deepspeed is None else int(deepspeed.get("zero_optimization", {}).get("stage", 0)),
+        memory=rl_memory(model, config, deepspeed, placement.world_size, critic=critic) if model else None,
     )
 
 
@@ -237,13 +202,8 @@ def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str |
 
 def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
     """Return the SHA-256 of everything that changes what is learned."""
-    kept = json.loads(json.dumps(config))
-    for key in PLACES:
-        *parts, last = key.split(".")
-        section = kept
-        for part in parts:
-            section = section[part]
-        section.pop(last, None)
+    kept = {name: value for name, value in config.items() if name not in PLACES}
+    kept["trainer"] = {name: value for name, value in config["trainer"].items() if name not in PLACES}
     return hashlib.sha256(json.dumps([kept, deepspeed], sort_keys=True).encode()).hexdigest()
 
 
@@ -277,21 +237,12 @@ def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan:
     return ""
 
 
-def _continue(run: RunDir, plan: TrainPlan) -> TrainPlan:
-    """Return the plan that takes up an interrupted training of just this batch, where there is one."""
-    for folder, before in working_dir.find_interrupted(run, plan.training):
-        if before.carried != plan.training.carried:
-            continue
-        adopted = folder if folder != plan.folder else None
-        if done := working_dir.finished_checkpoint(folder):
-            note = "all steps of the interrupted training were made: only its publication is missing"
-            plan = replace(plan, mode="finished", source=plan.folder / done.name, adopted=adopted)
-            return replace(plan, notes=(*plan.notes, note))
-        states = (path.name.removeprefix("state-") for path in folder.glob("state-*"))
-        steps = max((int(step) for step in states if step.isdigit()), default=0)
-        note = f"goes on after step {steps} of the interrupted training"
-        return replace(plan, mode="continued", adopted=adopted, source=None, notes=(*plan.notes, note))
-    return plan
+def _resume(plan: TrainPlan, folder: Path) -> TrainPlan:
+    """Return the plan that goes on from the newest state in the folder of an interrupted training."""
+    states = (path.name.removeprefix("state-") for path in folder.glob("state-*"))
+    steps = max((int(step) for step in states if step.isdigit()), default=0)
+    note = f"goes on after step {steps} of the interrupted training"
+    return replace(plan, source=None, notes=(*plan.notes, note))
 
 
 # Serves every advantage estimator; `find_backend` adapts it to what the estimator needs.

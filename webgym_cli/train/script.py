@@ -6,29 +6,19 @@ import functools
 import hashlib
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.store import checkpoints
-from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.train import rl_batch, working_dir
 from webgym_cli.train.backend import PlanInputs, PreparedData, TrainingBackend
 from webgym_cli.train.llamafactory import dataset
+from webgym_cli.train.plan import Placement, TrainingData, continue_interrupted, plan_fresh, resume_from
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.venvs.locate import resolve_device
 
 LAUNCH_FILE = "launch.json"
-
-
-class _Data(NamedTuple):
-    name: str
-    iteration: int
-    parent: str
-    model: str
-    folder: Path
-    digest: str
 
 
 def script_backend(script: str | Path, data: PreparedData, python: str | Path = sys.executable) -> TrainingBackend:
@@ -50,63 +40,40 @@ def script_backend(script: str | Path, data: PreparedData, python: str | Path = 
 
 def _plan_script(inputs: PlanInputs, *, data: PreparedData, file: Path, python: Path) -> TrainPlan:
     run, settings = inputs.run, inputs.settings
-    prepared = _read_prepared(inputs, data)
-    folder = working_dir.partial_folder(run, prepared.name)
+    prepared, folder = _read_prepared(inputs, data)
     learned: dict[str, Any] = {
         "model": prepared.model,
-        "data": str(prepared.folder.resolve()),
+        "data": str(folder.resolve()),
         "seed": settings.seed,
         "extra": settings.train.extra,
     }
-    identity = working_dir.TrainingIdentity(
-        data_digest=prepared.digest,
+    output = working_dir.partial_folder(run, prepared.name).resolve()
+    plan = plan_fresh(
+        inputs,
+        prepared,
+        Placement(resolve_device(settings.venvs.device)),
         config_digest=hashlib.sha256(json.dumps([str(file), learned], sort_keys=True).encode()).hexdigest(),
-        parent=prepared.parent,
-        carried=False,
-        world_size=1,
-        zero_stage=None,
-    )
-    plan = TrainPlan(
-        name=prepared.name,
-        iteration=prepared.iteration,
-        parent=prepared.parent,
-        model=prepared.model,
-        algorithm=algorithm(run, settings),
         python=python,
-        device=resolve_device(settings.venvs.device),
         argv=(str(python), str(file), LAUNCH_FILE),
         env={},
-        folder=folder,
-        config=learned | {"output_dir": str(folder.resolve()), "resume_from_checkpoint": None},
+        config=learned | {"output_dir": str(output), "resume_from_checkpoint": None},
         launch_file=LAUNCH_FILE,
         deepspeed=None,
-        training=identity,
         total_steps=1,
-        time_limit=settings.train.time_limit_minutes * 60,
     )
-    return _continue(inputs, plan)
+    interrupted = working_dir.find_interrupted(run, plan.training)
+    continued = continue_interrupted(
+        plan, interrupted, lambda plan, folder: resume_from(plan, working_dir.newest_complete(folder))
+    )
+    return continued or plan
 
 
-def _read_prepared(inputs: PlanInputs, data: PreparedData) -> _Data:
-    """Return what `webgym prepare` wrote. Raises `MissingStageError` unless it is the current policy's."""
+def _read_prepared(inputs: PlanInputs, data: PreparedData) -> tuple[TrainingData, Path]:
+    """Return what `webgym prepare` wrote for the current policy, and its folder. Raises `MissingStageError`."""
     run, settings = inputs.run, inputs.settings
     if data == "dataset":
         prepared: Prepared = dataset.read_prepared(run)
         digest, model = dataset.read_data_digest(run, prepared), str(checkpoints.policy_path(run, settings))
-        return _Data(prepared.model_name, prepared.iteration, prepared.parent, model, run.dataset, digest)
+        return TrainingData(prepared.model_name, prepared.iteration, prepared.parent, model, digest), run.dataset
     batch = rl_batch.read_batch(run, settings, webrl=data == "transitions")
-    return _Data(batch.model_name, batch.iteration, batch.policy, batch.model, run.rl_data, batch.digest)
-
-
-def _continue(inputs: PlanInputs, plan: TrainPlan) -> TrainPlan:
-    """Return the plan that goes on from the newest whole checkpoint of an interrupted training, where there is one."""
-    for folder, _ in working_dir.find_interrupted(inputs.run, plan.training):
-        adopted = folder if folder != plan.folder else None
-        if done := working_dir.finished_checkpoint(folder):
-            return replace(plan, mode="finished", source=plan.folder / done.name, adopted=adopted)
-        if newest := working_dir.newest_complete(folder):
-            here = plan.folder / newest.name
-            overrides = {"resume_from_checkpoint": str(here)}
-            note = f"goes on after step {working_dir.step_of(newest)} of the interrupted training"
-            return replace(plan, mode="continued", source=here, adopted=adopted, overrides=overrides, notes=(note,))
-    return plan
+    return TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest), run.rl_data

@@ -300,10 +300,9 @@ def test_a_training_takes_the_gpus_that_the_settings_name(monkeypatch):
     assert process_env.count_processes(settings, "cuda", {}) == 3
     with pytest.raises(SettingsError, match=r"train\.gpus: CUDA_VISIBLE_DEVICES=0,4 hides 5, 6"):
         process_env.count_processes(settings, "cuda", {"CUDA_VISIBLE_DEVICES": "0,4"})
-    how = {"python": Path("python"), "processes": 3, "torchrun": False, "local_model": True}
-    where = {"datasets_cache": Path("cache"), "gpus": settings.train.gpus}
-    assert process_env.trainer_env(device="cuda", **how, **where)["CUDA_VISIBLE_DEVICES"] == "4,5,6"
-    assert "CUDA_VISIBLE_DEVICES" not in process_env.trainer_env(device="cpu", **how, **where)
+    where = {"model": "owner/model", "folder": Path("folder")}
+    assert process_env.trainer_env(settings, "cuda", **where)["CUDA_VISIBLE_DEVICES"] == "4,5,6"
+    assert "CUDA_VISIBLE_DEVICES" not in process_env.trainer_env(settings, "cpu", **where)
 
 
 def test_processes_without_the_variable(monkeypatch):

@@ -30,16 +30,11 @@ async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: Even
     return plan
 
 
-async def export(plan: TrainPlan, checkpoint: Path, settings: Settings, log: Path, sink: EventSink) -> Path:
-    """Merge a LoRA adapter into the weights that it was trained on."""
-    return await lora_merge.merge(plan, checkpoint, settings, log, sink) if plan.lora else checkpoint
-
-
 LLAMAFACTORY = TrainingBackend(
     plan_sft,
     llamafactory_command,
     "dataset",
     check_data=require_same_rendering,
     build_start=build_start,
-    export=export,
+    export=lora_merge.export,
 )

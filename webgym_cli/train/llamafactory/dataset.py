@@ -155,12 +155,6 @@ def deepspeed_config(config: dict[str, Any]) -> dict[str, Any] | None:
     return loaded
 
 
-def zero_stage(config: dict[str, Any]) -> int | None:
-    """Return the ZeRO stage, or None without DeepSpeed."""
-    loaded = deepspeed_config(config)
-    return None if loaded is None else int(loaded.get("zero_optimization", {}).get("stage", 0))
-
-
 def config_digest(config: dict[str, Any]) -> str:
     """Return the SHA-256 of everything in the configuration that changes what is learned."""
     kept = {key: value for key, value in config.items() if key not in PLACES}

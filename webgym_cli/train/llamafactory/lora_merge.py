@@ -12,13 +12,13 @@ from typing import Any
 import yaml
 
 from webgym_cli.config.model import Settings
+from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.adapters import ADAPTER_CONFIG
 from webgym_cli.store.weights import is_complete_file
 from webgym_cli.train import failure, working_dir
-from webgym_cli.train.disk import model_folder
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.rl.layout import ADAPTER, ADAPTER_WEIGHTS
 from webgym_cli.train.training_plan import TrainPlan
@@ -31,11 +31,14 @@ PRECISIONS = ("float32", "float16", "bfloat16")
 SHARD_GB = 5
 
 
-async def merge(plan: TrainPlan, adapter: Path, settings: Settings, log: Path, sink: EventSink) -> Path:
-    """Return the folder of the merged weights beside the adapter's; one that an earlier attempt finished is taken.
+async def export(plan: TrainPlan, adapter: Path, settings: Settings, log: Path, sink: EventSink) -> Path:
+    """Return the folder of the merged weights beside the adapter's, without LoRA the checkpoint as it is.
 
-    The weights keep the precision of the model that was trained. Raises `JobError`.
+    One that an earlier attempt finished is taken. The weights keep the precision of the model that was trained.
+    Raises `JobError`.
     """
+    if not plan.lora:
+        return adapter
     done = plan.folder / MERGED
     if done.is_dir():
         return done
@@ -67,7 +70,7 @@ def _config(plan: TrainPlan, adapter: Path, target: Path) -> dict[str, Any]:
         "export_dir": str(target),
         "export_size": SHARD_GB,
         "export_device": "cpu",  # in memory that no server and no trainer competes for
-        "infer_dtype": precision(model_folder(model)),
+        "infer_dtype": precision(find_model_folder(model)),
     }
 
 
@@ -86,16 +89,14 @@ async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
     """Run LLaMA-Factory's export to its end. Raises `JobError`."""
     argv = [plan.argv[0], "export", CONFIG]
     env = child_environment(plan.env, settings, plan.python)
-    job = Job.spawn(argv, env=env, log=log, cwd=plan.folder, grace=settings.train.stop_grace)
+    merging = Job.run(argv, env=env, log=log, cwd=plan.folder, grace=settings.train.stop_grace)
     try:
-        code = await asyncio.wait_for(job.wait(), plan.time_limit)
+        code = await asyncio.wait_for(merging, plan.time_limit)
     except TimeoutError:
         raise JobError(
             f"merging the adapter passed the time limit of {plan.time_limit / 60:g} minutes; log: {log}",
             hint="-s train.time_limit_minutes=… gives it more; the same command goes on with the merge",
         ) from None
-    finally:
-        await asyncio.shield(job.stop())
     if code != 0:
         error = failure.trainer_error(code, log)
         raise JobError(f"the adapter could not be merged: {error}", hint=error.hint, returncode=code)

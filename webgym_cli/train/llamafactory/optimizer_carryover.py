@@ -7,7 +7,6 @@ small ones are rewritten by `optimizer_carryover_script.py` inside the train rol
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -65,11 +64,7 @@ async def build_start(
     """Lay out the start in `target`. Return why it can't be done, or an empty text. Raises `JobError`."""
     shutil.rmtree(target, ignore_errors=True)
     argv = [str(python), str(BUILDER), str(parent), str(target), json.dumps(options)]
-    job = Job.spawn(argv, env=env, log=log)
-    try:
-        code = await job.wait()
-    finally:
-        await asyncio.shield(job.stop())
+    code = await Job.run(argv, env=env, log=log)
     if code == 0:
         return ""
     last_line = next(iter(last_lines(log, 1)), "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +13,15 @@ from webgym_cli.records.checkpoint import LoraAdapter
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import plan_adapter, read_adapter
-from webgym_cli.store.current_algorithm import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
 from webgym_cli.train.memory import sft_memory
-from webgym_cli.train.nodes.topology import from_settings
+from webgym_cli.train.plan import TrainingData, continue_interrupted, find_placement, plan_fresh, resume_from
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
-from webgym_cli.venvs.locate import resolve_device, role_python
+from webgym_cli.venvs.locate import role_python
 
 CLI = "llamafactory-cli"
 # The configuration that is run: `train_config.yaml` and the overrides. A file, since LLaMA-Factory's multi-process
@@ -43,14 +42,20 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     cli = python.parent / CLI
     if not cli.is_file():
         raise VenvError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
-    base = _base(run, settings, prepared, config, python, inputs.environ)
+    base = _base(inputs, prepared, config, python)
     if base.training.data_digest != prepared.data_digest:
         edited = f"{run.dataset}: the samples were edited by hand: trained as they stand"
         base = replace(base, notes=(*base.notes, edited))
-    plan = _continue(run, base) or _carry(run, settings, base)
-    stage, carried = plan.training.zero_stage, plan.mode == "carried"
+    world = base.training.world_size
+    plan = continue_interrupted(
+        base,
+        _find_interrupted(run, base),
+        lambda plan, folder: resume_from(plan, working_dir.newest_complete(folder, world_size=world, resumable=True)),
+    )
+    plan = plan or _carry(run, settings, base)
     model = disk.model_tensors(plan.model) if plan.device == "cuda" else []
-    memory = sft_memory(model, config, plan.deepspeed, plan.training.world_size) if model else None
+    memory = sft_memory(model, config, plan.deepspeed, world) if model else None
+    stage, carried = plan.training.zero_stage, plan.mode == "carried"
     needed = disk.needed_for_sft(config, stage, plan.total_steps, carried=carried)
     return replace(plan, disk_bytes=needed, memory=memory)
 
@@ -60,66 +65,44 @@ def llamafactory_command(python: Path, launch_file: str, *, processes: int, node
     return (str(python.parent / CLI), "train", launch_file)
 
 
-def _base(
-    run: RunDir,
-    settings: Settings,
-    prepared: Prepared,
-    config: dict[str, Any],
-    python: Path,
-    environ: Mapping[str, str],
-) -> TrainPlan:
+def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python: Path) -> TrainPlan:
     """Return the plan of a fresh training."""
-    device = resolve_device(settings.venvs.device)
-    stage = dataset.zero_stage(config)
-    local = process_env.count_processes(settings, device, environ)
-    place = from_settings(settings.train, environ)
-    world = local * (place.count if place else 1)
-    folder = working_dir.partial_folder(run, prepared.model_name)
-    env, overrides, remark = process_env.plan_reporting(settings, config, dataset.read_wandb_env(run), environ, python)
-    env = (
-        process_env.trainer_env(
-            python=python,
-            device=device,
-            processes=local,
-            torchrun=stage is not None or world > 1,
-            local_model=Path(str(config["model_name_or_path"])).is_dir(),
-            datasets_cache=folder / "datasets_cache",
-            gpus=settings.train.gpus,
-        )
-        | env
-    )
+    run, settings = inputs.run, inputs.settings
+    placement, deepspeed = find_placement(settings, inputs.environ), dataset.deepspeed_config(config)
+    folder, model = working_dir.partial_folder(run, prepared.model_name), str(config["model_name_or_path"])
+    env = process_env.trainer_env(settings, placement.device, model, folder)
+    if deepspeed is not None or placement.world_size > 1:
+        env |= _torchrun_env(python, placement.local)
+    wandb_env = dataset.read_wandb_env(run)
+    reporting, overrides, remark = process_env.plan_reporting(settings, config, wandb_env, inputs.environ, python)
     newest = checkpoints.current(run)
-    parent = newest.name if newest else prepared.parent
-    training = working_dir.TrainingIdentity(
-        data_digest=dataset.read_data_digest(run, prepared),
+    parent, digest = newest.name if newest else prepared.parent, dataset.read_data_digest(run, prepared)
+    return plan_fresh(
+        inputs,
+        TrainingData(prepared.model_name, prepared.iteration, parent, model, digest),
+        placement,
         config_digest=dataset.config_digest(config),
-        parent=parent,
-        carried=False,
-        world_size=world,
-        zero_stage=stage,
-    )
-    return TrainPlan(
-        name=prepared.model_name,
-        iteration=prepared.iteration,
-        parent=parent,
-        model=str(config["model_name_or_path"]),
-        algorithm=algorithm(run, settings),
         python=python,
-        device=device,
-        argv=llamafactory_command(python, LAUNCH_FILE, processes=local, nodes=place.count if place else 1),
-        env=env,
-        folder=folder,
+        argv=llamafactory_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes),
+        env=env | reporting,
         config=config,
         overrides={"output_dir": str(folder)} | overrides,
         launch_file=LAUNCH_FILE,
-        deepspeed=dataset.deepspeed_config(config),
-        training=training,
-        total_steps=dataset.total_steps(config, prepared.train_samples, world),
-        time_limit=settings.train.time_limit_minutes * 60,
-        place=place,
+        deepspeed=deepspeed,
+        total_steps=dataset.total_steps(config, prepared.train_samples, placement.world_size),
         adapter=_find_adapter(run, settings, config),
         notes=(remark,) if remark else (),
     )
+
+
+def _torchrun_env(python: Path, processes: int) -> dict[str, str]:
+    """Return the variables by which LLaMA-Factory starts its processes. Raises `VenvError` where it can't."""
+    if any(character.isspace() for character in str(python)):
+        raise VenvError(
+            f"{python}: LLaMA-Factory can't start several processes from a folder with a space in its name",
+            hint="set WEBGYM_HOME or venvs.train to a folder without spaces, then run webgym setup --role train",
+        )
+    return {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": str(processes)}
 
 
 def _find_adapter(run: RunDir, settings: Settings, config: dict[str, Any]) -> LoraAdapter | None:
@@ -129,33 +112,6 @@ def _find_adapter(run: RunDir, settings: Settings, config: dict[str, Any]) -> Lo
     if start is None or config.get("adapter_name_or_path") != (str(start.folder) if start.folder else None):
         return None
     return start.adapter
-
-
-def _continue(run: RunDir, plan: TrainPlan) -> TrainPlan | None:
-    """Return the plan that goes on where a training of this dataset was interrupted."""
-    for folder, before in _find_interrupted(run, plan):
-        adopted = folder if folder != plan.folder else None
-        if done := working_dir.finished_checkpoint(folder):
-            note = "all steps of the interrupted training were made: only its publication is missing"
-            plan = replace(plan, mode="finished", source=plan.folder / done.name, adopted=adopted, training=before)
-            return replace(plan, notes=(*plan.notes, note))
-        checkpoint = working_dir.newest_complete(folder, world_size=plan.training.world_size, resumable=True)
-        if checkpoint is None:
-            continue
-        here = plan.folder / checkpoint.name
-        overrides = (
-            plan.overrides | {"resume_from_checkpoint": str(here)} | ({"warmup_steps": 0} if before.carried else {})
-        )
-        return replace(
-            plan,
-            mode="continued",
-            source=here,
-            adopted=adopted,
-            overrides=overrides,
-            training=before,
-            notes=(*plan.notes, f"goes on after step {working_dir.step_of(checkpoint)} of the interrupted training"),
-        )
-    return None
 
 
 def _find_interrupted(run: RunDir, plan: TrainPlan) -> Iterator[tuple[Path, working_dir.TrainingIdentity]]:

@@ -6,7 +6,6 @@ the train environment, once for a tokenizer, a template and a shape of conversat
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 from pathlib import Path
@@ -97,11 +96,7 @@ async def _compare(python: Path, settings: Settings, question: dict[str, Any], l
     argv = [str(python), str(SCRIPT), str(question_file), str(answer)]
     # the model's files are here: nothing is asked of the hub
     alone = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-    job = Job.spawn(argv, env=child_environment(alone, settings, python), log=log)
-    try:
-        code = await job.wait()
-    finally:
-        await asyncio.shield(job.stop())
+    code = await Job.run(argv, env=child_environment(alone, settings, python), log=log)
     if code != 0:
         last_line = next(iter(last_lines(log, 1)), "")
         raise JobError(

@@ -93,8 +93,8 @@ def compute_targets(
     difference = old_log_probs - rollout
     metrics = _about(batch, tokens, rewards) | kl_metrics
     metrics |= summary_stats("critic/advantages", advantages)
-    taught = tokens.row[advantages.abs() > NO_ADVANTAGE]
-    metrics["actor/rows_with_gradient"] = len(taught.unique()) / max(1, len(tokens.row.unique()))
+    with_gradient = tokens.row[advantages.abs() > NO_ADVANTAGE]
+    metrics["actor/rows_with_gradient"] = len(with_gradient.unique()) / max(1, len(tokens.row.unique()))
     if returns is not None and values is not None:
         metrics |= summary_stats("critic/returns", returns) | summary_stats("critic/values", values)
         unexplained = float((returns - values).var(correction=0) / returns.var(correction=0))

@@ -15,6 +15,7 @@ from torch import distributed
 from webgym_cli.config.rl import OptimSettings
 from webgym_cli.train.rl.distributed import DistributedContext
 from webgym_cli.train.rl.inputs import Inputs
+from webgym_cli.train.rl.layout import is_offloaded, zero_stage
 from webgym_cli.train.rl.options import TrainingError, read_object
 
 STATES = "states.pt"
@@ -183,11 +184,6 @@ def autocast(world: DistributedContext, *, bf16: bool) -> Any:
     return torch.autocast(world.device.type, torch.bfloat16, enabled=bf16)
 
 
-def zero_stage(config: dict[str, Any]) -> int:
-    """Return the ZeRO stage of a DeepSpeed configuration."""
-    return int(config.get("zero_optimization", {}).get("stage", 0))
-
-
 def deepspeed_config(path: Path, optim: OptimSettings, grad_clip: float, *, bf16: bool) -> dict[str, Any]:
     """Return a DeepSpeed configuration for these settings. Raises `TrainingError` for a file that is none.
 
@@ -204,10 +200,12 @@ def deepspeed_config(path: Path, optim: OptimSettings, grad_clip: float, *, bf16
     zero = config.get("zero_optimization", {})
     if not isinstance(zero, dict) or zero.get("stage", 0) not in (1, 2, 3):
         raise TrainingError(f"{path}: zero_optimization.stage must be 1, 2 or 3: {json.dumps(zero)[:200]}")
-    offloaded = zero.get("offload_optimizer", {}).get("device", "none") != "none"
     values = {"lr": optim.lr, "betas": list(optim.betas), "eps": optim.eps, "weight_decay": optim.weight_decay}
     # torch's own needs no compiler; on the CPU, DeepSpeed's is many times faster
-    config["optimizer"] = {"type": "AdamW", "params": values if offloaded else values | {"torch_adam": True}}
+    config["optimizer"] = {
+        "type": "AdamW",
+        "params": values if is_offloaded(config, "optimizer") else values | {"torch_adam": True},
+    }
     return config
 
 
