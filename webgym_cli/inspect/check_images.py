@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 
 from PIL import Image
@@ -17,16 +16,8 @@ from webgym_cli.records.events import make_event
 from webgym_cli.store.index.fragments import SourceFile
 from webgym_cli.store.screenshots import ScreenshotStore
 
-
-@dataclass(frozen=True, slots=True)
-class _ImageCheck:
-    """What became of looking at one image."""
-
-    size: tuple[int, int] = (0, 0)
-    """Width and height in pixels."""
-    kind: FindingKind | None = None
-    """What is wrong with it."""
-    detail: str = ""
+# What is wrong with an image and how, or its width and height in pixels.
+_ImageCheck = tuple[FindingKind, str] | tuple[int, int]
 
 
 def check_images(
@@ -58,40 +49,35 @@ def check_images(
 def _check_image(store: ScreenshotStore, sha256: str) -> _ImageCheck:
     path = store.path(sha256)
     if not path.exists():
-        return _ImageCheck(kind=FindingKind.IMAGE_MISSING, detail="there is no such file")
+        return FindingKind.IMAGE_MISSING, "there is no such file"
     try:
         content = store.get(sha256)
     except StoreError as error:
-        return _ImageCheck(kind=FindingKind.IMAGE_ALTERED, detail=str(error).removeprefix(f"{path}: "))
+        return FindingKind.IMAGE_ALTERED, str(error).removeprefix(f"{path}: ")
     try:
         with Image.open(io.BytesIO(content)) as image:
-            size = image.size
+            size: tuple[int, int] = image.size
             image.verify()
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow's words for a bad image
-        return _ImageCheck(kind=FindingKind.IMAGE_BROKEN, detail=str(error).partition("<")[0].strip())
-    return _ImageCheck(size=size)
+        return FindingKind.IMAGE_BROKEN, str(error).partition("<")[0].strip()
+    return size
 
 
 def _report(
     store: ScreenshotStore, look: _ImageCheck, named: list[Reference], sources: list[SourceFile], findings: Findings
 ) -> None:
     """Add what is wrong with an image, or with the size that one of its trajectories has of it."""
-    first = named[0]
-    path = store.path(first.sha256)
-    if look.kind is not None:
+    path = store.path(named[0].sha256)
+    if isinstance(look[0], FindingKind):
         steps = f"{len(named)} steps" if len(named) > 1 else "a step"
-        findings.add(look.kind, path, "", f"{look.detail}; {steps} of {_line(first, sources)} on show it")
+        findings.add(look[0], path, "", f"{look[1]}; {steps} of {_line(named[0], sources)} on show it")
         return
     for reference in named:
-        recorded = (reference.width, reference.height)
-        if recorded != look.size:
-            detail = f"it is {_pixels(look.size)}, {_line(reference, sources)} has {_pixels(recorded)}"
+        if (reference.width, reference.height) != look:
+            recorded = f"{reference.width}x{reference.height}"
+            detail = f"it is {look[0]}x{look[1]}, {_line(reference, sources)} has {recorded}"
             findings.add(FindingKind.IMAGE_SIZE, path, "", detail)
 
 
 def _line(reference: Reference, sources: list[SourceFile]) -> str:
     return f"{sources[reference.source].path} (byte {reference.start})"
-
-
-def _pixels(size: tuple[int, int]) -> str:
-    return f"{size[0]}x{size[1]}"

@@ -66,11 +66,6 @@ class FreedSpace:
     files: int = 0
     bytes: int = 0
 
-    def add(self, waste: Waste) -> None:
-        """Count a file."""
-        self.files += 1
-        self.bytes += waste.size
-
 
 def find_waste(
     run: RunDir, *, grace: float = GRACE, even_with_damage: bool = False, sink: EventSink | None = None
@@ -101,10 +96,13 @@ def _find(run: RunDir, before: float, even_with_damage: bool, sink: EventSink | 
             "line names",
         )
     for sha256 in read_dataset_images(run):
-        named.add_name(sha256)
+        named.add(sha256)
     store = ScreenshotStore(run.screenshots)
     for folder in store.folders():
-        yield from _find_unnamed(store, folder, named.names(folder), before)
+        names = {reference.sha256 for reference in named.of(folder)}
+        for sha256, entry in list(store.images(folder)):
+            if sha256 not in names and (size := _old(Path(entry.path), before)) is not None:
+                yield Waste(WasteKind.UNNAMED, Path(entry.path), size)
     yield from _find_torn(run, before)
     yield from _old_index(run, before)
 
@@ -118,7 +116,8 @@ def remove_waste(pieces: Iterable[Waste], *, dry_run: bool) -> dict[WasteKind, F
                 waste.path.unlink(missing_ok=True)
             except OSError as error:
                 raise StoreError(f"{waste.path}: can't be removed: {error.strerror}") from error
-        freed[waste.kind].add(waste)
+        freed[waste.kind].files += 1
+        freed[waste.kind].bytes += waste.size
     return freed
 
 
@@ -142,21 +141,15 @@ def _read_names(run: RunDir, named: References, sink: EventSink | None) -> list[
             try:
                 for step in Trajectory.model_validate_json(line).steps:
                     for picture in step.observation.pictures:
-                        named.add(picture, number, start)
+                        named.add(picture.sha256)
             except ValidationError:
                 damage.append(f"{source.path}: byte {start}")
                 for match in _NAMED.finditer(line):
-                    named.add_name(match[1].decode())
+                    named.add(match[1].decode())
             if sink is not None and not count % _EVERY:
                 done = sum(sizes[:number]) + start
                 sink({"event": "gc_progress", "bar": "names", "done": done, "total": sum(sizes), "transient": True})
     return damage
-
-
-def _find_unnamed(store: ScreenshotStore, folder: str, named: set[str], before: float) -> Iterator[Waste]:
-    for sha256, entry in list(store.images(folder)):
-        if sha256 not in named and (size := _old(Path(entry.path), before)) is not None:
-            yield Waste(WasteKind.UNNAMED, Path(entry.path), size)
 
 
 def _find_torn(run: RunDir, before: float) -> Iterator[Waste]:

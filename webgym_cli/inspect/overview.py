@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -25,14 +25,14 @@ class Grouping:
     """A group's name."""
     first: str = "count DESC, key"
     """Which groups come first when only some are wanted."""
-    order: str = "count DESC, key, iteration"
+    order: str = "count DESC, key"
     """In which order the wanted ones are shown."""
 
 
 TOTAL = Grouping("'all'")
 # The tables of the overview, by their names in its JSON.
 GROUPINGS = {
-    "by_iteration": Grouping("split || ' ' || iteration", "newest DESC, key DESC", "split = 'test', iteration, key"),
+    "by_iteration": Grouping("split || ' ' || iteration", "newest DESC, key DESC", "split = 'test', newest, key"),
     "by_task": Grouping("task"),
     "by_difficulty": Grouping("band"),
     "by_site": Grouping("site"),
@@ -40,57 +40,17 @@ GROUPINGS = {
     "by_policy": Grouping("policy"),
 }
 
-# A row for each group, iteration and kind of failure: few, whatever the buffer's size.
-_CELLS = """
-WITH cells AS (
-    SELECT {key} AS key, split, iteration, failure, count(*) AS trajectories, count(success) AS scored,
-           count(*) FILTER (WHERE success) AS successes, sum(steps)::BIGINT AS steps
-    FROM trajectories WHERE {where} GROUP BY ALL
-), groups AS (SELECT key, sum(trajectories) AS count, max(iteration) AS newest FROM cells GROUP BY key
-), wanted AS (SELECT key, count FROM groups ORDER BY {first} LIMIT ?)
-SELECT cells.*, (SELECT count(*) FROM groups) AS groups FROM cells JOIN wanted USING (key) ORDER BY {order}
+# A row for each group: few columns of tallies, whatever the buffer's size.
+_GROUPS = """
+SELECT * FROM (
+    SELECT {key} AS key, count(*) AS count, count(success) AS scored, count(*) FILTER (success) AS successes,
+        sum(steps)::BIGINT AS steps, histogram(failure) AS failures, histogram(iteration) AS iterations,
+        histogram(iteration) FILTER (success IS NOT NULL) AS scored_in,
+        histogram(iteration) FILTER (success) AS successes_in,
+        any_value(split) AS split, max(iteration) AS newest, count(*) OVER () AS groups
+    FROM trajectories WHERE {where} GROUP BY 1 ORDER BY {first} LIMIT ?
+) ORDER BY {order}
 """
-
-
-@dataclass(slots=True)
-class OverviewGroup:
-    """The tallies of some trajectories."""
-
-    trajectories: int = 0
-    scored: int = 0
-    successes: int = 0
-    steps: int = 0
-    failures: Counter[str] = field(default_factory=Counter)
-    iterations: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Scored and successful trajectories of each iteration."""
-
-    def take(self, cell: dict[str, Any]) -> None:
-        """Add a row of tallies."""
-        self.trajectories += cell["trajectories"]
-        self.scored += cell["scored"]
-        self.successes += cell["successes"]
-        self.steps += cell["steps"]
-        if cell["failure"]:
-            self.failures[cell["failure"]] += cell["trajectories"]
-        scored, successes = self.iterations.get(cell["iteration"], (0, 0))
-        self.iterations[cell["iteration"]] = (scored + cell["scored"], successes + cell["successes"])
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the tallies with the success rate, its 95 % interval and the rate of each iteration."""
-        low, high = wilson(self.successes, self.scored)
-        return {
-            "trajectories": self.trajectories,
-            "scored": self.scored,
-            "successes": self.successes,
-            "success_rate": round(self.successes / self.scored, 4) if self.scored else None,
-            "interval": [round(low, 4), round(high, 4)] if self.scored else None,
-            "mean_steps": round(self.steps / self.trajectories, 2) if self.trajectories else None,
-            "failures": dict(sorted(self.failures.items())),
-            "success_by_iteration": {
-                str(iteration): round(successes / scored, 4) if scored else None
-                for iteration, (scored, successes) in sorted(self.iterations.items())
-            },
-        }
 
 
 def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int | None = None) -> dict[str, Any]:
@@ -99,14 +59,14 @@ def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int |
     `top`: at most so many groups a table, the largest (of iterations the newest); None: all. `groups` tells how many
     there are. Raises `StoreError`.
     """
-    total, _ = _groups(index, query, TOTAL, None)
-    tables = {name: _groups(index, query, grouping, top) for name, grouping in GROUPINGS.items()}
+    total = _read_groups(index, query, TOTAL, None)
+    tables = {name: _read_groups(index, query, grouping, top) for name, grouping in GROUPINGS.items()}
     return {
         "run": str(run.root),
         "policy_version": version(run),
-        **total.get("all", OverviewGroup()).to_json(),
-        **{name: {key: group.to_json() for key, group in by_key.items()} for name, (by_key, _) in tables.items()},
-        "groups": {name: count for name, (_, count) in tables.items()},
+        **_summarize(total[0] if total else Counter()),
+        **{name: {group["key"]: _summarize(group) for group in groups} for name, groups in tables.items()},
+        "groups": {name: groups[0]["groups"] if groups else 0 for name, groups in tables.items()},
         "means": _means(index, query),
         "pass_at_k": compute_pass_rates(index, query),
         **_ages(index, query),
@@ -122,17 +82,30 @@ def list_ids(index: Index, query: TrajectoryQuery) -> Iterator[str]:
         yield row["id"]
 
 
-def _groups(
-    index: Index, query: TrajectoryQuery, by: Grouping, top: int | None
-) -> tuple[dict[str, OverviewGroup], int]:
-    """Return the wanted groups in order, and the number of all."""
+def _read_groups(index: Index, query: TrajectoryQuery, by: Grouping, top: int | None) -> list[dict[str, Any]]:
+    """Return the wanted groups in order, each with the number of all."""
     where, values = query.where()
-    groups: dict[str, OverviewGroup] = {}
-    count = 0
-    for cell in index.rows(_CELLS.format(key=by.key, where=where, first=by.first, order=by.order), [*values, top]):
-        groups.setdefault(cell["key"], OverviewGroup()).take(cell)
-        count = cell["groups"]
-    return groups, count
+    sql = _GROUPS.format(key=by.key, where=where, first=by.first, order=by.order)
+    return list(index.rows(sql, [*values, top]))
+
+
+def _summarize(group: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tallies with the success rate, its 95 % interval and the rate of each iteration."""
+    count, scored, successes = group["count"], group["scored"], group["successes"]
+    scored_in, successes_in = (Counter(group[name] or {}) for name in ("scored_in", "successes_in"))
+    return {
+        "trajectories": count,
+        "scored": scored,
+        "successes": successes,
+        "success_rate": round(successes / scored, 4) if scored else None,
+        "interval": [round(end, 4) for end in wilson(successes, scored)] if scored else None,
+        "mean_steps": round(group["steps"] / count, 2) if count else None,
+        "failures": dict(sorted((group["failures"] or {}).items())),
+        "success_by_iteration": {
+            str(number): round(successes_in[number] / scored_in[number], 4) if scored_in[number] else None
+            for number in sorted(group["iterations"] or ())
+        },
+    }
 
 
 def _means(index: Index, query: TrajectoryQuery) -> dict[str, dict[str, float]]:

@@ -3,48 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from webgym_cli.agent.prompt import Prompt, render_step, split_at_images
 from webgym_cli.agent.prompt_template import format_element
 from webgym_cli.agent.tools import describe_action
 from webgym_cli.errors import StoreError
-from webgym_cli.inspect.action_markers import ActionMarker, find_target, locate_marker
+from webgym_cli.inspect.action_markers import find_target, locate_marker
 from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought
-from webgym_cli.records.trajectory import Screenshot, Step, ToolResult, Trajectory
+from webgym_cli.records.trajectory import Screenshot, Step, Trajectory
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.html_page import render_page
-
-
-@dataclass(frozen=True, slots=True)
-class MessageView:
-    """One message of a prompt."""
-
-    role: str
-    parts: tuple[str, ...]
-    """Its texts; a screenshot is named in words."""
-
-
-@dataclass(frozen=True, slots=True)
-class StepView:
-    """What the page shows of a step."""
-
-    step: Step
-    image: str
-    """The screenshot as a data URL; empty when it can't be shown."""
-    missing: str
-    """Why it can't be shown."""
-    results: tuple[tuple[ToolResult, str, str], ...]
-    """What came of the calls before: each with its image as a data URL, or why that can't be shown."""
-    mark: ActionMarker | None
-    action: str
-    """The action in words, with the element that it named; empty without one."""
-    thought: str
-    rest: str
-    prompt: tuple[MessageView, ...]
-    as_sent: bool
-    """Whether the prompt has the digest of the one that was sent."""
 
 
 def render_episode_page(view: EpisodeView, store: ScreenshotStore, scale: float = 1.0) -> bytes:
@@ -68,30 +38,29 @@ def describe_step_action(step: Step) -> str:
     return describe_action(step.action) + (f" - {format_element(element)}" if element else "")
 
 
-def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iterator[StepView]:
+def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iterator[dict[str, Any]]:
+    """Yield what the page shows of each step."""
     for step in trajectory.steps:
         image, missing = _load_image(step.observation.screenshot, store)
         thought, rest = split_thought(step.response, thinking=trajectory.prompt.thinking)
         prompt = render_step(trajectory, step.index)
         pictures = _name_pictures(trajectory, step, prompt)
-        turns = tuple(
-            MessageView(
-                message.role, tuple(next(pictures) if text is None else text for text in split_at_images(message))
-            )
+        turns = [
+            (message.role, [next(pictures) if text is None else text for text in split_at_images(message)])
             for message in prompt.messages
-        )
-        yield StepView(
-            step=step,
-            image=image,
-            missing=missing,
-            results=tuple((result, *_load_image(result.image, store)) for result in step.observation.results),
-            mark=locate_marker(step, scale),
-            action=describe_step_action(step),
-            thought=thought.strip(),
-            rest=rest.strip(),
-            prompt=turns,
-            as_sent=prompt.digest == step.prompt_digest,
-        )
+        ]
+        yield {
+            "step": step,
+            "image": image,
+            "missing": missing,
+            "results": [(result, *_load_image(result.image, store)) for result in step.observation.results],
+            "mark": locate_marker(step, scale),
+            "action": describe_step_action(step),
+            "thought": thought.strip(),
+            "rest": rest.strip(),
+            "prompt": turns,
+            "as_sent": prompt.digest == step.prompt_digest,
+        }
 
 
 def _name_pictures(trajectory: Trajectory, step: Step, prompt: Prompt) -> Iterator[str]:

@@ -6,8 +6,6 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from webgym_cli.records.trajectory import Screenshot
-
 _PACKED = struct.Struct("<32sIIIQ")
 # As many as the store has folders: an image and its references are found in the shard of its first byte.
 _SHARDS = 256
@@ -34,24 +32,15 @@ class References:
 
     _shards: list[bytearray] = field(default_factory=lambda: [bytearray() for _ in range(_SHARDS)])
 
-    def add(self, shot: Screenshot, source: int, start: int) -> None:
-        """Take a reference."""
-        digest = bytes.fromhex(shot.sha256)
-        self._shards[digest[0]] += _PACKED.pack(digest, shot.width, shot.height, source, start)
-
-    def add_name(self, sha256: str) -> None:
-        """Take a name of which nothing else is known."""
+    def add(self, sha256: str, width: int = 0, height: int = 0, source: int = 0, start: int = 0) -> None:
+        """Take a reference, or a name of which nothing else is known."""
         digest = bytes.fromhex(sha256)
-        self._shards[digest[0]] += _PACKED.pack(digest, 0, 0, 0, 0)
+        self._shards[digest[0]] += _PACKED.pack(digest, width, height, source, start)
 
     def of(self, folder: str) -> Iterator[Reference]:
         """Yield the references to the images of a folder (`3f`), in the order of taking."""
         for digest, *rest in _PACKED.iter_unpack(self._shards[int(folder, 16)]):
             yield Reference(digest.hex(), *rest)
-
-    def names(self, folder: str) -> set[str]:
-        """Return the digests of the images of a folder that are named."""
-        return {digest.hex() for digest, *_ in _PACKED.iter_unpack(self._shards[int(folder, 16)])}
 
     @staticmethod
     def folders() -> list[str]:

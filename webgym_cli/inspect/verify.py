@@ -21,14 +21,11 @@ from webgym_cli.store.buffer import find_misplacement
 from webgym_cli.store.index import fragments
 from webgym_cli.store.index.build import add_line, plan_index, table_of, update
 from webgym_cli.store.index.fragments import ByteRange, Catalog, SourceFile
-from webgym_cli.store.index.rows import Row
-from webgym_cli.store.index.schema import TABLES
+from webgym_cli.store.index.schema import Row
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
-# Lines whose rows are held as Python objects at once.
-_LINES = 500
 # What tells the rows of a table apart within one file.
 _KEYS = {"trajectories": ("start",), "judgements": ("start",), "damage": ("start",), "steps": ("trajectory", "step")}
 
@@ -78,7 +75,7 @@ class _Check:
     catalog: Catalog
     references: References = field(default_factory=References)
     counts: dict[str, int] = field(
-        default_factory=lambda: {"trajectories": 0, "steps": 0, "judgements": 0, "unfinished_bytes": 0}
+        default_factory=lambda: dict.fromkeys(("trajectories", "steps", "judgements", "unfinished_bytes"), 0)
     )
     lines: Counter[tuple[str, int]] = field(default_factory=Counter)
     """Lines of trajectories by split and iteration, damaged ones too."""
@@ -117,14 +114,10 @@ class _Check:
 
     def _derive(self, number: int, source: SourceFile, span: ByteRange) -> dict[str, pa.Table]:
         """Return the rows that the index should have of a range of the truth."""
-        tables: dict[str, list[pa.Table]] = {name: [TABLES[name].empty_table()] for name in source.tables}
         rows: dict[str, list[Row]] = {name: [] for name in source.tables}
-        for count, (start, text) in enumerate(fragments.read_lines(source.path, span), 1):
+        for start, text in fragments.read_lines(source.path, span):
             self._take(number, source, start, text, rows)
-            if not count % _LINES:
-                _flush(rows, tables)
-        _flush(rows, tables)
-        return {name: pa.concat_tables(parts) for name, parts in tables.items()}
+        return {name: table_of(name, entries) for name, entries in rows.items()}
 
     def _take(self, number: int, source: SourceFile, start: int, text: bytes, rows: dict[str, list[Row]]) -> None:
         record = add_line(self.run, source, text, start, rows)
@@ -145,7 +138,7 @@ class _Check:
         for step in trajectory.steps:
             observation = step.observation
             for picture in observation.pictures:
-                self.references.add(picture, number, start)
+                self.references.add(picture.sha256, picture.width, picture.height, number, start)
             if observation.digest and observation.digest != observation.compute_digest():
                 detail = f"step {step.index} of {name}: screenshot, elements, address and title are not of one moment"
                 self.findings.add(FindingKind.OBSERVATION_ALTERED, source.path, place, detail)
@@ -173,13 +166,6 @@ class _Check:
             if not table.equals(stored):
                 for kind, place, detail in _differences(name, table, stored):
                     self.findings.add(kind, path, place, f"{detail} ({source.path})")
-
-
-def _flush(rows: dict[str, list[Row]], tables: dict[str, list[pa.Table]]) -> None:
-    for name, entries in rows.items():
-        if entries:
-            tables[name].append(table_of(name, entries))
-            entries.clear()
 
 
 def _differences(name: str, derived: pa.Table, stored: pa.Table) -> Iterator[tuple[FindingKind, str, str]]:

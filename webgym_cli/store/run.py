@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import platform
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +20,6 @@ from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.config.suggest import name_runs_near
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Split
-from webgym_cli.store.provenance import build_provenance, read_newer_version
 from webgym_cli.util.files import read_json, replace_link, write_json
 from webgym_cli.util.text import hide_passwords
 
@@ -25,6 +27,16 @@ from webgym_cli.util.text import hide_passwords
 def now() -> str:
     """Return the time as ISO 8601, UTC, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+class _PathBelow:
+    """A path that is in every run under the same name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, run: RunDir, owner: type[RunDir]) -> Path:
+        return run.root / self._name
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,80 +50,42 @@ class RunDir:
         """Make the root absolute."""
         object.__setattr__(self, "root", self.root.absolute())
 
-    @property
-    def config(self) -> Path:
-        """The resolved settings (no secrets)."""
-        return self.root / "config.json"
-
-    @property
-    def provenance(self) -> Path:
-        """Who made the run, with which versions; never rewritten."""
-        return self.root / "run.json"
-
-    @property
-    def lock(self) -> Path:
-        """The lock file."""
-        return self.root / "lock"
-
-    @property
-    def lock_holder(self) -> Path:
-        """Who holds the lock."""
-        return self.root / "lock.holder"
-
-    @property
-    def state(self) -> Path:
-        """The command that is under way: what `resume` takes up again."""
-        return self.root / "state.json"
-
-    @property
-    def metrics(self) -> Path:
-        """One JSON object a line, an event each."""
-        return self.root / "metrics.jsonl"
-
-    @property
-    def tracking(self) -> Path:
-        """How much of the metrics Weights & Biases was given."""
-        return self.root / "tracking.json"
-
-    @property
-    def screenshots(self) -> Path:
-        """The image store, shared by all iterations."""
-        return self.root / "screenshots"
-
-    @property
-    def dataset(self) -> Path:
-        """What `prepare` writes."""
-        return self.root / "llamafactory_data"
-
-    @property
-    def rl_data(self) -> Path:
-        """An iteration's batch for policy gradients."""
-        return self.root / "rl_data"
-
-    @property
-    def batches(self) -> Path:
-        """The ledger: which trajectories each training is made of, one batch a line."""
-        return self.root / "batches.jsonl"
-
-    @property
-    def action_logprobs(self) -> Path:
-        """How probable policies found stored actions: one JSON object a line, an action each."""
-        return self.root / "action_logprobs.jsonl"
-
-    @property
-    def checkpoints(self) -> Path:
-        """What training wrote."""
-        return self.root / "checkpoints"
-
-    @property
-    def logs(self) -> Path:
-        """The logs, a folder an attempt."""
-        return self.root / "logs"
-
-    @property
-    def coordinator(self) -> Path:
-        """Where the other nodes of a training reach node 0; removed when node 0's command ends."""
-        return self.root / "nodes" / "coordinator.json"
+    config = _PathBelow("config.json")
+    """The resolved settings (no secrets)."""
+    provenance = _PathBelow("run.json")
+    """Who made the run, with which versions; never rewritten."""
+    lock = _PathBelow("lock")
+    """The lock file."""
+    lock_holder = _PathBelow("lock.holder")
+    """Who holds the lock."""
+    state = _PathBelow("state.json")
+    """The command that is under way: what `resume` takes up again."""
+    metrics = _PathBelow("metrics.jsonl")
+    """One JSON object a line, an event each."""
+    tracking = _PathBelow("tracking.json")
+    """How much of the metrics Weights & Biases was given."""
+    screenshots = _PathBelow("screenshots")
+    """The image store, shared by all iterations."""
+    dataset = _PathBelow("llamafactory_data")
+    """What `prepare` writes."""
+    rl_data = _PathBelow("rl_data")
+    """An iteration's batch for policy gradients."""
+    batches = _PathBelow("batches.jsonl")
+    """The ledger: which trajectories each training is made of, one batch a line."""
+    action_logprobs = _PathBelow("action_logprobs.jsonl")
+    """How probable policies found stored actions: one JSON object a line, an action each."""
+    checkpoints = _PathBelow("checkpoints")
+    """What training wrote."""
+    logs = _PathBelow("logs")
+    """The logs, a folder an attempt."""
+    coordinator = _PathBelow("nodes/coordinator.json")
+    """Where the other nodes of a training reach node 0; removed when node 0's command ends."""
+    first_version = _PathBelow("first_version.json")
+    """The version of the first policy, where imported episodes have iterations before it."""
+    blocklist = _PathBelow("blocklist.jsonl")
+    """The sites that shut the browser out, one JSON object a line."""
+    report = _PathBelow("report.html")
+    """The run as one HTML page, made by `webgym report`."""
 
     def plan(self, split: Split, iteration: int) -> Path:
         """The seeded plan of an iteration: written before its first episode."""
@@ -138,24 +112,9 @@ class RunDir:
         """The index of the trajectories: derived, rebuilt at any time."""
         return self.root / "index.parquet"
 
-    @property
-    def first_version(self) -> Path:
-        """The version of the first policy, where imported episodes have iterations before it."""
-        return self.root / "first_version.json"
-
-    @property
-    def blocklist(self) -> Path:
-        """The sites that shut the browser out, one JSON object a line."""
-        return self.root / "blocklist.jsonl"
-
     def page(self, trajectory: str) -> Path:
         """The HTML page of a trajectory, made by `webgym show`; its id can't lead out of the folder."""
         return self.root / "pages" / f"{quote(trajectory, safe='')}.html"
-
-    @property
-    def report(self) -> Path:
-        """The run as one HTML page, made by `webgym report`."""
-        return self.root / "report.html"
 
     def status(self, split: Split = Split.TRAIN) -> Path:
         """What a rollout is doing now, which may have one of the other split beside it: replaced each second."""
@@ -222,8 +181,20 @@ def require_readable(run: RunDir) -> None:
             f"{run.config}: is missing, though the rest of the run is there",
             hint="restore it from a copy of the run, or move the folder away to begin anew",
         )
-    if newer := read_newer_version(run.provenance):
+    if newer := _read_newer_version(run.provenance):
         raise StoreError(f"{run.root}: a run of webgym {newer}, this is webgym {webgym_cli.__version__}", hint=UPGRADE)
+
+
+def _read_newer_version(file: Path) -> str:
+    """Return the version that made a run where it is a newer one than this; else empty, also for a damaged file."""
+
+    def minor(version: str) -> list[int]:  # the parts that change settings and records
+        return [int(part) for part in version.split(".")[:2]]
+
+    with suppress(StoreError, TypeError, KeyError, ValueError, AttributeError):
+        writer = read_json(file)["webgym"]
+        return str(writer) if minor(writer) > minor(webgym_cli.__version__) else ""
+    return ""
 
 
 def saved_settings(run: RunDir) -> Settings:
@@ -274,7 +245,9 @@ def create_or_open(run: RunDir, settings: Settings) -> None:
         return
     write_json(run.config, hide_passwords(settings.model_dump(mode="json")))
     if not run.provenance.exists():
-        write_json(run.provenance, hide_passwords(build_provenance(now())))
+        versions = {"webgym": webgym_cli.__version__, "python": platform.python_version()}
+        provenance = {"created_at": now(), "argv": sys.argv, **versions, "platform": platform.platform()}
+        write_json(run.provenance, hide_passwords(provenance))
 
 
 def run_id(run: RunDir, settings: Settings) -> str:

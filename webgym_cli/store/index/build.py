@@ -22,15 +22,7 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import find_misplacement
 from webgym_cli.store.index import fragments
 from webgym_cli.store.index.fragments import ByteRange, Catalog, SourceFile
-from webgym_cli.store.index.rows import (
-    LinePosition,
-    Row,
-    build_damage_row,
-    build_judgement_row,
-    build_step_rows,
-    build_trajectory_row,
-)
-from webgym_cli.store.index.schema import TABLES
+from webgym_cli.store.index.schema import JUDGEMENT, STEP, TABLES, TRAJECTORY, Row, build_row
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import is_json
 from webgym_cli.util.gc_pause import rare_collections
@@ -182,22 +174,24 @@ def add_line(
 
     None: it can't be read. A trajectory that is `misplaced` is returned, though its only row is one of damage.
     """
-    line = LinePosition(str(source.path.relative_to(run.root)), start, len(text))
-    where = source.split.value, source.iteration, line
+    where: Row = {"split": source.split.value, "iteration": source.iteration}
+    line: Row = {"file": str(source.path.relative_to(run.root)), "start": start, "size": len(text)}
     try:
         if source.main == "judgements":
             judgement = Judgement.model_validate_json(text)
-            rows["judgements"].append(build_judgement_row(judgement, *where))
+            owner = {"trajectory": judgement.trajectory, **where}
+            rows["judgements"].append({**owner, **build_row(JUDGEMENT, judgement), **line})
             return judgement
         trajectory = Trajectory.model_validate_json(text)
     except ValidationError as error:
-        rows["damage"].append(build_damage_row(*where, error.errors()[0]["msg"]))
+        rows["damage"].append({**where, **line, "reason": error.errors()[0]["msg"]})
         return None
     if reason := find_misplacement(trajectory, source.split, source.iteration):
-        rows["damage"].append(build_damage_row(*where, reason))
+        rows["damage"].append({**where, **line, "reason": reason})
     else:
-        rows["trajectories"].append(build_trajectory_row(trajectory, line))
-        rows["steps"] += build_step_rows(trajectory)
+        rows["trajectories"].append({**build_row(TRAJECTORY, trajectory), **line})
+        owner = {"trajectory": trajectory.id, **where}
+        rows["steps"] += [{**owner, **build_row(STEP, step)} for step in trajectory.steps]
     return trajectory
 
 

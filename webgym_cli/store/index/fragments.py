@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.index.schema import FORMAT, TABLES
 from webgym_cli.store.run import RunDir
 
@@ -115,11 +116,10 @@ def list_sources(run: RunDir) -> list[SourceFile]:
     """Return the files of the truth, in the order of splits, iterations and names."""
     sources = []
     for split in Split:
-        for folder in sorted(run.trajectories(split).glob("iteration_*")):
-            number = folder.name.removeprefix("iteration_")
-            if number.isdecimal():
-                parts = [*folder.glob("part-*.jsonl"), *folder.glob("verdicts-*.jsonl")]
-                sources += [SourceFile(split, int(number), path) for path in sorted(parts)]
+        for iteration in list_iterations(run, split):
+            folder = run.part(split, iteration).parent
+            parts = [*folder.glob("part-*.jsonl"), *folder.glob("verdicts-*.jsonl")]
+            sources += [SourceFile(split, iteration, path) for path in sorted(parts)]
     return sources
 
 

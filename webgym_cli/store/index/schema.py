@@ -2,126 +2,136 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
 import pyarrow as pa
+
+from webgym_cli.records.base import moment_of
+from webgym_cli.records.judgement import Judgement, scored_by_environment
+from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.util.urls import site_of
 
 # Version of the tables; an index of another version is built anew.
 FORMAT = 5
 
+Row = dict[str, Any]
+RecordT = TypeVar("RecordT")
+# Name -> its type, and its value in the row of a record. docs/data-formats.md tells what each means.
+Columns = Mapping[str, tuple[pa.DataType, Callable[[RecordT], Any]]]
+
+TEXT, INT, LONG, REAL, BOOL = pa.string(), pa.int32(), pa.int64(), pa.float64(), pa.bool_()
 # UTC, without a zone: DuckDB's Python needs another library for the zone.
 MOMENT = pa.timestamp("us")
-
 # The fields of `records.sampling.Sampling`.
-SAMPLING = pa.struct(
-    [
-        ("temperature", pa.float64()),
-        ("top_k", pa.int32()),
-        ("top_p", pa.float64()),
-        ("min_p", pa.float64()),
-        ("logprobs", pa.string()),
-    ]
-)
+SAMPLING = pa.struct([("temperature", REAL), ("top_k", INT), ("top_p", REAL), ("min_p", REAL), ("logprobs", TEXT)])
 
-# Where a line stands, so that it alone is read.
-PLACE = [
-    pa.field("file", pa.string()),  # the append-only file, relative to the run
-    pa.field("start", pa.int64()),  # first byte of the line
-    pa.field("size", pa.int64()),  # bytes of the line without its end
-]
+
+def _moment(text: str) -> datetime:
+    return moment_of(text).replace(tzinfo=None)
+
+
+def _environment_reward(trajectory: Trajectory) -> float | None:
+    return next((score.value for score in trajectory.outcome.scores if score.source == "environment"), None)
+
+
+def _votes(judgement: Judgement) -> Iterator[tuple[float, int]]:
+    """Yield, for each question that was voted on, the share that went with the decision and the number of votes."""
+    for verdict in (judgement.claims, *judgement.facts, judgement.reference):
+        if verdict is not None and verdict.votes:
+            yield sum(vote is verdict.passed for vote in verdict.votes) / len(verdict.votes), len(verdict.votes)
+
 
 # One row a stored trajectory, as it was written.
-TRAJECTORIES = pa.schema(
-    [
-        ("id", pa.string()),
-        ("episode", pa.string()),
-        ("split", pa.string()),
-        ("iteration", pa.int32()),
-        ("attempt", pa.int32()),
-        ("task", pa.string()),  # the task's id
-        ("task_key", pa.string()),  # hash of the task's content: equal tasks are equal in every run
-        ("environment", pa.string()),
-        ("site", pa.string()),  # registrable domain of the start address, else the environment's name
-        ("band", pa.string()),
-        ("difficulty", pa.int32()),
-        ("instruction", pa.string()),
-        ("seed", pa.int64()),
-        ("policy", pa.string()),
-        ("sampling", SAMPLING),  # what its tokens were sampled from; null where nobody told
-        ("prompt_version", pa.string()),
-        ("interaction_mode", pa.string()),
-        ("steps", pa.int32()),
-        ("reward", pa.float64()),
-        ("success_threshold", pa.float64()),  # the smallest reward of a success
-        ("reward_extra", pa.map_(pa.string(), pa.float64())),  # the other numbers of the reward function
-        ("tool_calls", pa.map_(pa.string(), pa.int32())),  # by tool
-        ("stop", pa.string()),
-        ("failure", pa.string()),
-        ("failure_detail", pa.string()),
-        ("answer", pa.string()),
-        ("environment_reward", pa.float64()),  # the environment's own score, as it gave it
-        ("scored_by_environment", pa.bool_()),  # its reward then stands, whatever a judge says
-        ("policy_seconds", pa.float64()),
-        ("environment_seconds", pa.float64()),
-        ("seconds", pa.float64()),
-        ("started_at", MOMENT),
-        *PLACE,
-    ]
-)
-
+TRAJECTORY: Columns[Trajectory] = {
+    "id": (TEXT, lambda one: one.id),
+    "episode": (TEXT, lambda one: one.episode),
+    "split": (TEXT, lambda one: one.split.value),
+    "iteration": (INT, lambda one: one.iteration),
+    "attempt": (INT, lambda one: one.attempt),
+    "task": (TEXT, lambda one: one.task.id),
+    "task_key": (TEXT, lambda one: one.task.key),  # equal tasks are equal in every run
+    "environment": (TEXT, lambda one: one.task.environment),
+    "site": (TEXT, lambda one: site_of(one.task.start_url) or one.task.environment),
+    "band": (TEXT, lambda one: one.task.band.value),
+    "difficulty": (INT, lambda one: one.task.difficulty),
+    "instruction": (TEXT, lambda one: one.instruction),
+    "seed": (LONG, lambda one: one.seed),
+    "policy": (TEXT, lambda one: one.policy),
+    "sampling": (SAMPLING, lambda one: one.sampling and one.sampling.model_dump()),  # null where nobody told
+    "prompt_version": (TEXT, lambda one: str(one.prompt.version)),
+    "interaction_mode": (TEXT, lambda one: one.prompt.interaction_mode.value),
+    "steps": (INT, lambda one: len(one.steps)),
+    "reward": (REAL, lambda one: one.outcome.reward),
+    "success_threshold": (REAL, lambda one: one.outcome.success_threshold),
+    "reward_extra": (pa.map_(TEXT, REAL), lambda one: list(one.outcome.extras.items())),
+    "tool_calls": (pa.map_(TEXT, INT), lambda one: list(one.count_calls().items())),
+    "stop": (TEXT, lambda one: one.outcome.stop and one.outcome.stop.value),
+    "failure": (TEXT, lambda one: one.outcome.failure and one.outcome.failure.value),
+    "failure_detail": (TEXT, lambda one: one.outcome.failure_detail),
+    "answer": (TEXT, lambda one: one.outcome.answer),
+    "environment_reward": (REAL, _environment_reward),  # as the environment gave it
+    "scored_by_environment": (BOOL, scored_by_environment),
+    "policy_seconds": (REAL, lambda one: sum(step.policy_seconds for step in one.steps)),
+    "environment_seconds": (REAL, lambda one: sum(step.environment_seconds for step in one.steps)),
+    "seconds": (REAL, lambda one: one.seconds),
+    "started_at": (MOMENT, lambda one: _moment(one.started_at)),
+}
 # One row a step.
-STEPS = pa.schema(
-    [
-        ("trajectory", pa.string()),
-        ("split", pa.string()),
-        ("iteration", pa.int32()),
-        ("step", pa.int32()),  # counts from 0
-        ("url", pa.string()),
-        ("page_site", pa.string()),  # registrable domain of the page that was seen
-        ("screenshot", pa.string()),  # SHA-256 of the image that was sent
-        ("width", pa.int32()),
-        ("height", pa.int32()),
-        ("action", pa.string()),  # its name; null when the response was no action
-        ("parse_error", pa.string()),
-        ("action_error", pa.string()),
-        ("page_changed", pa.bool_()),
-        ("response_characters", pa.int32()),
-        ("response_digest", pa.string()),  # 16 hex digits of the SHA-256 of the response
-        ("prompt_tokens", pa.int32()),
-        ("response_tokens", pa.int32()),  # null when the server gave no ids
-        ("finish_reason", pa.string()),
-        ("policy_version", pa.int32()),  # trainings behind the weights that produced it; null where nobody told
-        ("policy_seconds", pa.float32()),
-        ("environment_seconds", pa.float32()),
-    ]
-)
-
+STEP: Columns[Step] = {
+    "step": (INT, lambda one: one.index),
+    "url": (TEXT, lambda one: one.observation.url),
+    "page_site": (TEXT, lambda one: site_of(one.observation.url)),
+    "screenshot": (TEXT, lambda one: one.observation.screenshot and one.observation.screenshot.sha256),
+    "width": (INT, lambda one: one.observation.screenshot and one.observation.screenshot.width),
+    "height": (INT, lambda one: one.observation.screenshot and one.observation.screenshot.height),
+    "action": (TEXT, lambda one: one.action and str(one.action.name)),
+    "parse_error": (TEXT, lambda one: one.parse_error and one.parse_error.value),
+    "action_error": (TEXT, lambda one: one.action_error),
+    "page_changed": (BOOL, lambda one: one.page_changed),
+    "response_characters": (INT, lambda one: len(one.response)),
+    "response_digest": (TEXT, lambda one: hashlib.sha256(one.response.encode(errors="replace")).hexdigest()[:16]),
+    "prompt_tokens": (INT, lambda one: one.generation.prompt_tokens),
+    "response_tokens": (INT, lambda one: None if one.generation.token_ids is None else len(one.generation.token_ids)),
+    "finish_reason": (TEXT, lambda one: one.generation.finish_reason),
+    "policy_version": (INT, lambda one: one.generation.policy_version and one.generation.policy_version.number),
+    "policy_seconds": (pa.float32(), lambda one: one.policy_seconds),
+    "environment_seconds": (pa.float32(), lambda one: one.environment_seconds),
+}
 # One row a judgement; of a trajectory the judge's newest counts, else the ORM's newest.
-JUDGEMENTS = pa.schema(
-    [
-        ("trajectory", pa.string()),
-        ("split", pa.string()),
-        ("iteration", pa.int32()),
-        ("source", pa.string()),  # judge, or orm
-        ("probability", pa.float64()),  # of success, as an ORM gave it
-        ("success", pa.bool_()),
-        ("failure", pa.string()),
-        ("failure_detail", pa.string()),
-        ("blocked", pa.bool_()),
-        ("model", pa.string()),  # the model that gave the verdicts
-        ("settings_digest", pa.string()),
-        ("agreement", pa.float64()),  # smallest share of votes, over its questions, that went with the decision
-        ("votes", pa.int32()),  # votes on the question that had the fewest
-        ("calls", pa.int32()),
-        ("judged_at", MOMENT),
-        *PLACE,
-    ]
-)
+JUDGEMENT: Columns[Judgement] = {
+    "source": (TEXT, lambda one: one.source),
+    "probability": (REAL, lambda one: one.probability),
+    "success": (BOOL, lambda one: one.success),
+    "failure": (TEXT, lambda one: one.failure and one.failure.value),
+    "failure_detail": (TEXT, lambda one: one.failure_detail),
+    "blocked": (BOOL, lambda one: one.blocked),
+    "model": (TEXT, lambda one: one.models.get("verdict", "")),
+    "settings_digest": (TEXT, lambda one: one.settings_digest),
+    "agreement": (REAL, lambda one: min((share for share, _ in _votes(one)), default=None)),
+    "votes": (INT, lambda one: min((count for _, count in _votes(one)), default=None)),
+    "calls": (INT, lambda one: one.calls),
+    "judged_at": (MOMENT, lambda one: _moment(one.judged_at)),
+}
 
-# One row a line that can't be read.
-DAMAGE = pa.schema([("split", pa.string()), ("iteration", pa.int32()), *PLACE, ("reason", pa.string())])
 
+def build_row(columns: Columns[RecordT], record: RecordT) -> Row:
+    """Return a record's own part of its row."""
+    return {name: value(record) for name, (_, value) in columns.items()}
+
+
+def _types(columns: Columns[Any]) -> list[tuple[str, pa.DataType]]:
+    return [(name, kind) for name, (kind, _) in columns.items()]
+
+
+_OWNER = [("trajectory", TEXT), ("split", TEXT), ("iteration", INT)]
+# Where a line stands: its file, relative to the run, its first byte, its bytes without its end.
+_PLACE = [("file", TEXT), ("start", LONG), ("size", LONG)]
 TABLES: dict[str, pa.Schema] = {
-    "trajectories": TRAJECTORIES,
-    "steps": STEPS,
-    "judgements": JUDGEMENTS,
-    "damage": DAMAGE,
+    "trajectories": pa.schema([*_types(TRAJECTORY), *_PLACE]),
+    "steps": pa.schema([*_OWNER, *_types(STEP)]),
+    "judgements": pa.schema([*_OWNER, *_types(JUDGEMENT), *_PLACE]),
+    "damage": pa.schema([*_OWNER[1:], *_PLACE, ("reason", TEXT)]),  # a row a line that can't be read
 }
