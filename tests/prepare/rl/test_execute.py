@@ -25,7 +25,7 @@ from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.rl import execute as stage
-from webgym_cli.prepare.rl.drop_reasons import MaskReason
+from webgym_cli.prepare.rl.drop_reasons import OWN_REASONS, MaskReason
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
@@ -158,7 +158,7 @@ def test_what_can_not_be_proved_is_masked_and_counted(run, model, tokens):
     assert [line["reward"] for line in lines(run, "trajectories.jsonl")] == [1.0, None, None, None]
     assert {row["trajectory"] for row in lines(run, "rows.jsonl")} == {"train-0000-00000"}
     reasons = ("prompt_changed", "prompt_tokens_changed", "logprobs_unusable")
-    expected = {reason.value: int(reason in reasons) for reason in MaskReason}
+    expected = {reason.value: int(reason in reasons) for reason in OWN_REASONS}
     assert dropped(run)["masked"] == events[-1]["masked"] == expected
     assert (dropped(run)["trained"], dropped(run)["trajectories"]) == (1, 4)
     assert (events[-1]["event"], events[-1]["digest"]) == ("rl_data", data.digest)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from webgym_cli.config.rl_data import ReplaySettings
-from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.perplexity import compute_mean_logprob, compute_perplexity, find_window_violation
 
 WEBRL = ReplaySettings()
@@ -26,14 +26,14 @@ def test_perplexity_is_the_inverse_of_the_geometric_mean():
     [
         ([0.95], None),
         ([0.95] * 700, None),
-        ([0.9500001], ReplayDropReason.BELOW_WINDOW),
-        ([1.0], ReplayDropReason.BELOW_WINDOW),
-        ([0.5], ReplayDropReason.ABOVE_WINDOW),
-        ([0.5] * 333, ReplayDropReason.ABOVE_WINDOW),
+        ([0.9500001], MaskReason.BELOW_WINDOW),
+        ([1.0], MaskReason.BELOW_WINDOW),
+        ([0.5], MaskReason.ABOVE_WINDOW),
+        ([0.5] * 333, MaskReason.ABOVE_WINDOW),
         ([0.5000001], None),
-        ([0.25, 0.999], ReplayDropReason.ABOVE_WINDOW),  # 0.4998
+        ([0.25, 0.999], MaskReason.ABOVE_WINDOW),  # 0.4998
         ([0.25, 1.0, 1.0], None),  # 0.63
-        ([0.1], ReplayDropReason.ABOVE_WINDOW),
+        ([0.1], MaskReason.ABOVE_WINDOW),
     ],
 )
 def test_webrl_s_window_is_half_open_on_the_mean_probability(probabilities, where):
@@ -51,15 +51,15 @@ def test_other_windows():
     everything = ReplaySettings(window=(1, None))
     assert [find_window_violation(mean, everything) for mean in (0.0, -0.02, -50.0)] == [None] * 3
     assert (
-        find_window_violation(-9999.0, everything) == ReplayDropReason.ABOVE_WINDOW
+        find_window_violation(-9999.0, everything) == MaskReason.ABOVE_WINDOW
     )  # no number could hold its perplexity
     hard = ReplaySettings(window=(2, None))
     assert (find_window_violation(math.log(0.5), hard), find_window_violation(math.log(0.51), hard)) == (
         None,
-        ReplayDropReason.BELOW_WINDOW,
+        MaskReason.BELOW_WINDOW,
     )
     easy = ReplaySettings(window=(1, 1 / 0.95))
     assert (find_window_violation(0.0, easy), find_window_violation(math.log(0.95), easy)) == (
         None,
-        ReplayDropReason.ABOVE_WINDOW,
+        MaskReason.ABOVE_WINDOW,
     )

@@ -5,7 +5,7 @@ from tests.prepare.rl_made import ANSWER, CALL, sampled, served, talk
 from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.agent.tokens import ModelTokens
-from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.states import render_last_state, tokenize_actions
 
 
@@ -64,7 +64,7 @@ def test_why_actions_can_not_be_told(tokens):
     made = served(talk(0), tokens)
     other = made.steps[1].generation.model_copy(update={"prompt_token_digest": digest_tokens([1])})
     pad = tokens.placeholder
-    assert tokenize_actions(changed(made, 1, generation=other), tokens) is ReplayDropReason.PROMPT_TOKENS_CHANGED
-    assert tokenize_actions(changed(made, 1, prompt_digest="1" * 64), tokens) is ReplayDropReason.PROMPT_CHANGED
-    assert tokenize_actions(served(talk(0), tokens, {0: [pad]}), tokens) is ReplayDropReason.PLACEHOLDER
-    assert tokenize_actions(served(talk(0, CALL, ANSWER, pictures=(96,)), tokens), tokens) is ReplayDropReason.PICTURES
+    assert tokenize_actions(changed(made, 1, generation=other), tokens) is MaskReason.PROMPT_TOKENS_CHANGED
+    assert tokenize_actions(changed(made, 1, prompt_digest="1" * 64), tokens) is MaskReason.PROMPT_CHANGED
+    assert tokenize_actions(served(talk(0), tokens, {0: [pad]}), tokens) is MaskReason.PLACEHOLDER
+    assert tokenize_actions(served(talk(0, CALL, ANSWER, pictures=(96,)), tokens), tokens) is MaskReason.PICTURES

@@ -7,21 +7,20 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, WebGymError
-from webgym_cli.prepare.rl.drop_reasons import MaskReason
+from webgym_cli.prepare.rl.drop_reasons import OWN_REASONS, MaskReason
 from webgym_cli.prepare.rl.plan import BatchMember, RlPlan
-from webgym_cli.prepare.rl.replay import ReplaySelection, ReplayWriter, select_replay
+from webgym_cli.prepare.rl.replay import ReplaySelection, build_replay_lines, select_replay
 from webgym_cli.prepare.rl.rows import (
-    ServedTurn,
     TokenRow,
     build_rows,
     digest_observation,
@@ -29,10 +28,9 @@ from webgym_cli.prepare.rl.rows import (
     read_turns,
 )
 from webgym_cli.prepare.rl.score import ScoringResult
-from webgym_cli.prepare.rl.states import ActionTokenizer, PromptState, render_last_state
+from webgym_cli.prepare.rl.states import PromptState, render_last_state
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
-from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import read
 from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
@@ -63,25 +61,27 @@ def execute(
     try:
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True)
-        with _lines(building / ROWS) as into, _lines(building / TRAJECTORIES) as about:
-            batch = _BatchWriter(plan, run, tokens, into, about, sink)
+        with _open_lines(building / ROWS) as add_row, _open_lines(building / TRAJECTORIES) as add_trajectory:
+            batch = _BatchWriter(plan, run, tokens, add_row, add_trajectory, sink)
             batch.write()
             drawn = None if scores is None else batch.replay(scores)
-        replayed = None if drawn is None else len(drawn.chosen)
+        chosen, replayed = ((), None) if drawn is None else (drawn.chosen, len(drawn.chosen))
+        with (building / ROWS).open("rb") as rows:
+            digest = hashlib.file_digest(rows, "sha256").hexdigest()
         data = RlData(
             iteration=plan.iteration,
             model_name=new_name(run),
             policy=policy_name(run, settings),
             model=locate_model(model),
             sampling=plan.sampling,
-            trained=plan.counts.trained - batch.tally.masked.total() + batch.tally.sources,
+            trained=plan.counts.trained - batch.tally.masked.total() + len({one.candidate for one in chosen}),
             rows=batch.tally.rows,
             current_rows=None if replayed is None else batch.tally.rows - replayed,
             replayed_rows=replayed,
             tokens=batch.tally.tokens,
             trained_tokens=batch.tally.trained_tokens,
             plan_digest=plan.digest(),
-            digest=into.digest.hexdigest(),
+            digest=digest,
         )
         dropped = _build_dropped(plan, batch.tally) | ({} if drawn is None else {"replay": drawn.figures})
         write_json(building / DROPPED, dropped)
@@ -109,8 +109,6 @@ class _Tally:
     """What was written, and what could not be."""
 
     rows: int = 0
-    sources: int = 0
-    """Trajectories of which something was taken over."""
     steps: int = 0
     tokens: int = 0
     trained_tokens: int = 0
@@ -119,26 +117,15 @@ class _Tally:
     damaged: list[str] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class _Lines:
-    """A JSON Lines file that is being written."""
-
-    file: BinaryIO
-    digest: Any = field(default_factory=hashlib.sha256)
-    """Of all that was written."""
-
-    def add(self, value: dict[str, Any]) -> None:
-        """Write a line."""
-        line = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-        self.file.write(line)
-        self.digest.update(line)
+_AddLine = Callable[[dict[str, Any]], object]
 
 
 @contextmanager
-def _lines(path: Path) -> Iterator[_Lines]:
-    """Give a file; it is on the disk when the block ends."""
+def _open_lines(path: Path) -> Iterator[_AddLine]:
+    """Give what adds a line to a new file; the file is on the disk when the block ends."""
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
     with path.open("wb") as file:
-        yield _Lines(file)
+        yield lambda value: file.write(encode(value).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
 
@@ -147,10 +134,16 @@ class _BatchWriter:
     """A batch under way."""
 
     def __init__(
-        self, plan: RlPlan, run: RunDir, tokens: ActionTokenizer, into: _Lines, about: _Lines, sink: EventSink
+        self,
+        plan: RlPlan,
+        run: RunDir,
+        tokens: ModelTokens,
+        add_row: _AddLine,
+        add_trajectory: _AddLine,
+        sink: EventSink,
     ) -> None:
         self._plan, self._run, self._tokens = plan, run, tokens
-        self._rows, self._trajectories, self._sink = into, about, sink
+        self._add_row, self._add_trajectory, self._sink = add_row, add_trajectory, sink
         self._store = ScreenshotStore(run.screenshots)
         self._located = lru_cache(maxsize=REMEMBERED)(self._locate)
         self.tally = _Tally()
@@ -160,7 +153,7 @@ class _BatchWriter:
         total = self._plan.counts.trajectories
         for done, member in enumerate(self._plan.members(), 1):
             line = _line(member, *self._write_trained(member))
-            self._trajectories.add(line if self._plan.replay is None else line | {"replayed": False})
+            self._add_trajectory(line if self._plan.replay is None else line | {"replayed": False})
             if done % PROGRESS_EVERY == 0 or done == total:
                 self._sink({"event": "rl_data_progress", "bar": "prepare", "done": done, "total": total})
         if not self.tally.rows:
@@ -186,16 +179,16 @@ class _BatchWriter:
     def replay(self, scores: ScoringResult) -> ReplaySelection:
         """Write what is taken over of earlier experience, after all else, and return what was drawn."""
         drawn, counts = select_replay(scores, self.tally.rows), self._plan.counts
-        replay = ReplayWriter(scores, self._tokens, counts.trajectories, counts.groups)
-        for trajectory, lines in replay.lines(drawn.chosen):
-            self._trajectories.add(trajectory)
-            self.tally.sources += 1
+        # numbered after those of the iteration
+        numbers = {"number": counts.trajectories, "group": counts.groups}
+        for trajectory, lines in build_replay_lines(scores, drawn.chosen, self._tokens, **numbers):
+            self._add_trajectory(trajectory)
             for line in lines:
                 self._add(line)
         return drawn
 
     def _add(self, line: dict[str, Any]) -> None:
-        self._rows.add(line)
+        self._add_row(line)
         self.tally.rows += 1
         self.tally.tokens += len(line["input_ids"])
         self.tally.trained_tokens += len(line["logprobs"])
@@ -212,14 +205,17 @@ class _BatchWriter:
         if isinstance(turns, MaskReason):
             return turns
         rows = list(build_rows(turns, merge=self._plan.how.merge_turns))
-        states = self._states(trajectory, turns)
+        states: list[PromptState] = []  # after each step, for `webrl`
+        if self._plan.replay is not None:
+            states += [PromptState(turn.prompt, turn.images, turn.sizes) for turn in turns[1:]]
+            states.append(render_last_state(trajectory, self._tokens))
         limit = self._plan.how.max_row_tokens
         sequences = (*(row.input_ids for row in rows), *(state.ids for state in states))
         if limit is not None and any(len(ids) > limit for ids in sequences):
             return MaskReason.TOO_LONG
         try:
-            lines = [_row(member, row, self._locate_all(row.images)) for row in rows]
-            after = [self._locate_all(state.images) for state in states]
+            lines = [_row(member, row, list(map(self._located, row.images))) for row in rows]
+            after = [list(map(self._located, state.images)) for state in states]
         except StoreError:
             return MaskReason.IMAGE_MISSING
         for line in lines:
@@ -232,16 +228,6 @@ class _BatchWriter:
             if state.images:
                 lines[number] |= {"next_images": after[number], "next_sizes": [list(size) for size in state.sizes]}
         return lines
-
-    def _states(self, trajectory: Trajectory, turns: Sequence[ServedTurn]) -> list[PromptState]:
-        """Return the state after each step, for `webrl`; for others none."""
-        if self._plan.replay is None:
-            return []
-        later = [PromptState(turn.prompt, turn.images, turn.sizes) for turn in turns[1:]]
-        return [*later, render_last_state(trajectory, self._tokens)]
-
-    def _locate_all(self, images: Sequence[str]) -> list[str]:
-        return [self._located(sha256) for sha256 in images]
 
     def _locate(self, sha256: str) -> str:
         """Return the path, from the batch, of a picture that is what its name says. Raises `StoreError`."""
@@ -280,17 +266,17 @@ def _row(member: BatchMember, row: TokenRow, images: list[str]) -> dict[str, Any
 
 def _build_dropped(plan: RlPlan, tally: _Tally) -> dict[str, Any]:
     """Return the content of `dropped.json`: what the batch is made of, and every reason with its count."""
-    counts = Counter(plan.counts.masked) + tally.masked
+    counts, masked = plan.counts, Counter(plan.counts.masked) + tally.masked
     return {
-        "trajectories": plan.counts.trajectories,
-        "trained": plan.counts.trained - tally.masked.total(),
-        "greedy": plan.counts.greedy,
-        "masked": {reason.value: counts[reason.value] for reason in MaskReason},
-        "failures": plan.counts.failures,
-        "groups": plan.counts.groups,
+        "trajectories": counts.trajectories,
+        "trained": counts.trained - tally.masked.total(),
+        "greedy": counts.greedy,
+        "masked": {reason.value: masked[reason.value] for reason in OWN_REASONS},
+        "failures": counts.failures,
+        "groups": counts.groups,
         "group_by": plan.group_by,
-        "policies": plan.counts.policies,
-        "steps": plan.counts.steps,
+        "policies": counts.policies,
+        "steps": counts.steps,
         "trained_steps": tally.steps,
         "damaged_lines": [*plan.damaged, *tally.damaged],
     }

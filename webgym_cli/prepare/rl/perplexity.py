@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from webgym_cli.config.rl_data import ReplaySettings
-from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
 
 # Nats by which a mean may miss the window's edge, through rounding, and still be on it.
 ROUNDING = 1e-9
@@ -24,11 +24,11 @@ def compute_perplexity(mean: float) -> float:
     return math.exp(-mean)
 
 
-def find_window_violation(mean: float, replay: ReplaySettings) -> ReplayDropReason | None:
+def find_window_violation(mean: float, replay: ReplaySettings) -> MaskReason | None:
     """Return on which side of the window [lower, upper) an action is; None: it is inside."""
     # In logarithms: a product of probabilities underflows for long actions.
     low, high = replay.window
     if -mean < math.log(low) - ROUNDING:
-        return ReplayDropReason.BELOW_WINDOW
+        return MaskReason.BELOW_WINDOW
     most = LARGEST if high is None else min(LARGEST, math.log(high))
-    return ReplayDropReason.ABOVE_WINDOW if -mean >= most - ROUNDING else None
+    return MaskReason.ABOVE_WINDOW if -mean >= most - ROUNDING else None

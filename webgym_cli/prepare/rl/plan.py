@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy, RlDataSettings
@@ -24,7 +24,7 @@ from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import LineRef, list_iterations
 from webgym_cli.store.checkpoints import version
-from webgym_cli.store.index.query import LINE_REF_COLUMNS, Index
+from webgym_cli.store.index.query import LINE_REF, Index
 from webgym_cli.store.run import RunDir
 
 _BATCH = """
@@ -46,7 +46,9 @@ UPDATE rl_batch SET reason = '{MaskReason.STALE}'
 WHERE reason IS NULL AND id IN (SELECT id FROM rl_selected WHERE stale)
 """
 _MEMBERS = f"""
-SELECT number, team, task, policy, reward, success, greedy, reason, {LINE_REF_COLUMNS} FROM rl_batch ORDER BY number
+SELECT {LINE_REF} AS place, number, team AS "group", task, policy, CASE WHEN reason IS NULL THEN reward END AS reward,
+    success, greedy, reason AS masked
+FROM rl_batch ORDER BY number
 """
 _MISSING_TOKENS = """
 SELECT count(DISTINCT id) AS count, min(id) AS first, arg_min(policy, id) AS policy
@@ -58,7 +60,7 @@ _KINDS = """
 SELECT reason, failure, greedy, policy, count(*) AS count, sum(steps)::BIGINT AS steps FROM rl_batch GROUP BY ALL
 """
 _GROUPS = """
-SELECT count(*) AS groups, coalesce(sum(CASE WHEN usable = 1 THEN 1 ELSE 0 END), 0)::BIGINT AS alone
+SELECT count(*) AS groups, count(*) FILTER (usable = 1) AS groups_of_one
 FROM (SELECT count(*) FILTER (reason IS NULL AND NOT greedy) AS usable FROM rl_batch GROUP BY team)
 """
 
@@ -129,13 +131,8 @@ class RlPlan:
     def members(self) -> Iterator[BatchMember]:
         """Yield the trajectories of the batch by number, a few at a time."""
         for row in self.index.rows(_MEMBERS):
-            reason, reward = row.pop("reason"), row.pop("reward")
-            masked = None if reason is None else MaskReason(reason)
-            values = {name: row.pop(name) for name in ("number", "task", "policy", "success", "greedy")}
-            group = row.pop("team")
-            yield BatchMember(
-                place=LineRef(**row), group=group, reward=None if masked else reward, masked=masked, **values
-            )
+            place, masked = LineRef(**row.pop("place")), row.pop("masked")
+            yield BatchMember(place=place, masked=masked and MaskReason(masked), **row)
 
     def digest(self) -> str:
         """Return the SHA-256 of what the batch is made of and of how: as long as it is the same, so is the batch."""
@@ -150,7 +147,6 @@ class RlPlan:
 
     def to_json(self) -> dict[str, object]:
         """Return what `--dry-run` prints."""
-        counts = self.counts
         return {
             "event": "plan",
             "stage": "rl_data",
@@ -158,15 +154,7 @@ class RlPlan:
             "iterations_read": list(self.read),
             "group_by": self.group_by,
             "sampling": self.sampling.model_dump(),
-            "trajectories": counts.trajectories,
-            "steps": counts.steps,
-            "groups": counts.groups,
-            "groups_of_one": counts.groups_of_one,
-            "trained": counts.trained,
-            "greedy": counts.greedy,
-            "masked": counts.masked,
-            "failures": counts.failures,
-            "policies": counts.policies,
+            **asdict(self.counts),
             "damaged_lines": list(self.damaged),
             **({} if self.replay is None else {"replay": self.replay.to_json()}),
         }
@@ -243,12 +231,10 @@ def _counts(index: Index) -> BatchCounts:
             masked[row["reason"]] += count
         if row["reason"] == MaskReason.FAILURE:
             failures[row["failure"]] += count
-    groups = index.one(_GROUPS)
     return BatchCounts(
         trajectories=policies.total(),
         steps=steps,
-        groups=groups["groups"],
-        groups_of_one=groups["alone"],
+        **index.one(_GROUPS),
         trained=usable[False],
         greedy=usable[True],
         masked=dict(sorted(masked.items())),

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import StoreError
-from webgym_cli.prepare.rl.drop_reasons import ACTION_REASONS, TRAJECTORY_REASONS, ReplayDropReason
+from webgym_cli.prepare.rl.drop_reasons import ACTION_REASONS, TRAJECTORY_REASONS, MaskReason
 from webgym_cli.prepare.rl.logprob_cache import digest_action
 from webgym_cli.prepare.rl.perplexity import compute_perplexity, find_window_violation
 from webgym_cli.prepare.rl.replay_plan import ReplayCandidate
 from webgym_cli.prepare.rl.score import ScoredAction, ScoringResult
-from webgym_cli.prepare.rl.states import ActionTokenizer, TokenizedAction, tokenize_actions
+from webgym_cli.prepare.rl.states import TokenizedAction, tokenize_actions
 from webgym_cli.prepare.sft.sampling import shuffle_by_seed
 from webgym_cli.store.buffer import read
 
@@ -41,7 +42,7 @@ def select_replay(scores: ScoringResult, current_rows: int) -> ReplaySelection:
         else:
             dropped[side.value] += 1
     chosen = shuffle_by_seed(within, plan.seed)[: plan.cap(current_rows)]
-    dropped[ReplayDropReason.OVER_RATIO.value] = len(within) - len(chosen)
+    dropped[MaskReason.OVER_RATIO.value] = len(within) - len(chosen)
     whole = Counter(plan.dropped) + scores.dropped_trajectories
     figures = {
         "runs": [str(run) for run in plan.runs],
@@ -57,58 +58,55 @@ def select_replay(scores: ScoringResult, current_rows: int) -> ReplaySelection:
     return ReplaySelection(tuple(sorted(chosen, key=lambda one: (one.candidate, one.step))), figures)
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayWriter:
-    """The lines of what is taken over. Trajectories are numbered after those of the iteration, each its own group."""
+def build_replay_lines(
+    scores: ScoringResult, chosen: Sequence[ScoredAction], tokens: ModelTokens, *, number: int, group: int
+) -> Iterator[tuple[Line, list[Line]]]:
+    """Yield the line of each trajectory with its rows. Raises `StoreError` for one that changed since its score.
 
-    scores: ScoringResult
-    tokens: ActionTokenizer
-    first_number: int
-    first_group: int
-
-    def lines(self, chosen: Sequence[ScoredAction]) -> Iterator[tuple[Line, list[Line]]]:
-        """Yield the line of each trajectory with its rows. Raises `StoreError` for one that changed since its score."""
-        for place, (candidate, of_one) in enumerate(groupby(chosen, key=lambda one: one.candidate)):
-            of = self.scores.plan.candidates[candidate]
-            number, group = self.first_number + place, self.first_group + place
-            line = {
-                "id": of.place.id,
-                "number": number,
-                "group": group,
-                "reward": of.reward,
-                "success": of.success,
-                "task": of.task,
-                "policy": of.policy,
-                "greedy": False,
-                "replayed": True,
-            }
-            # Read and tokenized again: the tokens of all candidates since their score would not fit in memory.
-            known = tokenize_actions(read(of.run, of.place, without=("logprobs",)), self.tokens)
-            if isinstance(known, ReplayDropReason):
-                raise _changed_error(of)
-            last = len(known) - 1
-            rows = [self._row(of, known[one.step], one, last=one.step == last) for one in of_one]
-            yield line, [{"trajectory": of.place.id, "number": number, "group": group, **row} for row in rows]
-
-    def _row(self, of: ReplayCandidate, action: TokenizedAction, scored: ScoredAction, *, last: bool) -> Line:
-        logprobs = self.scores.known.get(digest_action(action))
-        if logprobs is None:
-            raise _changed_error(of)
-        return {
-            "step": action.step,
-            "steps": [action.step],
-            "input_ids": [*action.prompt, *action.response],
-            "mask": [0] * len(action.prompt) + [1] * len(action.response),
-            "logprobs": list(logprobs),
-            "images": [],
-            "sizes": [],
-            "next_prompt": action.after,
-            "last": last,
+    `number`, `group`: of the first one. Each is a group of its own.
+    """
+    for place, (candidate, of_one) in enumerate(groupby(chosen, key=lambda one: one.candidate)):
+        of = scores.plan.candidates[candidate]
+        numbers = {"number": number + place, "group": group + place}
+        line = {
+            "id": of.place.id,
+            **numbers,
+            "reward": of.reward,
+            "success": of.success,
+            "task": of.task,
+            "policy": of.policy,
+            "greedy": False,
             "replayed": True,
-            "perplexity": compute_perplexity(scored.mean),
-            "tokenized": action.tokenized,
-            "source": {"run": str(of.run.root), "trajectory": of.place.id},
         }
+        # Read and tokenized again: the tokens of all candidates since their score would not fit in memory.
+        actions = tokenize_actions(read(of.run, of.place, without=("logprobs",)), tokens)
+        if isinstance(actions, MaskReason):
+            raise _changed_error(of)
+        rows = [_row(scores, of, actions[one.step], one, last=one.step == len(actions) - 1) for one in of_one]
+        yield line, [{"trajectory": of.place.id, **numbers, **row} for row in rows]
+
+
+def _row(
+    scores: ScoringResult, of: ReplayCandidate, action: TokenizedAction, scored: ScoredAction, *, last: bool
+) -> Line:
+    logprobs = scores.known.get(digest_action(action))
+    if logprobs is None:
+        raise _changed_error(of)
+    return {
+        "step": action.step,
+        "steps": [action.step],
+        "input_ids": [*action.prompt, *action.response],
+        "mask": [0] * len(action.prompt) + [1] * len(action.response),
+        "logprobs": list(logprobs),
+        "images": [],
+        "sizes": [],
+        "next_prompt": action.after,
+        "last": last,
+        "replayed": True,
+        "perplexity": compute_perplexity(scored.mean),
+        "tokenized": action.tokenized,
+        "source": {"run": str(of.run.root), "trajectory": of.place.id},
+    }
 
 
 def _changed_error(of: ReplayCandidate) -> StoreError:

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import ReplaySettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
-from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import current, policy_path
-from webgym_cli.store.index.query import LINE_REF_COLUMNS, Index, open_index
+from webgym_cli.store.index.query import LINE_REF, Index, open_index
 from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.text import hide_passwords
 
 _STORED = """
 WITH {attempts}
-SELECT iteration, task, site, instruction, policy, reward, success, steps, {reason}, {place}
+SELECT site, instruction, {reason}, {place} AS place, task, policy, reward, success, steps
 FROM last_attempts ORDER BY iteration, id
 """
 # So far below a whole number of actions a product may come out by rounding.
@@ -47,40 +47,8 @@ class ReplayCandidate:
     steps: int
 
 
-@dataclass(slots=True)
-class ReplayCandidates:
-    """What is stored, less what can't be taken over."""
-
-    candidates: list[ReplayCandidate] = field(default_factory=list)
-    """In the order of their runs, by iteration and id."""
-    trajectories: int = 0
-    """All that were looked at."""
-    dropped: Counter[str] = field(default_factory=Counter)
-    """The others, by `ReplayDropReason`."""
-    _tasks: set[tuple[str, str]] = field(default_factory=set)
-
-    def take(self, run: RunDir, index: Index, where: str, replay: ReplaySettings) -> None:
-        """Look at the training trajectories of a run for whose iteration a condition holds. Raises `StoreError`."""
-        for row in index.rows(
-            _STORED.format(attempts=attempts_sql(where), reason=REASON_COLUMN, place=LINE_REF_COLUMNS)
-        ):
-            self.trajectories += 1
-            facts = {name: row.pop(name) for name in ("task", "policy", "reward", "success", "steps")}
-            task = (row.pop("site"), row.pop("instruction"))
-            reason = row.pop("reason") or self._find_drop_reason(task, replay, success=facts["success"])
-            del row["iteration"]
-            if reason is None:
-                self._tasks.add(task)
-                self.candidates.append(ReplayCandidate(run, LineRef(**row), **facts))
-            else:
-                self.dropped[str(reason)] += 1
-
-    def _find_drop_reason(
-        self, task: tuple[str, str], replay: ReplaySettings, *, success: bool
-    ) -> ReplayDropReason | None:
-        if replay.successes_only and not success:
-            return ReplayDropReason.UNSUCCESSFUL
-        return ReplayDropReason.REPEATED_TASK if replay.one_per_task and task in self._tasks else None
+# A stored trajectory, what tells its task from others, and what is known against it.
+_Stored = tuple[ReplayCandidate, tuple[str, str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +63,16 @@ class ReplayPlan:
     runs: tuple[Path, ...]
     """The runs that are read, in the order of precedence; the last one is the run itself."""
     candidates: tuple[ReplayCandidate, ...]
-    trajectories: int
-    """All that were looked at."""
+    """In the order of their runs, by iteration and id."""
     dropped: dict[str, int]
-    """Those of them that are no candidates, by `ReplayDropReason`."""
+    """The other trajectories that were looked at, by `MaskReason`."""
     current_steps: int
     """Actions of the iteration itself, unless the tokens of some can't be told."""
 
     @property
-    def actions(self) -> int:
-        """Actions of the candidates."""
-        return sum(candidate.steps for candidate in self.candidates)
+    def trajectories(self) -> int:
+        """All that were looked at."""
+        return len(self.candidates) + sum(self.dropped.values())
 
     def cap(self, current_rows: int) -> int:
         """Return how many actions are taken over at most."""
@@ -124,7 +91,7 @@ class ReplayPlan:
             "trajectories": self.trajectories,
             "dropped_trajectories": self.dropped,
             "candidates": len(self.candidates),
-            "actions_to_score": self.actions,
+            "actions_to_score": sum(candidate.steps for candidate in self.candidates),
             "at_most": self.cap(self.current_steps),
             "window": list(self.how.window),
             "policy": self.policy,
@@ -138,14 +105,19 @@ def plan_replay(
 
     Raises `SettingsError` for a folder that is no run, and `StoreError` for an index that can't be read.
     """
-    how, experience = settings.rl.replay, ReplayCandidates()
-    others = _other_runs(run, how) if how.ratio else []
+    how, others = settings.rl.replay, list[RunDir]()
+    stored: Iterable[_Stored] = ()
     if how.ratio:
+        others = _other_runs(run, how)
         # Other runs first: with one_per_task the demonstrations take precedence over the policy's own successes.
-        for other in others:
-            with _index_of(other) as theirs:
-                experience.take(other, theirs, "true", how)
-        experience.take(run, index, f"iteration < {min(read)}", how)
+        stored = chain(*map(_read_other, others), _read_stored(run, index, f"iteration < {min(read)}"))
+    candidates, dropped, tasks = list[ReplayCandidate](), Counter[str](), set[tuple[str, str]]()
+    for candidate, task, known in stored:
+        if reason := known or _find_drop_reason(candidate, how, repeated=task in tasks):
+            dropped[str(reason)] += 1
+        else:
+            tasks.add(task)
+            candidates.append(candidate)
     newest = current(run)
     policy = newest.name if newest else str(policy_path(run, settings))
     return ReplayPlan(
@@ -153,9 +125,8 @@ def plan_replay(
         policy=f"{policy} at {hide_passwords(how.base_url)}" if how.base_url else policy,
         seed=f"{settings.seed}/{iteration}",
         runs=(*(other.root for other in others), run.root),
-        candidates=tuple(experience.candidates),
-        trajectories=experience.trajectories,
-        dropped=dict(sorted(experience.dropped.items())),
+        candidates=tuple(candidates),
+        dropped=dict(sorted(dropped.items())),
         current_steps=current_steps,
     )
 
@@ -174,8 +145,20 @@ def _other_runs(run: RunDir, how: ReplaySettings) -> list[RunDir]:
     return list(runs.values())
 
 
-@contextmanager
-def _index_of(run: RunDir) -> Iterator[Index]:
-    """Open the index of a run in which nothing may be written. Raises `StoreError`."""
+def _read_other(run: RunDir) -> Iterator[_Stored]:
+    """Yield all training trajectories of a run in which nothing may be written."""
     with temporary_index(run) as aside, open_index(aside) as index:
-        yield index
+        yield from _read_stored(run, index, "true")
+
+
+def _read_stored(run: RunDir, index: Index, where: str) -> Iterator[_Stored]:
+    """Yield the training trajectories of a run for whose iteration a condition holds. Raises `StoreError`."""
+    for row in index.rows(_STORED.format(attempts=attempts_sql(where), reason=REASON_COLUMN, place=LINE_REF)):
+        task, reason = (row.pop("site"), row.pop("instruction")), row.pop("reason")
+        yield ReplayCandidate(run, LineRef(**row.pop("place")), **row), task, reason
+
+
+def _find_drop_reason(candidate: ReplayCandidate, how: ReplaySettings, *, repeated: bool) -> MaskReason | None:
+    if how.successes_only and not candidate.success:
+        return MaskReason.UNSUCCESSFUL
+    return MaskReason.REPEATED_TASK if how.one_per_task and repeated else None

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from webgym_cli.agent.policy import digest_tokens
-from webgym_cli.agent.prompt import Prompt, render_step
+from webgym_cli.agent.prompt import render_step
+from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, Screenshot, Step, Trajectory
 
 # What vLLM writes for the logarithm of 0, which JSON can't hold: a token with it can't have been sampled.
@@ -27,19 +25,6 @@ ROUNDING = 1e-3
 
 # Width and height of a picture in pixels.
 Size = tuple[int, int]
-
-
-class PromptTokenizer(Protocol):
-    """What renders a prompt: `agent.tokens.ModelTokens`."""
-
-    @property
-    def placeholder(self) -> int | None:
-        """The id of the token that stands for a part of an image, if there is one."""
-        ...
-
-    def prompt_ids(self, messages: tuple[Message, ...], sizes: list[Size]) -> list[int]:
-        """Return the ids of a prompt up to the assistant's turn."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +87,7 @@ def build_rows(turns: Iterable[ServedTurn], *, merge: bool) -> Iterator[TokenRow
         yield row
 
 
-def read_turns(trajectory: Trajectory, tokens: PromptTokenizer) -> list[ServedTurn] | MaskReason:
+def read_turns(trajectory: Trajectory, tokens: ModelTokens) -> list[ServedTurn] | MaskReason:
     """Return the turns of a trajectory, or why they can't be reconstructed.
 
     Raises `SettingsError` where the server gave no token ids or log-probabilities.
@@ -148,17 +133,17 @@ def missing_tokens_error(where: str, what: str, policy: str) -> SettingsError:
 
 
 def _turn(
-    trajectory: Trajectory, index: int, step: Step, shots: Mapping[str, Screenshot], tokens: PromptTokenizer
+    trajectory: Trajectory, index: int, step: Step, shots: Mapping[str, Screenshot], tokens: ModelTokens
 ) -> ServedTurn | MaskReason:
     sampled, logprobs, digest = _read_generation(trajectory, index, step)
-    if not sampled or len(logprobs) != len(sampled) or not all(map(_possible, logprobs)):
+    if not sampled or len(logprobs) != len(sampled) or not all(LEAST_LOGPROB < one <= ROUNDING for one in logprobs):
         return MaskReason.LOGPROBS_UNUSABLE
     if tokens.placeholder in sampled:
         return MaskReason.PLACEHOLDER_SAMPLED
     prompt = render_step(trajectory, index)
     if prompt.digest != step.prompt_digest:
         return MaskReason.PROMPT_CHANGED
-    sizes = _sizes(prompt, shots)
+    sizes = [(shots[sha256].width, shots[sha256].height) for sha256 in prompt.images]
     ids = tokens.prompt_ids(prompt.messages, sizes)
     if digest_tokens(ids) != digest:
         return MaskReason.PROMPT_TOKENS_CHANGED
@@ -167,18 +152,9 @@ def _turn(
 
 def _read_generation(trajectory: Trajectory, index: int, step: Step) -> tuple[tuple[int, ...], tuple[float, ...], str]:
     """Return what the server told of a step. Raises `SettingsError` unless it told all."""
-    generation = step.generation
-    if generation.token_ids is None or generation.logprobs is None or generation.prompt_token_digest is None:
-        names = ("token ids", "log-probabilities", "digest of the prompt's token ids")
-        values = (generation.token_ids, generation.logprobs, generation.prompt_token_digest)
-        missing = [name for name, value in zip(names, values, strict=True) if value is None]
-        raise missing_tokens_error(f"step {index} of {trajectory.id}", " and no ".join(missing), trajectory.policy)
-    return generation.token_ids, generation.logprobs, generation.prompt_token_digest
-
-
-def _sizes(prompt: Prompt, shots: Mapping[str, Screenshot]) -> list[Size]:
-    return [(shots[sha256].width, shots[sha256].height) for sha256 in prompt.images]
-
-
-def _possible(logprob: float) -> bool:
-    return math.isfinite(logprob) and LEAST_LOGPROB < logprob <= ROUNDING
+    ids, logprobs, digest = step.generation.token_ids, step.generation.logprobs, step.generation.prompt_token_digest
+    if ids is None or logprobs is None or digest is None:
+        told = {"token ids": ids, "log-probabilities": logprobs, "digest of the prompt's token ids": digest}
+        missing = " and no ".join(name for name, value in told.items() if value is None)
+        raise missing_tokens_error(f"step {index} of {trajectory.id}", missing, trajectory.policy)
+    return ids, logprobs, digest

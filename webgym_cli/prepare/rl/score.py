@@ -6,30 +6,22 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from webgym_cli.agent.prompt_logprobs import PromptLogprobs
+from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.jobs.workers import run_workers
-from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.logprob_cache import LogprobCache, digest_action
 from webgym_cli.prepare.rl.perplexity import compute_mean_logprob
 from webgym_cli.prepare.rl.replay_plan import ReplayCandidate, ReplayPlan
-from webgym_cli.prepare.rl.states import ActionTokenizer, TokenizedAction, tokenize_actions
+from webgym_cli.prepare.rl.states import TokenizedAction, tokenize_actions
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read
 from webgym_cli.store.run import RunDir
 
-
-class LogprobClient(Protocol):
-    """Who tells how probable tokens are: `agent.prompt_logprobs.PromptLogprobs`."""
-
-    async def of(self, prompt: list[int], response: tuple[int, ...]) -> list[float] | None:
-        """Return each token's natural log-probability; None where the server does not take so much."""
-        ...
-
-
 # Gives who is asked; a server may have to start first.
-ClientFactory = Callable[[], Awaitable[LogprobClient]]
+ClientFactory = Callable[[], Awaitable[PromptLogprobs]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +44,9 @@ class ScoringResult:
     scored: list[ScoredAction] = field(default_factory=list)
     """By candidate and step."""
     dropped_trajectories: Counter[str] = field(default_factory=Counter)
-    """Candidates whose actions can't be told, by `ReplayDropReason`."""
+    """Candidates whose actions can't be told, by `MaskReason`."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """Actions that have no score, by `ReplayDropReason`."""
+    """Actions that have no score, by `MaskReason`."""
     damaged: list[str] = field(default_factory=list)
     asked: int = 0
     """Actions for which the server was asked; of the others it was known."""
@@ -67,7 +59,7 @@ class LogprobScoring:
         self,
         plan: ReplayPlan,
         run: RunDir,
-        tokens: ActionTokenizer,
+        tokens: ModelTokens,
         sink: EventSink,
         *,
         limit: int | None,
@@ -79,7 +71,7 @@ class LogprobScoring:
             self._result = ScoringResult(plan, LogprobCache(run.action_logprobs, plan.policy))
         except OSError as error:
             raise StoreError(f"{run.action_logprobs}: can't be read: {error.strerror or error}") from error
-        self._client: LogprobClient | None = None
+        self._client: PromptLogprobs | None = None
         self._first = asyncio.Lock()
         self._done = 0
 
@@ -100,30 +92,32 @@ class LogprobScoring:
         for number, candidate in waiting:
             # Reading and tokenizing block, and the other workers' requests must go on.
             actions = await asyncio.to_thread(self._actions, candidate)
-            if isinstance(actions, ReplayDropReason):
+            if isinstance(actions, MaskReason):
                 self._result.dropped_trajectories[actions.value] += 1
             else:
                 for action in actions:
                     await self._score_action(number, action)
             self._done += 1
-            self._report_progress()
+            facts = f"{len(self._result.scored)} actions, {self._result.asked} asked"
+            progress = {"bar": "score", "done": self._done, "total": len(self._plan.candidates), "facts": facts}
+            self._sink(make_event("replay_progress", **progress))
 
-    def _actions(self, candidate: ReplayCandidate) -> list[TokenizedAction] | ReplayDropReason:
+    def _actions(self, candidate: ReplayCandidate) -> list[TokenizedAction] | MaskReason:
         """Return a candidate's actions, or why they can't be told."""
         try:
             return tokenize_actions(read(candidate.run, candidate.place, without=("logprobs",)), self._tokens)
         except StoreError as error:
             self._result.damaged.append(str(error))
             self._sink(make_event("damaged", line=str(error), message=f"left out: {error}"))
-            return ReplayDropReason.DAMAGED
+            return MaskReason.DAMAGED
 
     async def _score_action(self, number: int, action: TokenizedAction) -> None:
         if not action.content_length:
-            self._result.dropped[ReplayDropReason.EMPTY_ACTION.value] += 1
+            self._result.dropped[MaskReason.EMPTY_ACTION.value] += 1
         elif self._limit is not None and action.longest > self._limit:
-            self._result.dropped[ReplayDropReason.TOO_LONG.value] += 1
+            self._result.dropped[MaskReason.TOO_LONG.value] += 1
         elif (mean := await self._fetch_mean(action)) is None:
-            self._result.dropped[ReplayDropReason.REFUSED.value] += 1
+            self._result.dropped[MaskReason.REFUSED.value] += 1
         else:
             self._result.scored.append(ScoredAction(number, action.step, mean))
 
@@ -139,7 +133,7 @@ class LogprobScoring:
             logprobs = self._result.known.add(digest, response_logprobs)
         return compute_mean_logprob(logprobs[: action.content_length])
 
-    async def _server(self) -> LogprobClient:
+    async def _server(self) -> PromptLogprobs:
         """Return who is asked, found once; nobody is looked for where all is known."""
         # One client for all workers: a server may have to start first.
         async with self._first:
@@ -147,22 +141,16 @@ class LogprobScoring:
                 self._client = await self._make_client()
         return self._client
 
-    def _report_progress(self) -> None:
-        result = self._result
-        facts = f"{len(result.scored)} actions, {result.asked} asked"
-        progress = {"bar": "score", "done": self._done, "total": len(self._plan.candidates), "facts": facts}
-        self._sink(make_event("replay_progress", **progress))
-
     def _refuse_empty_result(self) -> None:
         """Raise, or say it, where a single cause leaves nothing to take over."""
-        pictures = self._result.dropped_trajectories[ReplayDropReason.PICTURES.value]
+        pictures = self._result.dropped_trajectories[MaskReason.PICTURES.value]
         if pictures == len(self._plan.candidates):
             words = (
                 f"nothing is replayed: the prompts of all {pictures} trajectories of the experience have pictures, and "
                 "a server tells log-probabilities of token ids for text alone"
             )
             self._sink({"event": "note", "message": words})
-        refused = self._result.dropped[ReplayDropReason.REFUSED.value]
+        refused = self._result.dropped[MaskReason.REFUSED.value]
         if refused and not self._result.scored:
             raise WebGymError(
                 f"rl.replay: the server takes none of the {refused} actions of the experience",

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import render, render_step
-from webgym_cli.prepare.rl import rows
-from webgym_cli.prepare.rl.drop_reasons import ReplayDropReason
+from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
+from webgym_cli.prepare.rl.rows import Size
 from webgym_cli.records.trajectory import Step, Trajectory
-
-
-class ActionTokenizer(rows.PromptTokenizer, Protocol):
-    """What renders a prompt, and what nobody sampled: `agent.tokens.ModelTokens`."""
-
-    @property
-    def stop(self) -> int | None:
-        """The id of the token that ends an assistant's turn, if there is one."""
-        ...
-
-    def response_ids(self, text: str) -> list[int]:
-        """Return the ids of a response, without a stop token."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +42,11 @@ class PromptState:
     ids: list[int]
     images: tuple[str, ...]
     """SHA-256 of its pictures, in the order of their placeholders."""
-    sizes: tuple[rows.Size, ...]
+    sizes: tuple[Size, ...]
     """Of each of them."""
 
 
-def render_last_state(trajectory: Trajectory, tokens: rows.PromptTokenizer) -> PromptState:
+def render_last_state(trajectory: Trajectory, tokens: ModelTokens) -> PromptState:
     """Return the state after the last action: the same page, with that action in the history."""
     # The episode ended there: no observation was taken after the last action.
     steps = trajectory.steps
@@ -71,54 +57,40 @@ def render_last_state(trajectory: Trajectory, tokens: rows.PromptTokenizer) -> P
     return PromptState(tokens.prompt_ids(prompt.messages, sizes), prompt.images, tuple(sizes))
 
 
-def tokenize_actions(trajectory: Trajectory, tokens: ActionTokenizer) -> list[TokenizedAction] | ReplayDropReason:
+def tokenize_actions(trajectory: Trajectory, tokens: ModelTokens) -> list[TokenizedAction] | MaskReason:
     """Return the actions of a trajectory, or why they can't be reconstructed."""
     prompts: list[list[int]] = []
     for index, step in enumerate(trajectory.steps):
-        ids = _prompt(trajectory, index, step, tokens)
-        if isinstance(ids, ReplayDropReason):
+        ids = _tokenize_prompt(trajectory, index, step, tokens)
+        if isinstance(ids, MaskReason):
             return ids
         prompts.append(ids)
-    responses = [_response(step, tokens) for step in trajectory.steps]
-    if any(tokens.placeholder in response for response, _ in responses):
-        return ReplayDropReason.PLACEHOLDER
-    after = [*prompts[1:], render_last_state(trajectory, tokens).ids]
-    return [
-        TokenizedAction(
-            index, prompts[index], response, _count_content(step, response, tokens.stop), tokenized, after[index]
-        )
-        for index, (step, (response, tokenized)) in enumerate(zip(trajectory.steps, responses, strict=True))
-    ]
+    after = (*prompts[1:], render_last_state(trajectory, tokens).ids)
+    actions = [_tokenize_action(*each, tokens) for each in zip(trajectory.steps, prompts, after, strict=True)]
+    return MaskReason.PLACEHOLDER if any(tokens.placeholder in action.response for action in actions) else actions
 
 
-def _prompt(trajectory: Trajectory, index: int, step: Step, tokens: ActionTokenizer) -> list[int] | ReplayDropReason:
+def _tokenize_prompt(trajectory: Trajectory, index: int, step: Step, tokens: ModelTokens) -> list[int] | MaskReason:
     """Return the ids of a step's prompt; where a server told its own, they are proved to be the same."""
     prompt = render_step(trajectory, index)
     if prompt.images:
-        return ReplayDropReason.PICTURES
+        return MaskReason.PICTURES
     ids = tokens.prompt_ids(prompt.messages, [])
     if _read_sampled_ids(step) is None:
         return ids  # an expert or an import: there is no served prompt to compare with
     if prompt.digest != step.prompt_digest:
-        return ReplayDropReason.PROMPT_CHANGED
-    return ids if digest_tokens(ids) == step.generation.prompt_token_digest else ReplayDropReason.PROMPT_TOKENS_CHANGED
+        return MaskReason.PROMPT_CHANGED
+    return ids if digest_tokens(ids) == step.generation.prompt_token_digest else MaskReason.PROMPT_TOKENS_CHANGED
 
 
-def _response(step: Step, tokens: ActionTokenizer) -> tuple[tuple[int, ...], bool]:
-    """Return the ids of a response, and whether they are those of its text."""
-    sampled = _read_sampled_ids(step)
-    if sampled is not None:
-        return sampled, False
-    ids = tokens.response_ids(step.response)
-    return (*ids, *(() if tokens.stop is None else (tokens.stop,))), True
+def _tokenize_action(step: Step, prompt: list[int], after: list[int], tokens: ModelTokens) -> TokenizedAction:
+    response, stop = _read_sampled_ids(step), tokens.stop
+    if tokenized := response is None:
+        response = (*tokens.response_ids(step.response), *(() if stop is None else (stop,)))
+    stopped = bool(response) and (response[-1] == stop or step.generation.finish_reason == "stop")
+    return TokenizedAction(step.index, prompt, response, len(response) - stopped, tokenized, after)
 
 
 def _read_sampled_ids(step: Step) -> tuple[int, ...] | None:
     """Return the ids that a server sampled, if it told them and those of the prompt."""
     return step.generation.token_ids if step.generation.prompt_token_digest else None
-
-
-def _count_content(step: Step, response: Sequence[int], stop: int | None) -> int:
-    """Return how many tokens come before the stop token."""
-    stopped = bool(response) and (response[-1] == stop or step.generation.finish_reason == "stop")
-    return len(response) - stopped

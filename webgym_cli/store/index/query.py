@@ -23,10 +23,11 @@ _ZONED = "TIMESTAMP WITH TIME ZONE"
 # Rows that are fetched at once.
 _ROWS = 1024
 
-LINE_REF_COLUMNS = """
-    id, file, start AS "offset", size AS length,
-    verdict_file, verdict_start AS verdict_offset, verdict_size AS verdict_length
-"""
+# SQL: the fields of a `LineRef`, from the columns of `trajectories`.
+LINE_REF = """{
+    'id': id, 'file': file, 'offset': start, 'length': size,
+    'verdict_file': verdict_file, 'verdict_offset': verdict_start, 'verdict_length': verdict_size
+}"""
 
 # The judgement that counts in each trajectory's outcome, as `records.judgement` chooses it and puts it there.
 _TRAJECTORIES = """
@@ -98,8 +99,8 @@ class Index:
         self, where: str = "true", parameters: Sequence[Any] = (), order: str = "iteration, split, file, start"
     ) -> Iterator[LineRef]:
         """Yield where the trajectories stand for which a condition holds."""
-        for row in self.rows(f"SELECT {LINE_REF_COLUMNS} FROM trajectories WHERE {where} ORDER BY {order}", parameters):
-            yield LineRef(**row)
+        sql = f"SELECT {LINE_REF} AS place FROM trajectories WHERE {where} ORDER BY {order}"
+        return (LineRef(**row["place"]) for row in self.rows(sql, parameters))
 
     def check_where(self, expression: str) -> str:
         """Return a user's SQL condition in parentheses. Raises `UsageError` in DuckDB's words when it is invalid."""
