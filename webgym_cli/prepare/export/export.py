@@ -12,8 +12,8 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
-from webgym_cli.prepare.export.outputs import Emit, RunExportOutput, open_output
-from webgym_cli.prepare.export.pairs import PairLimits, sample_pairs
+from webgym_cli.prepare.export.outputs import Emit, ExportOutput, open_output
+from webgym_cli.prepare.export.pairs import sample_pairs
 from webgym_cli.prepare.export.registry import FORMATS, ExportFormat
 from webgym_cli.prepare.sft.conversations import (
     Example,
@@ -23,6 +23,7 @@ from webgym_cli.prepare.sft.conversations import (
     find_trajectory_problem,
 )
 from webgym_cli.prepare.sft.filters import DropReason, build_filters, find_step_drop
+from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -142,7 +143,7 @@ class Export:
         write_json(folder / "export.json", stats.to_json())
 
 
-def _check_images(examples: Iterator[Example], output: RunExportOutput, stats: ExportStats) -> Iterator[Example]:
+def _check_images(examples: Iterator[Example], output: ExportOutput, stats: ExportStats) -> Iterator[Example]:
     """Yield the examples whose images are all there and whole; the format counts on it."""
     for example in examples:
         try:
@@ -202,8 +203,10 @@ class _ExampleReader:
         self._index, self._stats, self._sink = index, stats, sink
 
     def examples(self, where: str, values: list[Any]) -> Iterator[Example]:
-        if not self._by_id:
-            self._name_damage()
+        if not self._by_id:  # name the lines of what is looked at that could not even be indexed
+            scope = [str(self._query.split or Split.TRAIN), self._query.iteration]
+            for line in self._index.damaged_lines("split = ? AND coalesce(iteration = ?, true)", scope):
+                self._stats.add_problem(line)
         if self._options.objective is ExportObjective.DPO:
             yield from self._pairs(where, values)
             return
@@ -218,9 +221,8 @@ class _ExampleReader:
 
     def _pairs(self, where: str, values: list[Any]) -> Iterator[Example]:
         algorithm = self._settings.algorithm_config
-        seed = self._settings.seed if algorithm.seed is None else algorithm.seed
-        limits = PairLimits(seed, self._options.max_pairs_per_task)
-        return sample_pairs(self._index, lru_cache(KEPT_TRAJECTORIES)(self._read), algorithm, limits, where, values)
+        draw = {"seed": resolve_seed(self._settings), "per_task": self._options.max_pairs_per_task}
+        return sample_pairs(self._index, lru_cache(KEPT_TRAJECTORIES)(self._read), algorithm, where, values, **draw)
 
     def _of(self, trajectory: Trajectory) -> Iterator[Example]:
         desirable = trajectory.outcome.success if self._options.objective is ExportObjective.KTO else None
@@ -253,13 +255,3 @@ class _ExampleReader:
         except StoreError as error:
             self._stats.add_problem(str(error))
             return None
-
-    def _name_damage(self) -> None:
-        """Name the lines of what is looked at that could not even be indexed."""
-        iteration = self._query.iteration
-        for row in self._index.rows(
-            "SELECT file, start, reason FROM damage WHERE split = ? AND coalesce(iteration = ?, true) ORDER BY ALL",
-            [str(self._query.split or Split.TRAIN), iteration],
-        ):
-            path = self._run.root / row["file"]
-            self._stats.add_problem(f"{path}: the line at byte {row['start']} is damaged: {row['reason']}")

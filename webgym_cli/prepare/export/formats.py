@@ -8,7 +8,8 @@ from typing import Any
 
 from webgym_cli.agent.prompt import split_at_images
 from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
-from webgym_cli.prepare.export.registry import ExportOutput, export_format
+from webgym_cli.prepare.export.outputs import ExportOutput
+from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.prepare.sft.sharegpt import FORMAT, refuse_mismatch, to_sharegpt
 from webgym_cli.records.sample import IMAGE, Message

@@ -21,8 +21,8 @@ KEPT_PATHS, KEPT_BYTES = 2**14, 64
 Emit = Callable[[str], None]
 
 
-class RunExportOutput:
-    """The place of an export with the run's images, as a format sees it (`ExportOutput`)."""
+class ExportOutput:
+    """What a format writes to. Every image of an example is known to be there and whole before the format gets it."""
 
     def __init__(
         self,
@@ -35,17 +35,20 @@ class RunExportOutput:
     ) -> None:
         """`final`, `building`: the exported folder, and where it lies while it is written; None for a single file."""
         self.options = options
+        """The options of the command line."""
         self.write_line = emit
+        """Appends a line, given without its end, to the file or the stream."""
         self.building = building
         self.holds_images = holds_images or options.embed_images
         self._store, self._final = store, final
         self._copies = options.copy_images and options.copy_images.absolute()
         self.image_bytes = lru_cache(KEPT_BYTES)(store.get)
+        """Returns a screenshot's content by its SHA-256, PNG or WebP."""
         self._locate_cached = lru_cache(KEPT_PATHS)(self._locate)
 
     @property
     def folder(self) -> Path:
-        """The folder that is being written."""
+        """Where a format without a `file_name` puts its files; it takes its name when all is written."""
         assert self.building is not None, "only formats without a file name have a folder"
         return self.building
 
@@ -55,17 +58,17 @@ class RunExportOutput:
         (self.image_bytes if self.holds_images else self._locate_cached)(sha256)
 
     def image_path(self, sha256: str) -> str:
-        """Return an image's path; within the exported folder a relative one, so that the folder can be moved."""
+        """Return a screenshot's path: absolute, or relative to the exported folder where it lies in there."""
         path = self._locate_cached(sha256)
         inside = self._final is not None and path.is_relative_to(self._final)
         return path.relative_to(self._final).as_posix() if self._final and inside else str(path)
 
     def image_name(self, sha256: str) -> str:
-        """Return the name of an image's file."""
+        """Return the name of a screenshot's file: `<sha256>.png` or `.webp`."""
         return self._store.path(sha256).name
 
     def image_url(self, sha256: str) -> str:
-        """Return an image as a URL: of its file, or with its content."""
+        """Return a screenshot as a `file:` URL, or with --embed-images as a data URL."""
         if self.options.embed_images:
             return data_url(self.image_bytes(sha256))
         return self._locate_cached(sha256).as_uri()
@@ -90,7 +93,7 @@ class RunExportOutput:
 @contextmanager
 def open_output(
     out: Path | None, file_name: str | None, options: ExportOptions, store: ScreenshotStore, emit: Emit
-) -> Iterator[RunExportOutput]:
+) -> Iterator[ExportOutput]:
     """Yield the output: `emit` without a path, a file for one with a suffix, else a folder.
 
     `file_name`: the format's file within a folder; None: it makes a folder of its own. Raises `UsageError` where there
@@ -99,18 +102,18 @@ def open_output(
     if out is None:
         if file_name is None:
             raise UsageError(f"--format {options.format} makes a folder", hint="add -o DIR")
-        yield RunExportOutput(options, store, emit)
+        yield ExportOutput(options, store, emit)
     elif file_name is not None and out.suffix and not out.is_dir():
         with _open_file(out) as written:
-            yield RunExportOutput(options, store, written)
+            yield ExportOutput(options, store, written)
     else:
         final = out.absolute()
         with _open_folder(final) as building:
             if file_name is None:
-                yield RunExportOutput(options, store, emit, final, building, holds_images=True)
+                yield ExportOutput(options, store, emit, final, building, holds_images=True)
             else:
                 with _open_file(building / file_name) as written:
-                    yield RunExportOutput(options, store, written, final, building)
+                    yield ExportOutput(options, store, written, final, building)
 
 
 @contextmanager

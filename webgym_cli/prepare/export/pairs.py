@@ -8,7 +8,6 @@ step nearly always, deeper where both episodes went the same way until then.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.agent.prompt import render_step
@@ -16,16 +15,14 @@ from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.prepare.sft.conversations import Example, build_reply, build_step_sample, find_step_problem
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import LineRef
-from webgym_cli.store.index.query import Index
+from webgym_cli.store.index.query import LINE_REF, Index
 
 # What is compared is compared by hashes of 64 bits: a million steps then fit into the index's memory. Only md5, which
 # doesn't change with DuckDB's version, decides what is drawn.
 _CANDIDATES = """
 WITH judged AS MATERIALIZED (
     SELECT row_number() OVER () AS number, id, split, iteration, task_key, success, hash(task_key, split) AS task,
-        hash(instruction) AS instruction, {{
-            'id': id, 'file': file, 'offset': start, 'length': size, 'verdict_file': verdict_file,
-            'verdict_offset': verdict_start, 'verdict_length': verdict_size}} AS place
+        hash(instruction) AS instruction, {place} AS place
     FROM trajectories WHERE {where} AND success IS NOT NULL
 ), walked AS (
     SELECT number, task, instruction, success, step, hash(screenshot) AS seen, hash(response_digest) AS reply,
@@ -60,32 +57,28 @@ TRIES = 8
 Reader = Callable[[LineRef], Trajectory | None]
 
 
-@dataclass(frozen=True, slots=True)
-class PairLimits:
-    """What bounds and orders the draw of pairs."""
-
-    seed: int
-    per_task: int
-    """Pairs of one task at most."""
-
-
 def sample_pairs(
     index: Index,
     read: Reader,
     settings: AlgorithmSettings,
-    limits: PairLimits,
     where: str,
     values: Sequence[Any],
+    *,
+    seed: int,
+    per_task: int,
 ) -> Iterator[Example]:
-    """Yield the pairs of each task among the judged trajectories that meet a condition, in an order of the seed."""
+    """Yield the pairs of each task among the judged trajectories that meet a condition, in an order of the seed.
+
+    `per_task`: of one task at most.
+    """
     # Neither task nor buffer is held: a task's candidates come one by one until it has its pairs.
-    most = limits.per_task
-    rows = index.rows(_CANDIDATES.format(where=where), [*values, str(limits.seed), most, TRIES * most])
+    sql = _CANDIDATES.format(where=where, place=LINE_REF)
+    rows = index.rows(sql, [*values, str(seed), per_task, TRIES * per_task])
     task, seen = None, set[tuple[str, str, str]]()
     for row in rows:
         if (row["task"], row["split"]) != task:
             task, seen = (row["task"], row["split"]), set()
-        if len(seen) >= most:
+        if len(seen) >= per_task:
             continue
         pair = _pair(read(LineRef(**row["wanted"])), read(LineRef(**row["unwanted"])), row["step"], settings)
         if pair is not None and pair[0] not in seen:

@@ -5,49 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions
+from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.records.dataset import TRAIN
 from webgym_cli.util.registry import Registry
-
-
-class ExportOutput(Protocol):
-    """What a format writes to. Every image of an example is known to be there and whole before the format gets it."""
-
-    @property
-    def options(self) -> ExportOptions:
-        """The options of the command line."""
-        ...
-
-    @property
-    def folder(self) -> Path:
-        """Where a format without a `file_name` puts its files; it takes its name when all is written."""
-        ...
-
-    def write_line(self, line: str) -> None:
-        """Append a line, given without its end, to the file or the stream."""
-        ...
-
-    def image_path(self, sha256: str) -> str:
-        """Return a screenshot's path: absolute, or relative to the exported folder where it lies in there."""
-        ...
-
-    def image_name(self, sha256: str) -> str:
-        """Return the name of a screenshot's file: `<sha256>.png` or `.webp`."""
-        ...
-
-    def image_url(self, sha256: str) -> str:
-        """Return a screenshot as a `file:` URL, or with --embed-images as a data URL."""
-        ...
-
-    def image_bytes(self, sha256: str) -> bytes:
-        """Return a screenshot's content, PNG or WebP."""
-        ...
-
 
 # Writes all examples. They come one by one as they are read: hold no more than a few.
 WriteExamples = Callable[[Iterator[Example], ExportOutput], None]

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 
 from webgym_cli.prepare.export.formats import MESSAGES, build_messages_record
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions
-from webgym_cli.prepare.export.registry import ExportOutput, export_format
+from webgym_cli.prepare.export.outputs import ExportOutput
+from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.store.screenshots import data_url_type
 

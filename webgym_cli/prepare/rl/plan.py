@@ -18,7 +18,6 @@ from webgym_cli.prepare.rl.groups import load_planned_groups, read_planned_group
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
 from webgym_cli.prepare.rl.rows import missing_tokens_error
 from webgym_cli.prepare.rl.sampling import require_one_sampling
-from webgym_cli.prepare.sft.plan import damaged_lines
 from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
@@ -183,7 +182,7 @@ def plan_batch(
     by = resolve_group_by(settings)
     planned = read_planned_groups(run, read, by, settings.agent.group_size)
     load_planned_groups(index, planned)
-    where = f"iteration IN ({', '.join(map(str, read))})"
+    of_iterations = where = f"iteration IN ({', '.join(map(str, read))})"
     if selection is not None:
         index.one(_SELECTED, [sorted(selection.trajectories), sorted(selection.stale)])
         where += " AND id IN (SELECT id FROM rl_selected)"
@@ -198,7 +197,7 @@ def plan_batch(
     _refuse_empty(counts, run)
     _refuse_missing_tokens(index)
     sampling = require_one_sampling(run, index)
-    damaged = tuple(damaged_lines(run, index, read))
+    damaged = tuple(index.damaged_lines(f"split = 'train' AND {of_iterations}"))
     replay = None
     if transitions or anchors:  # a critic, or an anchor, is of single states: each action needs a row of its own
         how = how.model_copy(update={"merge_turns": False})

@@ -13,7 +13,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.prepare.sft.filters import DropReason, FilterPipeline, build_filters, build_reason_sql
 from webgym_cli.prepare.sft.sampling import UNIFORM, position_key_sql, priority_sql, resolve_seed
 from webgym_cli.store.buffer import LineRef
-from webgym_cli.store.index.query import LINE_REF_COLUMNS, Index
+from webgym_cli.store.index.query import LINE_REF, Index
 
 _TRAJECTORIES = """
 CREATE OR REPLACE TABLE prepare_trajectories AS
@@ -41,7 +41,7 @@ _IN_TIME = """, in_time AS (
     FROM {before}
 )"""
 _PAGE = """
-SELECT task, iteration, step, {columns} FROM (
+SELECT {place} AS place, task, iteration, step FROM (
     SELECT * FROM prepare_steps WHERE reason IS NULL AND {share} ORDER BY key, priority LIMIT ? OFFSET ?
 ) JOIN prepare_trajectories USING (number)
 ORDER BY key, priority
@@ -135,11 +135,15 @@ class CandidateTable:
         rows = self._index.rows(f"SELECT iteration, count(*) AS count FROM ({chosen}) GROUP BY iteration", [count])
         return {**dict.fromkeys(self._read, 0), **{row["iteration"]: row["count"] for row in rows}}
 
-    def fetch_page(self, iteration: int, offset: int, limit: int) -> list[StepCandidate]:
-        """Return the next steps in the order of the draw, of one iteration or, by position, of all."""
+    def draw(self, iteration: int, limit: int) -> Iterator[StepCandidate]:
+        """Yield the steps in the order of the draw, of one iteration or, by position, of all. `limit`: of one query."""
         share = "true" if self.by_position else f"iteration = {iteration:d}"
-        sql = _PAGE.format(share=share, columns=LINE_REF_COLUMNS)
-        return [_candidate(row) for row in self._index.rows(sql, [limit, offset])]
+        sql, offset = _PAGE.format(share=share, place=LINE_REF), 0
+        while page := list(self._index.rows(sql, [limit, offset])):
+            yield from (StepCandidate(LineRef(**row.pop("place")), **row) for row in page)
+            # Pages double, so a draw of n steps takes O(log n) queries.
+            offset += limit
+            limit = max(limit, offset)
 
     def _rows(self, columns: str, table: str) -> Iterator[dict[str, Any]]:
         return self._index.rows(f"SELECT {columns} FROM prepare_{table} GROUP BY ALL")
@@ -158,8 +162,3 @@ def _steps_statement(filters: FilterPipeline, order: str, read: str, power: floa
     key = UNIFORM if power is None else position_key_sql(power)
     statement = _STEPS.format(priority=order, reason=expression, read=read, layers=layers, key=key, last=last)
     return statement, parameters
-
-
-def _candidate(row: dict[str, Any]) -> StepCandidate:
-    task, iteration, step = row.pop("task"), row.pop("iteration"), row.pop("step")
-    return StepCandidate(place=LineRef(**row), task=task, iteration=iteration, step=step)

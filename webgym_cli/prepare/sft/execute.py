@@ -51,9 +51,7 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
     tokens = ModelTokens(str(policy_path(run, settings)))
     converter = Converter(settings, tokens, ScreenshotStore(run.screenshots))
     drawn = StepSampler(plan, run, settings, converter, sink).execute()
-    over_long = _over_long(converter, settings)
-    if converter.over_long:
-        sink(make_event("over_cutoff_len", **over_long, message=_over_long_in_words(over_long)))
+    over_long = _report_over_long(converter, settings.algorithm_config.cutoff_len, sink)
     if not drawn.samples:
         reasons = ", ".join(f"{count} x {reason}" for reason, count in drawn.dropped.items() if count)
         raise WebGymError(f"{run.root}: every drawn step was dropped ({reasons})", hint="webgym prepare RUN --dry-run")
@@ -212,19 +210,20 @@ def _summarize_drops(plan: PreparePlan, drawn: SampleResult) -> dict[str, Any]:
     }
 
 
-def _over_long(converter: Converter, settings: Settings) -> dict[str, int]:
-    return {
-        "cutoff_len": settings.algorithm_config.cutoff_len,
+def _report_over_long(converter: Converter, limit: int, sink: EventSink) -> dict[str, int]:
+    """Return how many drawn steps are longer than allowed, and what became of them; report it where there are some."""
+    left_out = converter.over_long - converter.shortened
+    counts = {
+        "cutoff_len": limit,
         "steps": converter.over_long,
         "longest_tokens": converter.longest,
         "shortened": converter.shortened,
-        "left_out": converter.over_long - converter.shortened,
+        "left_out": left_out,
     }
-
-
-def _over_long_in_words(counts: dict[str, int]) -> str:
-    return (
-        f"{counts['steps']} drawn steps have more tokens than algorithm_config.cutoff_len ({counts['cutoff_len']}), "
-        f"the longest {counts['longest_tokens']}: {counts['shortened']} lost their oldest rounds, "
-        f"{counts['left_out']} were left out"
-    )
+    if converter.over_long:
+        message = (
+            f"{converter.over_long} drawn steps have more tokens than algorithm_config.cutoff_len ({limit}), the "
+            f"longest {converter.longest}: {converter.shortened} lost their oldest rounds, {left_out} were left out"
+        )
+        sink(make_event("over_cutoff_len", **counts, message=message))
+    return counts

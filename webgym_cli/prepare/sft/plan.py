@@ -116,12 +116,13 @@ def build_plan(run: RunDir, settings: Settings, index: Index, iteration: int, re
         shares = counts.eligible if wanted is None else pool.count_first(wanted)
     else:
         shares = compute_quotas(counts.eligible, wanted, power)
+    damaged = index.damaged_lines(f"split = 'train' AND iteration IN ({', '.join(map(str, read))})")
     return PreparePlan(
         iteration=iteration,
         read=tuple(read),
         counts=counts,
         quotas=shares,
-        damaged=tuple(damaged_lines(run, index, read)),
+        damaged=tuple(damaged),
         pool=pool,
     )
 
@@ -135,10 +136,3 @@ def refuse_empty(plan: PreparePlan, run: RunDir) -> None:
             f"{run.root}: no step is fit for training ({reasons or 'no trajectories'})",
             hint=f"webgym inspect-buffer {run.root}",
         )
-
-
-def damaged_lines(run: RunDir, index: Index, read: Sequence[int]) -> list[str]:
-    """Return the lines of these training iterations that can't be read: file, first byte and reason."""
-    which = f"split = 'train' AND iteration IN ({', '.join(map(str, read))})"
-    rows = index.rows(f"SELECT file, start, reason FROM damage WHERE {which} ORDER BY file, start")
-    return [f"{run.root / row['file']}: the line at byte {row['start']} is damaged: {row['reason']}" for row in rows]

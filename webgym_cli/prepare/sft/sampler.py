@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import groupby, islice
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
-from webgym_cli.prepare.sft.candidates import CandidateTable, StepCandidate
+from webgym_cli.prepare.sft.candidates import StepCandidate
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.filters import DropReason, list_content_reasons
 from webgym_cli.prepare.sft.near_duplicates import NearDuplicateIndex
@@ -39,29 +39,6 @@ class SampleResult:
     """Lines that could not be read, each named once."""
 
 
-class CandidatePager:
-    """The candidates of a share, fetched as they are needed."""
-
-    def __init__(self, pool: CandidateTable, share: int) -> None:
-        self._pool = pool
-        self._share = share
-        self._waiting: list[StepCandidate] = []
-        self._fetched = 0
-
-    def take(self, count: int) -> list[StepCandidate]:
-        """Return the next candidates in the order of the draw: fewer than `count` only at the end."""
-        while len(self._waiting) < count:
-            # Pages at least double, so a draw of n steps takes O(log n) queries.
-            limit = max(count - len(self._waiting) + count // 10 + SPARE, self._fetched)
-            page = self._pool.fetch_page(self._share, self._fetched, limit)
-            self._fetched += len(page)
-            self._waiting += page
-            if len(page) < limit:
-                break
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
-        return taken
-
-
 class StepSampler:
     """A draw under way."""
 
@@ -76,7 +53,8 @@ class StepSampler:
         self._seen = None if bits is None else NearDuplicateIndex(bits)
         self._pictures = ScreenshotStore(run.screenshots)
         self._left = plan.shares
-        self._queues = {share: CandidatePager(plan.pool, share) for share in self._left}
+        wanted = self._compute_quotas()
+        self._queues = {share: plan.pool.draw(share, count + count // 10 + SPARE) for share, count in wanted.items()}
         self._taken: dict[int, list[Sample]] = {share: [] for share in self._left}
         self._tried = 0
         # Log-probabilities decide nothing here, token ids only whether a response is what was sampled.
@@ -87,7 +65,7 @@ class StepSampler:
         """Draw until each share has its quota; what can't be used makes room for the next. Raises `StoreError`."""
         while missing := self._count_missing():
             for share, count in missing.items():
-                batch = self._queues[share].take(count)
+                batch = list(islice(self._queues[share], count))
                 self._left[share] -= count - len(batch)  # nothing, unless another pool took this one's place
                 for candidate, converted in self._convert_batch(batch):
                     result = self._drop_near_duplicate(candidate, converted)

@@ -17,6 +17,14 @@ from webgym_cli.records.trajectory import PromptVersion
 
 # LLaMA-Factory's template that adds nothing, for prompts with their control tokens in them.
 RAW = "empty"
+# Settings of ours that LLaMA-Factory has under the same names.
+_FROZEN = ("freeze_vision_tower", "freeze_multi_modal_projector", "freeze_language_model")
+_OPTIMISATION = (
+    *("cutoff_len", "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"),
+    *("learning_rate", "max_grad_norm", "weight_decay", "num_train_epochs", "warmup_steps", "lr_scheduler_type"),
+    *("logging_steps", "bf16"),
+)
+_SAVING = ("save_strategy", "save_steps", "save_total_limit", "save_only_model")
 
 
 def build_train_config(
@@ -57,12 +65,10 @@ def build_train_config(
     }
     if settings.policy_config.trust_remote_code:
         config["trust_remote_code"] = True
-    config |= (
-        _trainable_parameters(algorithm)
-        | _optimisation(algorithm)
-        | _evaluation(algorithm, validation)
-        | _saving(algorithm)
-    )
+    config |= _trainable_parameters(algorithm) | _copy(algorithm, _OPTIMISATION)
+    # LLaMA-Factory turns checkpointing on, whatever transformers' own argument says, but for this one
+    config |= {"disable_gradient_checkpointing": not algorithm.gradient_checkpointing, "plot_loss": algorithm.plot_loss}
+    config |= _evaluation(algorithm, validation) | _copy(algorithm, _SAVING)
     config |= _loading(algorithm, device, samples)
     config |= {
         "seed": settings.seed,
@@ -92,13 +98,13 @@ def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
+def _copy(algorithm: AlgorithmSettings, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(algorithm, name) for name in names}
+
+
 def _trainable_parameters(algorithm: AlgorithmSettings) -> dict[str, Any]:
     """Return which parameters learn."""
-    frozen = {
-        "freeze_vision_tower": algorithm.freeze_vision_tower,
-        "freeze_multi_modal_projector": algorithm.freeze_multi_modal_projector,
-        "freeze_language_model": algorithm.freeze_language_model,
-    }
+    frozen = _copy(algorithm, _FROZEN)
     if all(frozen.values()):
         raise SettingsError(
             "algorithm_config: the vision tower, the projector and the language model are all frozen: nothing learns",
@@ -115,40 +121,11 @@ def _trainable_parameters(algorithm: AlgorithmSettings) -> dict[str, Any]:
     return {"finetuning_type": "lora"} | adapter | frozen
 
 
-def _optimisation(algorithm: AlgorithmSettings) -> dict[str, Any]:
-    return {
-        "cutoff_len": algorithm.cutoff_len,
-        "per_device_train_batch_size": algorithm.per_device_train_batch_size,
-        "per_device_eval_batch_size": algorithm.per_device_eval_batch_size,
-        "gradient_accumulation_steps": algorithm.gradient_accumulation_steps,
-        "learning_rate": algorithm.learning_rate,
-        "max_grad_norm": algorithm.max_grad_norm,
-        "weight_decay": algorithm.weight_decay,
-        "num_train_epochs": algorithm.num_train_epochs,
-        "warmup_steps": algorithm.warmup_steps,
-        "lr_scheduler_type": algorithm.lr_scheduler_type,
-        "logging_steps": algorithm.logging_steps,
-        "bf16": algorithm.bf16,
-        # LLaMA-Factory turns checkpointing on, whatever transformers' own argument says, but for this one
-        "disable_gradient_checkpointing": not algorithm.gradient_checkpointing,
-        "plot_loss": algorithm.plot_loss,
-    }
-
-
 def _evaluation(algorithm: AlgorithmSettings, validation: bool) -> dict[str, Any]:
     if not (algorithm.do_eval and validation):  # LLaMA-Factory refuses to evaluate without a dataset
         return {"do_eval": False, "eval_strategy": "no"}
     options = {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION}
     return options if algorithm.eval_steps is None else options | {"eval_steps": algorithm.eval_steps}
-
-
-def _saving(algorithm: AlgorithmSettings) -> dict[str, Any]:
-    return {
-        "save_strategy": algorithm.save_strategy,
-        "save_steps": algorithm.save_steps,
-        "save_total_limit": algorithm.save_total_limit,
-        "save_only_model": algorithm.save_only_model,
-    }
 
 
 def _loading(algorithm: AlgorithmSettings, device: str, samples: int | None) -> dict[str, Any]:

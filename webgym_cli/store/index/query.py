@@ -102,6 +102,12 @@ class Index:
         sql = f"SELECT {LINE_REF} AS place FROM trajectories WHERE {where} ORDER BY {order}"
         return (LineRef(**row["place"]) for row in self.rows(sql, parameters))
 
+    def damaged_lines(self, where: str, parameters: Sequence[Any] = ()) -> list[str]:
+        """Return the lines that can't be read, of a split and iteration that a condition chooses."""
+        rows = self.rows(f"SELECT file, start, reason FROM damage WHERE {where} ORDER BY file, start", parameters)
+        root = self._run.root
+        return [f"{root / row['file']}: the line at byte {row['start']} is damaged: {row['reason']}" for row in rows]
+
     def check_where(self, expression: str) -> str:
         """Return a user's SQL condition in parentheses. Raises `UsageError` in DuckDB's words when it is invalid."""
         import duckdb
