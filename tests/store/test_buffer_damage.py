@@ -20,7 +20,7 @@ from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import CorruptLines, append, append_judgement, list_iterations, scan
+from webgym_cli.store.buffer import append, append_judgement, list_iterations, scan
 from webgym_cli.store.index.build import rebuild, update
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
@@ -70,9 +70,9 @@ def test_processes_that_share_a_file_and_a_failing_disk_lose_nothing_of_each_oth
     with ThreadPoolExecutor(len(writers)) as pool:  # all of them begin before the first is waited for
         told = {line for output, _ in pool.map(lambda one: one.communicate("go\n"), writers) for line in output.split()}
     assert [writer.returncode for writer in writers] == [0] * 4
-    damage = CorruptLines()
+    damage = []
     assert sorted(ids(run, damage)) == sorted(told)
-    assert damage.lines == []
+    assert damage == []
     assert 60 < len(told) < 150
     assert indexed(run) == (ids(run), 0)
 
@@ -100,10 +100,10 @@ def test_readers_never_see_half_a_line(run):
         writer = pool.submit(write)
         try:
             for _ in range(10):
-                damage = CorruptLines()
+                damage = []
                 plain = ids(run, damage)
                 found, damaged = indexed(run)
-                assert (plain, damage.lines) == (expected(plain), [])
+                assert (plain, damage) == (expected(plain), [])
                 assert (found, damaged) == (expected(found), 0)
                 assert len(found) >= len(plain)
         finally:
@@ -165,9 +165,9 @@ def test_one_damaged_line_is_named_and_the_others_are_read(run, damage, known):
     if known:
         update(run)
     append(run, trajectory(3))
-    found = CorruptLines()
+    found = []
     assert ids(run, found) == [name(0), name(2), name(3)]
-    assert [text.startswith(f"{part(run)}:2: ") for text in found.lines] == [True]
+    assert [text.startswith(f"{part(run)}:2: ") for text in found] == [True]
     assert indexed(run) == ([name(0), name(2), name(3)], 1)
 
 
@@ -181,8 +181,8 @@ def test_zeros_at_the_end_as_power_loss_leaves_them_cost_nothing_else(run, lengt
         assert indexed(run) == ([name(0)], 0)
     assert ids(run) == [name(0)]
     append(run, trajectory(1))
-    damage = CorruptLines()
-    assert (ids(run, damage), len(damage.lines)) == ([name(0), name(1)], 1)
+    damage = []
+    assert (ids(run, damage), len(damage)) == ([name(0), name(1)], 1)
     assert indexed(run) == ([name(0), name(1)], 1)
 
 
@@ -336,14 +336,14 @@ def damage_file(path, kind, *values):
 
 def plainly(run):
     """Return what a reading of the files gives: the outcomes by split and iteration, and the damaged lines."""
-    damage, found = CorruptLines(), []
+    damage, found = [], []
     for split in Split:
         for iteration in list_iterations(run, split):
             for made in scan(run, split, iteration, damage):
                 outcome = made.outcome
                 failure = outcome.failure and outcome.failure.value
                 found.append((split.value, iteration, made.id, outcome.reward, failure, outcome.success))
-    return found, len(damage.lines)
+    return found, len(damage)
 
 
 def by_the_index(run):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import CorruptLines, read, scan
+from webgym_cli.store.buffer import read, scan
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 
@@ -53,12 +53,12 @@ def test_what_was_acknowledged_outlives_a_kill_at_any_point(tmp_path, writers, f
 
 def check(run, stored, judged):
     """Everything is there, once, whole, in the truth and in the index; at most one line a death is torn or not told."""
-    damage = CorruptLines()
+    damage = []
     plain = {found.id: found for found in scan(run, Split.TRAIN, 0, damage)}
     with open_index(run) as index:
         rows = list(index.rows("SELECT id, judged FROM trajectories"))
         places = {place.id: place for place in index.places()}
-        assert index.one("SELECT count(*) AS lines FROM damage")["lines"] == len(damage.lines) <= 2 * ROUND
+        assert index.one("SELECT count(*) AS lines FROM damage")["lines"] == len(damage) <= 2 * ROUND
     assert len(rows) == len(places) == len(plain)
     assert places.keys() == plain.keys() >= stored.keys()
     assert len(plain) <= len(stored) + ROUND

@@ -10,7 +10,7 @@ from webgym_cli.config.load import load
 from webgym_cli.inspect.overview import build_overview
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import CorruptLines, append, append_judgement, read_judgements, scan, scan_stored
+from webgym_cli.store.buffer import append, append_judgement, read_judgements, scan, scan_stored
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir, create_or_open
@@ -82,9 +82,9 @@ def test_a_damaged_verdict_is_named_and_the_older_one_counts(run):
     path = run.verdicts(TRAIN, 0)
     with path.open("a") as file:
         file.write('{"schema": 1, "trajectory": "train-0000-00000"}\n{"torn": ')
-    damage = CorruptLines()
+    damage = []
     assert [found.outcome.reward for found in scan(run, TRAIN, 0, damage)] == [1.0, None, None, None]
-    (line,) = damage.lines
+    (line,) = damage
     assert line.startswith(f"{path}:2: ")
     say(run, 0, SECOND, success=False)
     assert rewards(run)[0] == 0.0

@@ -8,7 +8,7 @@ from tests.records.made import trajectory
 from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import CorruptLines, append, list_iterations, scan
+from webgym_cli.store.buffer import append, list_iterations, scan
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import (
     append_line,
@@ -58,9 +58,9 @@ def test_appending_after_a_torn_line_skips_only_that_one(run):
     part = run.part(Split.TRAIN, 0)
     part.write_bytes(part.read_bytes()[:-100])
     append(run, trajectory(2))
-    damage = CorruptLines()
+    damage = []
     assert ids(run, damage) == ["train-0000-00000", "train-0000-00002"]
-    assert [line.split(": ")[0] for line in damage.lines] == [f"{part}:2"]
+    assert [line.split(": ")[0] for line in damage] == [f"{part}:2"]
 
 
 def test_a_line_that_lost_only_its_end_is_whole(run):

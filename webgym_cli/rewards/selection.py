@@ -12,7 +12,7 @@ from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import CorruptLines, list_iterations, read_judgements, scan_stored
+from webgym_cli.store.buffer import list_iterations, read_judgements, scan_stored
 from webgym_cli.store.run import RunDir
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class ScoringPlan:
 
 def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> ScoringPlan:
     """Return the plan. Raises `UsageError` for an unknown id, `MissingStageError` without trajectories."""
-    corrupt = CorruptLines()
+    corrupt = list[str]()
     pending: list[PendingTrajectory] = []
     skipped: Counter[ScoringSkip] = Counter()
     ids: set[str] = set()
@@ -128,7 +128,7 @@ def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> Sco
         else:
             skipped[reason] += 1
     _require_any(run, query, ids)
-    return ScoringPlan(scorer, tuple(pending), skipped, tuple(corrupt.lines))
+    return ScoringPlan(scorer, tuple(pending), skipped, tuple(corrupt))
 
 
 def load_pending(run: RunDir, pending: Iterable[PendingTrajectory]) -> Iterator[tuple[PendingTrajectory, Trajectory]]:
@@ -144,7 +144,7 @@ def load_pending(run: RunDir, pending: Iterable[PendingTrajectory]) -> Iterator[
 
 
 def _iter_selected(
-    run: RunDir, query: ScoringQuery, corrupt: CorruptLines
+    run: RunDir, query: ScoringQuery, corrupt: list[str]
 ) -> Iterator[tuple[Trajectory, list[Judgement]]]:
     """Yield the queried trajectories as stored, each with its judgements, oldest first."""
     for split in Split if query.split is None else (query.split,):

@@ -15,7 +15,7 @@ from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.draw import EpisodeSampler
-from webgym_cli.store.buffer import CorruptLines, scan
+from webgym_cli.store.buffer import scan
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
@@ -229,7 +229,7 @@ class _EpisodeAttempts:
 
 def _without_stored(run: RunDir, settings: Settings, plan: RolloutPlan, blocked: Collection[str]) -> RolloutPlan:
     """Return a plan with what is owed of it: all that is not stored, and may be run."""
-    damage, stored = CorruptLines(), defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
+    damage, stored = list[str](), defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
     for trajectory in scan(run, plan.split, plan.iteration, damage):
         stored[trajectory.episode].add(trajectory)
     open_ = [episode for episode in plan.episodes if not stored[episode.id].rolled_out]
@@ -241,6 +241,6 @@ def _without_stored(run: RunDir, settings: Settings, plan: RolloutPlan, blocked:
         given_up=len(open_) - len(tried),
         blocked=len(tried) - len(owed),
         unjudged=tuple(attempts.newest for attempts in stored.values() if attempts.unjudged),
-        damaged=tuple(damage.lines),
+        damaged=tuple(damage),
         sites=map_isolation(settings, (episode.task for episode in owed)),
     )

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -42,14 +42,6 @@ class LineRef:
     verdict_length: int | None = None
 
 
-@dataclass(slots=True)
-class CorruptLines:
-    """Lines that could not be read, named so that a person can look at them."""
-
-    lines: list[str] = field(default_factory=list)
-    """`file:line: reason`."""
-
-
 def append(run: RunDir, trajectory: Trajectory, rank: int = 0) -> None:
     """Append a finished trajectory durably; its screenshots must be stored already. Raises `StoreError`."""
     append_line(run.part(trajectory.split, trajectory.iteration, rank), trajectory.to_line())
@@ -61,9 +53,9 @@ def append_judgement(run: RunDir, split: Split, iteration: int, judgement: Judge
 
 
 def read_judgements(
-    run: RunDir, split: Split, iteration: int, damage: CorruptLines | None = None
+    run: RunDir, split: Split, iteration: int, damage: list[str] | None = None
 ) -> dict[str, list[Judgement]]:
-    """Return an iteration's judgements by trajectory id, oldest first."""
+    """Return an iteration's judgements by trajectory id, oldest first. `damage`: takes each line that can't be read."""
     judgements: dict[str, list[Judgement]] = {}
     for part in sorted(run.verdicts(split, iteration).parent.glob("verdicts-*.jsonl")):
         for _, judgement in _scan_part(part, Judgement, damage):
@@ -79,10 +71,10 @@ def list_iterations(run: RunDir, split: Split) -> list[int]:
     return sorted(int(name) for name in names if name.isdecimal())
 
 
-def scan(run: RunDir, split: Split, iteration: int, damage: CorruptLines | None = None) -> Iterator[Trajectory]:
+def scan(run: RunDir, split: Split, iteration: int, damage: list[str] | None = None) -> Iterator[Trajectory]:
     """Yield an iteration's trajectories in the order of writing, each with the judgement that counts in its outcome.
 
-    A torn or damaged line is skipped and noted.
+    A torn or damaged line is skipped and noted in `damage`, as `file:line: reason`.
     """
     verdicts = read_judgements(run, split, iteration, damage)
     for trajectory in scan_stored(run, split, iteration, damage):
@@ -157,12 +149,12 @@ def _array_of(name: str) -> re.Pattern[bytes]:
     return re.compile(rb'"%b":\[[^\]]*\]' % name.encode())
 
 
-def scan_stored(run: RunDir, split: Split, iteration: int, damage: CorruptLines | None = None) -> Iterator[Trajectory]:
+def scan_stored(run: RunDir, split: Split, iteration: int, damage: list[str] | None = None) -> Iterator[Trajectory]:
     """Yield an iteration's trajectories as they were written, without what a judge said of them later."""
     for part in sorted(run.part(split, iteration).parent.glob("part-*.jsonl")):
         for number, trajectory in _scan_part(part, Trajectory, damage):
             if reason := find_misplacement(trajectory, split, iteration):
-                _note(damage, f"{part}:{number}: {reason}")
+                _note(damage, part, number, reason)
             else:
                 yield trajectory
 
@@ -175,14 +167,14 @@ def find_misplacement(trajectory: Trajectory, split: Split, iteration: int) -> s
     return f"it is of {trajectory.split} iteration {trajectory.iteration} and stands with {split} iteration {iteration}"
 
 
-def _scan_part(part: Path, record: type[RecordT], damage: CorruptLines | None) -> Iterator[tuple[int, RecordT]]:
+def _scan_part(part: Path, record: type[RecordT], damage: list[str] | None) -> Iterator[tuple[int, RecordT]]:
     for number, line in read_lines(part):
         try:
             yield number, record.model_validate_json(line)
         except ValidationError as error:
-            _note(damage, f"{part}:{number}: {error.errors()[0]['msg']}")
+            _note(damage, part, number, error.errors()[0]["msg"])
 
 
-def _note(damage: CorruptLines | None, line: str) -> None:
+def _note(damage: list[str] | None, part: Path, number: int, reason: str) -> None:
     if damage is not None:
-        damage.lines.append(line)
+        damage.append(f"{part}:{number}: {reason}")

@@ -25,7 +25,7 @@ from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.rl import execute as stage
-from webgym_cli.prepare.rl.drop_reasons import OWN_REASONS, MaskReason
+from webgym_cli.prepare.rl.drop_reasons import OWN_REASONS
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index

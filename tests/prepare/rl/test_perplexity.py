@@ -50,9 +50,7 @@ def test_nothing_vanishes_in_a_long_action():
 def test_other_windows():
     everything = ReplaySettings(window=(1, None))
     assert [find_window_violation(mean, everything) for mean in (0.0, -0.02, -50.0)] == [None] * 3
-    assert (
-        find_window_violation(-9999.0, everything) == MaskReason.ABOVE_WINDOW
-    )  # no number could hold its perplexity
+    assert find_window_violation(-9999.0, everything) == MaskReason.ABOVE_WINDOW  # no number could hold its perplexity
     hard = ReplaySettings(window=(2, None))
     assert (find_window_violation(math.log(0.5), hard), find_window_violation(math.log(0.51), hard)) == (
         None,

@@ -23,7 +23,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.rollout.ray.driver import RayRunner
 from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.serve.node_servers import serve_on_node
-from webgym_cli.store.buffer import CorruptLines, scan
+from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
 ray = pytest.importorskip("ray")
@@ -104,12 +104,12 @@ async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, 
     async with Pipeline(run, settings, tmp_path / "logs", sink) as pipeline:
         summary = await pipeline.rollout(Split.TRAIN, "oracle")
 
-    damage = CorruptLines()
+    damage = []
     found = list(scan(run, Split.TRAIN, 0, damage))
     finished = Counter(trajectory.episode for trajectory in found if trajectory.outcome.failure is None)
     assert len(finished) == EPISODES and set(finished.values()) == {1}
     assert len({trajectory.id for trajectory in found}) == len(found)
-    assert damage.lines == []
+    assert damage == []
     told = [event["id"] for event in events if event["event"] == "trajectory"]
     assert sorted(told) == sorted(trajectory.id for trajectory in found)
     assert (summary["episodes"], summary["owed"], summary["collected"]) == (EPISODES, 0, EPISODES)

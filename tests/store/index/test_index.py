@@ -18,7 +18,7 @@ from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Generation, Outcome, Score, Trajectory
-from webgym_cli.store.buffer import CorruptLines, append, append_judgement, prefetch, read, scan
+from webgym_cli.store.buffer import append, append_judgement, prefetch, read, scan
 from webgym_cli.store.index import build, fragments
 from webgym_cli.store.index.build import plan_index, rebuild, update
 from webgym_cli.store.index.fragments import ByteRange, Catalog, find_covering
@@ -415,14 +415,14 @@ def test_a_line_in_the_folder_of_another_iteration_is_named_and_skipped(run):
     append(run, trajectory(1))
     run.part(Split.TRAIN, 1).parent.mkdir(parents=True)
     run.part(Split.TRAIN, 1).write_bytes(run.part(Split.TRAIN, 0).read_bytes())
-    noted = CorruptLines()
+    noted = []
     assert list(scan(run, Split.TRAIN, 1, noted)) == []
-    assert len(noted.lines) == 2
-    assert "it is of train iteration 0 and stands with train iteration 1" in noted.lines[0]
+    assert len(noted) == 2
+    assert "it is of train iteration 0 and stands with train iteration 1" in noted[0]
     assert len(outcomes(run)) == 2
     with open_index(run) as index:
         reasons = [row["reason"] for row in index.rows("SELECT reason FROM damage")]
-    assert reasons == [noted.lines[0].partition(": ")[2]] * 2
+    assert reasons == [noted[0].partition(": ")[2]] * 2
 
 
 @pytest.mark.parametrize("moment", ["", "yesterday", "2026-01-01T00:00:00", "0001-01-01T00:00:00+05:00"])

@@ -17,7 +17,7 @@ from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import CorruptLines, list_iterations, read_judgements, scan_stored
+from webgym_cli.store.buffer import list_iterations, read_judgements, scan_stored
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 
@@ -111,7 +111,7 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
     if not read:
         raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
     dropped: Counter[str] = Counter(dict.fromkeys((drop.value for drop in OrmDrop), 0))
-    damage, labelled = CorruptLines(), []
+    damage, labelled = list[str](), []
     for example in _label(run, read, settings.orm.labels, damage):
         if isinstance(example, OrmDrop):
             dropped[example.value] += 1
@@ -119,7 +119,7 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
             labelled.append(example)
     chosen = _balance(labelled, f"{resolve_seed(settings)}/orm") if settings.orm.balanced else labelled
     dropped[OrmDrop.UNBALANCED.value] = len(labelled) - len(chosen)
-    return OrmDataPlan(version(run.orm), tuple(read), tuple(chosen), dict(dropped), tuple(damage.lines))
+    return OrmDataPlan(version(run.orm), tuple(read), tuple(chosen), dict(dropped), tuple(damage))
 
 
 def require_labels(plan: OrmDataPlan, run: RunDir) -> None:
@@ -137,7 +137,7 @@ def require_labels(plan: OrmDataPlan, run: RunDir) -> None:
 
 
 def _label(
-    run: RunDir, read: Sequence[int], sources: Sequence[str], damage: CorruptLines
+    run: RunDir, read: Sequence[int], sources: Sequence[str], damage: list[str]
 ) -> Iterator[LabelledTrajectory | OrmDrop]:
     """Yield each trajectory's label, or why it has none."""
     for iteration in read:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import groupby
 from typing import Any
 
 from webgym_cli.records.statistics import mcnemar
@@ -74,15 +72,12 @@ def read_cases(index: Index, where: str, values: Sequence[Any], *, by_seed: bool
 def join_cases(
     first: Iterable[PairedCase], second: Iterable[PairedCase]
 ) -> Iterator[tuple[PairedCase | None, PairedCase | None]]:
-    """Yield each case of either side with that of the other, or None. Both must come as `read_cases` gives them."""
-
-    def number(cases: Iterable[PairedCase], side: int) -> Iterator[tuple[str, int | None, int, PairedCase]]:
-        return ((case.task_key, case.seed, side, case) for case in cases)
-
-    # A merge of two ordered streams: neither side is held, however many episodes it has.
-    for _, group in groupby(heapq.merge(number(first, 0), number(second, 1), key=_order), key=lambda item: item[:2]):
-        sides = {side: case for _, _, side, case in group}
-        yield sides.get(0), sides.get(1)
+    """Yield each case of either side with that of the other, or None; those of the first side come first."""
+    others = {(case.task_key, case.seed): case for case in second}
+    for case in first:
+        yield case, others.pop((case.task_key, case.seed), None)
+    for other in others.values():
+        yield None, other
 
 
 def find_change(pair: Pair) -> Change:
@@ -102,7 +97,3 @@ def count_changes(pairs: Iterable[Pair]) -> dict[Change, int]:
 def compute_p_value(counts: dict[Change, int]) -> float:
     """Return the p-value of McNemar's exact test on what was gained and lost."""
     return mcnemar(counts[Change.GAINED], counts[Change.LOST])
-
-
-def _order(item: tuple[str, int | None, int, PairedCase]) -> tuple[Any, ...]:
-    return item[:2]
