@@ -25,7 +25,7 @@ from webgym_cli.store.index.build import rebuild, update
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.util import files
-from webgym_cli.util.files import append_line
+from webgym_cli.util.files import append_lines
 
 TRAIN = Split.TRAIN
 ROOT = Path(__file__).resolve().parents[2]
@@ -279,7 +279,7 @@ def test_a_lock_that_fails_otherwise_is_an_error_of_ours(run, monkeypatch):
 
     monkeypatch.setattr("fcntl.flock", flock)
     with pytest.raises(StoreError, match="Input/output error"):
-        append_line(part(run), "x")
+        append_lines(part(run), "x")
 
 
 # --- any order of all that

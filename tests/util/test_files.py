@@ -11,7 +11,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, list_iterations, scan
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import (
-    append_line,
+    append_lines,
     read_json,
     read_jsonl,
     read_lines,
@@ -119,7 +119,7 @@ def test_a_full_device_is_an_error_of_ours(tmp_path):
     link = tmp_path / "part"
     link.symlink_to("/dev/full")
     with pytest.raises(StoreError, match="No space left"):
-        append_line(link, "x")
+        append_lines(link, "x")
 
 
 def test_a_full_disk_leaves_an_atomic_file_and_no_rest(tmp_path):
@@ -133,7 +133,7 @@ def test_a_full_disk_leaves_an_atomic_file_and_no_rest(tmp_path):
 
 def test_a_file_where_a_folder_should_be_is_an_error_of_ours(tmp_path):
     (tmp_path / "a").write_text("")
-    for write in (lambda path: write_atomic(path, "x"), lambda path: append_line(path, "x")):
+    for write in (lambda path: write_atomic(path, "x"), lambda path: append_lines(path, "x")):
         with pytest.raises(StoreError):
             write(tmp_path / "a" / "b")
 

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from webgym_cli.records.base import Record
-from webgym_cli.util.files import append_line, read_lines
+from webgym_cli.util.files import append_lines, read_lines
 
 
 class StoredAnswer(Record):
@@ -48,7 +48,7 @@ class AnswerJournal:
 
     def put(self, answer: StoredAnswer) -> None:
         """Store an answer durably. Raises `StoreError`."""
-        append_line(self._path, answer.model_dump_json(exclude_defaults=True))
+        append_lines(self._path, answer.model_dump_json(exclude_defaults=True))
         self._known[answer.key] = answer
 
 

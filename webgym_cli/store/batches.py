@@ -11,13 +11,13 @@ from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import append_line, read_lines
+from webgym_cli.util.files import append_lines, read_lines
 
 
 def append_batch(run: RunDir, batch: TrainingBatch) -> None:
     """Append a batch durably, unless the line of its parent that counts says the same. Raises `StoreError`."""
     if not batch.same_content(read_batches(run).get(batch.parent)):
-        append_line(run.batches, batch.model_dump_json(by_alias=True))
+        append_lines(run.batches, batch.model_dump_json(by_alias=True))
 
 
 def read_batches(run: RunDir) -> dict[int, TrainingBatch]:

@@ -9,7 +9,7 @@ from pydantic import AwareDatetime, ValidationError
 
 from webgym_cli.records.base import Record
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import append_line, read_lines
+from webgym_cli.util.files import append_lines, read_lines
 from webgym_cli.util.urls import site_of
 
 
@@ -77,7 +77,7 @@ class Blocklist:
                 self._append(block.model_copy(update={"expires_at": now, "reason": "judged again: not blocked"}))
 
     def _append(self, block: Block) -> None:
-        append_line(self.run.blocklist, block.model_dump_json())
+        append_lines(self.run.blocklist, block.model_dump_json())
         self._learn(block)
 
     def _learn(self, block: Block) -> None:

@@ -20,7 +20,7 @@ from webgym_cli.records.judgement import Judgement, effective_verdict, with_verd
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import append_line, read_lines
+from webgym_cli.util.files import append_lines, read_lines
 
 RecordT = TypeVar("RecordT", Trajectory, Judgement)
 
@@ -44,12 +44,12 @@ class LineRef:
 
 def append(run: RunDir, trajectory: Trajectory, rank: int = 0) -> None:
     """Append a finished trajectory durably; its screenshots must be stored already. Raises `StoreError`."""
-    append_line(run.part(trajectory.split, trajectory.iteration, rank), trajectory.to_line())
+    append_lines(run.part(trajectory.split, trajectory.iteration, rank), trajectory.to_line())
 
 
 def append_judgement(run: RunDir, split: Split, iteration: int, judgement: Judgement, rank: int = 0) -> None:
     """Append a judgement durably; older ones of the same trajectory stay. Raises `StoreError`."""
-    append_line(run.verdicts(split, iteration, rank), judgement.to_line())
+    append_lines(run.verdicts(split, iteration, rank), judgement.to_line())
 
 
 def read_judgements(

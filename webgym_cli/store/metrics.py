@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from webgym_cli.records.events import Event
 from webgym_cli.records.stored_events import StoredEvent
 from webgym_cli.store.run import RunDir, now
-from webgym_cli.util.files import append_line, read_lines
+from webgym_cli.util.files import append_lines, read_lines
 
 EventT = TypeVar("EventT", bound=StoredEvent)
 
@@ -20,7 +20,7 @@ EventT = TypeVar("EventT", bound=StoredEvent)
 def append_event(run: RunDir, event: Event) -> None:
     """Append an event with its time, without its words for people. Raises `StoreError`."""
     facts = {key: value for key, value in event.items() if key != "message"}
-    append_line(run.metrics, json.dumps({**facts, "at": now()}, ensure_ascii=False))
+    append_lines(run.metrics, json.dumps({**facts, "at": now()}, ensure_ascii=False))
 
 
 def read_events(run: RunDir, *names: str) -> Iterator[dict[str, Any]]:

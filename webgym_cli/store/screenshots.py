@@ -128,7 +128,7 @@ class ScreenshotStore:
 
     def note_recoded(self, folder: str, lines: Iterable[Recoded]) -> None:
         """Append to the ledger of a folder (`3f`) durably. Raises `StoreError`."""
-        append_lines(self._ledger(folder), [line.model_dump_json() for line in lines])
+        append_lines(self._ledger(folder), *(line.model_dump_json() for line in lines))
 
     def folders(self) -> list[str]:
         """Return the names of the folders that hold images, in order."""

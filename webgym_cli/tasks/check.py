@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import chain
 from typing import Any
 
-from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
-from webgym_cli.tasks.format import load_object, parse_object, read_task
+from webgym_cli.tasks.format import read_task
+from webgym_cli.tasks.records import iter_records
 from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.tasks.rubric import rubric_shape
-from webgym_cli.tasks.source import fingerprint, iter_numbered_lines, site_hash
+from webgym_cli.tasks.source import fingerprint, site_hash
 from webgym_cli.util.urls import site_of
 
 
@@ -75,13 +73,12 @@ class Checker:
     def check(self, file: str, lines: Iterable[bytes], report: FileReport) -> Iterator[BadLine]:
         """Yield the bad lines of a file as they are met, and fill its report."""
         here: set[int] = set()
-        for number, read in _objects(lines):
+        for number, read in iter_records(lines):
             try:
                 self._take(read(), report, here)
             except BadTaskError as error:
                 report.bad_lines += 1
-                advice = f" ({error.advice})" if error.advice else ""
-                yield BadLine(file, number, f"{error}{advice}")
+                yield BadLine(file, number, error.with_advice)
         self._earlier |= here
 
     def _take(self, value: dict[str, Any], report: FileReport, here: set[int]) -> None:
@@ -97,22 +94,3 @@ class Checker:
         report.rubrics[rubric_shape(value.get("evaluator_reference") if given is None else given)] += 1
         if site := site_of(task.start_url):
             report.sites.add(site_hash(site))
-
-
-def _objects(lines: Iterable[bytes]) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
-    """Yield the number of each line or record, and what reads it or raises `BadTaskError`."""
-    waiting = iter(lines)
-    first = next(waiting, b"")
-    if not is_array_start(first):
-        for number, _, line in iter_numbered_lines(chain((first,), waiting)):
-            yield number, partial(parse_object, line)
-        return
-    try:
-        for number, value in read_array(first + b"".join(waiting)):
-            yield number, partial(load_object, value)
-    except BadArrayError as error:
-        yield 1, partial(_refuse, str(error))
-
-
-def _refuse(reason: str) -> dict[str, Any]:
-    raise BadTaskError(reason)

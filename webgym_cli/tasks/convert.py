@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -11,11 +12,10 @@ from typing import Any
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
 from webgym_cli.tasks.check import BadLine
 from webgym_cli.tasks.format import load_object, parse_object, place_images
+from webgym_cli.tasks.records import BOM, ReadRecord, is_array_start, iter_records, refuse
 from webgym_cli.tasks.registry import BadTaskError
-from webgym_cli.tasks.source import iter_numbered_lines
 
 _RECORDS = "*.json"
 _NUMBERS = re.compile(r"(\d+)")
@@ -45,8 +45,7 @@ def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) 
                 if task.id in named:
                     raise BadTaskError(f"task_id: {task.id} is the one of {named[task.id]} too")
             except BadTaskError as error:
-                advice = f" ({error.advice})" if error.advice else ""
-                result.bad.append(BadLine(str(file), number, f"{error}{advice}"))
+                result.bad.append(BadLine(str(file), number, error.with_advice))
                 continue
             named[task.id] = place
             result.tasks.append(task)
@@ -59,14 +58,15 @@ def _files(path: Path) -> list[Path]:
     """Return a folder's files in the order of the numbers in their names; of anything else itself."""
     if not path.is_dir():
         return [path]
-    files = sorted(path.glob(_RECORDS), key=_by_number)
+
+    def by_number(file: Path) -> list[tuple[bool, int, str]]:
+        parts = _NUMBERS.split(file.name)
+        return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in parts]
+
+    files = sorted(path.glob(_RECORDS), key=by_number)
     if not files:
         raise UsageError(f"{path}: there is no {_RECORDS} in the folder", hint="name the folder with the records")
     return files
-
-
-def _by_number(path: Path) -> list[tuple[bool, int, str]]:
-    return [(not part.isdigit(), int(part) if part.isdigit() else 0, part) for part in _NUMBERS.split(path.name)]
 
 
 def _content(path: Path) -> bytes:
@@ -76,42 +76,27 @@ def _content(path: Path) -> bytes:
         raise UsageError(f"{path}: can't be read: {error.strerror}", hint="name a file that is there") from None
 
 
-def _records(content: bytes) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
-    """Yield the number of each record, from 1, and what reads it or raises `BadTaskError`."""
+def _records(content: bytes) -> Iterator[tuple[int, ReadRecord]]:
+    """Yield the number of each record, from 1, and what reads it."""
     if content.startswith(_PARQUET):
         yield from _parquet_records(content)
         return
-    if is_array_start(content):
-        try:
-            for number, value in read_array(content):
-                yield number, partial(load_object, value)
-        except BadArrayError as error:
-            yield 1, partial(_refuse, str(error))
-        return
-    lines = [(number, line) for number, _, line in iter_numbered_lines(content.splitlines(keepends=True))]
-    try:
-        whole = parse_object(content.removeprefix(b"\xef\xbb\xbf")) if len(lines) > 1 else None
-    except BadTaskError:
-        whole = None
-    if whole is not None:
-        yield 1, partial(load_object, whole)
-        return
-    for number, line in lines:
-        yield number, partial(parse_object, line)
+    lines = content.splitlines(keepends=True)
+    if not is_array_start(content) and sum(bool(line.strip()) for line in lines) > 1:
+        with suppress(BadTaskError):  # one record on several lines
+            yield 1, partial(load_object, parse_object(content.removeprefix(BOM)))
+            return
+    yield from iter_records(lines)
 
 
-def _parquet_records(content: bytes) -> Iterator[tuple[int, Callable[[], dict[str, Any]]]]:
+def _parquet_records(content: bytes) -> Iterator[tuple[int, ReadRecord]]:
     import pyarrow
     from pyarrow import parquet
 
     try:
         table = parquet.read_table(pyarrow.BufferReader(content))
     except (pyarrow.ArrowException, OSError) as error:
-        yield 1, partial(_refuse, f"not Parquet: {error}")
+        yield 1, partial(refuse, f"not Parquet: {error}")
         return
     for number, value in enumerate(table.to_pylist(), 1):
         yield number, partial(load_object, value)
-
-
-def _refuse(reason: str) -> dict[str, Any]:
-    raise BadTaskError(reason)

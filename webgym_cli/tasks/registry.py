@@ -24,6 +24,11 @@ class BadTaskError(ValueError):
         super().__init__(reason)
         self.advice = advice
 
+    @property
+    def with_advice(self) -> str:
+        """The message, and in parentheses how to fix it."""
+        return f"{self} ({self.advice})" if self.advice else str(self)
+
 
 @dataclass(frozen=True, slots=True)
 class TaskFields:

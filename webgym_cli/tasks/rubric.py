@@ -32,19 +32,14 @@ def rubric_shape(value: Any) -> str:
     """Return the name of a rubric's shape, one of `SHAPES`: `none` for null, an empty text and an empty list."""
     if isinstance(value, str):
         return "text" if value.strip() else "none"
-    shapes = {_item_shape(item) for item in (value if isinstance(value, list) else [value] if value else [])}
+    items = value if isinstance(value, list) else [value] if value else []
+    shapes = {("groups" if "facts" in item else "facts") if isinstance(item, dict) else "texts" for item in items}
     return "none" if not shapes else shapes.pop() if len(shapes) == 1 else "mixed"
 
 
 def has_unknown_fields(value: Any) -> bool:
     """Tell whether a rubric holds more than the texts of its facts, so that the original is worth keeping."""
     return rubric_shape(value) in ("facts", "groups", "mixed")
-
-
-def _item_shape(item: Any) -> str:
-    if isinstance(item, dict):
-        return "groups" if "facts" in item else "facts"
-    return "texts"
 
 
 def _take(item: Any, place: int, where: str, facts: list[str]) -> None:

@@ -5,31 +5,22 @@ from __future__ import annotations
 import hashlib
 import stat
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Protocol
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import DifficultyBand, Task
-from webgym_cli.tasks.array import BadArrayError, is_array_start, read_array
 from webgym_cli.tasks.format import load_object, parse_task, place_images, read_task
+from webgym_cli.tasks.records import BadArrayError, is_array_start, iter_numbered_lines, read_array
 from webgym_cli.tasks.registry import BadTaskError, find_prefix
 from webgym_cli.util.urls import site_of
 
 # The bands, in the order of their codes in an index.
 BANDS = tuple(DifficultyBand)
-_BOM = b"\xef\xbb\xbf"
 # Bytes by which a file is told to be JSON Lines or an array.
 _HEAD = 4096
-
-
-class TaskReader(Protocol):
-    """Gives the tasks themselves."""
-
-    def read(self, indices: Iterable[int]) -> Iterator[Task]:
-        """Yield the tasks of these indices, in this order."""
 
 
 @dataclass(slots=True)
@@ -78,7 +69,8 @@ class TaskSet:
     source: str
     """As it was given: a file, `miniwob:...`, `sites:...`, `webarena:...` or `arithmetic:...`."""
     _index: TaskIndex
-    _reader: TaskReader
+    read: Callable[[Iterable[int]], Iterator[Task]]
+    """Yields the tasks of many indices, in their order. Raises `UsageError` where their file has changed since."""
 
     def __len__(self) -> int:
         return len(self._index.bands)
@@ -90,12 +82,8 @@ class TaskSet:
 
     def task(self, index: int) -> Task:
         """Read one task. Raises `UsageError` where its file has changed since."""
-        (task,) = self._reader.read((index,))
+        (task,) = self.read((index,))
         return task
-
-    def read(self, indices: Iterable[int]) -> Iterator[Task]:
-        """Yield many tasks, in the order of the indices. Raises `UsageError` where their file has changed since."""
-        return self._reader.read(indices)
 
     def band(self, index: int) -> DifficultyBand:
         """Return the difficulty band of a task."""
@@ -155,46 +143,20 @@ def hash_text(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def iter_numbered_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
-    """Yield number (from 1), offset in bytes and content of each line that isn't blank."""
-    offset = 0
-    for number, raw in enumerate(lines, 1):
-        line = raw.removeprefix(_BOM) if number == 1 else raw
-        if line.strip():
-            yield number, offset + len(raw) - len(line), line
-        offset += len(raw)
-
-
-@dataclass(frozen=True, slots=True)
-class _FileReader:
-    path: Path
-    offsets: array[int]
-    version: tuple[int, int]
-
-    def read(self, indices: Iterable[int]) -> Iterator[Task]:
-        """Yield the tasks at these lines."""
-        try:
-            with self.path.open("rb") as file:
-                if _version(self.path) != self.version:
-                    raise BadTaskError("changed")
-                for index in indices:
-                    file.seek(self.offsets[index])
-                    yield place_images(parse_task(file.readline()), self.path.parent)
-        except BadTaskError:
-            raise UsageError(
-                f"{self.path}: the task file changed while it was in use", hint="run the same command again"
-            ) from None
-        except OSError as error:
-            raise _unreadable(self.path, error) from None
-
-
-@dataclass(frozen=True, slots=True)
-class _MemoryReader:
-    tasks: tuple[Task, ...]
-
-    def read(self, indices: Iterable[int]) -> Iterator[Task]:
-        """Yield these tasks."""
-        return (self.tasks[index] for index in indices)
+def _read_lines(path: Path, version: tuple[int, int], offsets: array[int], indices: Iterable[int]) -> Iterator[Task]:
+    try:
+        with path.open("rb") as file:
+            if _version(path) != version:
+                raise BadTaskError("changed")
+            for index in indices:
+                file.seek(offsets[index])
+                yield place_images(parse_task(file.readline()), path.parent)
+    except BadTaskError:
+        raise UsageError(
+            f"{path}: the task file changed while it was in use", hint="run the same command again"
+        ) from None
+    except OSError as error:
+        raise _unreadable(path, error) from None
 
 
 @lru_cache(maxsize=2)  # training and test tasks: a command plans more than once
@@ -210,7 +172,7 @@ def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
     if not offsets:
         raise UsageError(f"{path}: no task in the file", hint="put one task a line, as JSON")
     index.close()
-    return TaskSet(source, index, _FileReader(path, offsets, version))
+    return TaskSet(source, index, partial(_read_lines, path, version, offsets))
 
 
 def _check(path: Path, number: int, line: bytes) -> Task:
@@ -252,4 +214,4 @@ def _in_memory(source: str, tasks: Iterable[Task]) -> TaskSet:
     index = TaskIndex()
     kept = tuple(task for task in tasks if index.add(task))
     index.close()
-    return TaskSet(source, index, _MemoryReader(kept))
+    return TaskSet(source, index, lambda indices: (kept[index] for index in indices))

@@ -63,24 +63,19 @@ def read_json(path: Path) -> Any:
         raise StoreError(f"{path}: not JSON: {error}", hint=f"restore {path} from a copy") from error
 
 
-def append_line(path: Path, line: str) -> None:
-    """Append one line durably. A torn line left by a crash is closed first; one of our own is taken back.
+def append_lines(path: Path, *lines: str) -> None:
+    """Append lines durably, all or none. A torn line left by a crash is closed first; one of our own is taken back.
 
     Several processes may append to one file. Raises `StoreError` when the disk refuses; the file is then as it was
     before.
     """
-    append_lines(path, [line])
-
-
-def append_lines(path: Path, lines: Iterable[str]) -> None:
-    """Append lines durably, all or none of them, as `append_line` does one. Raises `StoreError`."""
     try:
         _make_folder(path.parent)
         with path.open("ab+", buffering=0) as file:  # a buffer would be written again when the file is closed
             _lock_file(file)
             end = file.seek(0, os.SEEK_END)
             # A crash can leave half a line; it is closed, so that this line stays readable.
-            torn = end > 0 and _last_byte(file) != b"\n"
+            torn = end > 0 and os.pread(file.fileno(), 1, end - 1) != b"\n"
             payload = memoryview(("\n" if torn else "").encode() + "".join(f"{line}\n" for line in lines).encode())
             try:
                 # An unbuffered write may take only a part.
@@ -129,12 +124,6 @@ def _lock_file(file: Any) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):  # a file system without locks
             raise
-
-
-def _last_byte(file: Any) -> bytes:
-    file.seek(-1, os.SEEK_END)
-    last: bytes = file.read(1)
-    return last
 
 
 def write_lines(path: Path, values: Iterable[Any]) -> None:

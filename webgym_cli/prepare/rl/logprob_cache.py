@@ -10,7 +10,7 @@ from pathlib import Path
 
 from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.prepare.rl.states import TokenizedAction
-from webgym_cli.util.files import append_line, read_lines
+from webgym_cli.util.files import append_lines, read_lines
 
 
 def digest_action(action: TokenizedAction) -> str:
@@ -41,7 +41,7 @@ class LogprobCache:
         """Keep an action's log-probabilities, durably, and return them. Raises `StoreError` when the disk refuses."""
         line = {"policy": self._policy, "action": digest, "logprobs": list(logprobs)}
         # On disk before it is used: a crash in an hour of scoring loses at most the actions under way.
-        append_line(self._path, json.dumps(line, separators=(",", ":")))
+        append_lines(self._path, json.dumps(line, separators=(",", ":")))
         return self._known.setdefault(bytes.fromhex(digest), array("d", logprobs))
 
     def _take(self, line: bytes) -> None:

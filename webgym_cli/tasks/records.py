@@ -1,0 +1,67 @@
+"""Files of records, JSON Lines or one JSON array: what stands in them, record by record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from pydantic_core import from_json
+
+from webgym_cli.tasks.format import load_object, parse_object
+from webgym_cli.tasks.registry import BadTaskError
+
+# Reads a record, or raises `BadTaskError`.
+ReadRecord = Callable[[], dict[str, Any]]
+BOM = b"\xef\xbb\xbf"
+
+
+class BadArrayError(ValueError):
+    """A file that begins like a JSON array is none."""
+
+
+def is_array_start(content: bytes) -> bool:
+    """Tell whether a file that begins like this is one array, and not JSON Lines."""
+    return content.removeprefix(BOM).lstrip().startswith(b"[")
+
+
+def read_array(content: bytes) -> Iterator[tuple[int, Any]]:
+    """Return the records of an array with their numbers, from 1. Raises `BadArrayError` at once."""
+    try:
+        values = from_json(content.removeprefix(BOM), cache_strings="keys")
+    except ValueError as error:
+        raise BadArrayError(f"not JSON: {error}") from None
+    if not isinstance(values, list):
+        raise BadArrayError("not one JSON array")
+    return iter(enumerate(values, 1))
+
+
+def iter_numbered_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield number (from 1), offset in bytes and content of each line that isn't blank."""
+    offset = 0
+    for number, raw in enumerate(lines, 1):
+        line = raw.removeprefix(BOM) if number == 1 else raw
+        if line.strip():
+            yield number, offset + len(raw) - len(line), line
+        offset += len(raw)
+
+
+def iter_records(lines: Iterable[bytes]) -> Iterator[tuple[int, ReadRecord]]:
+    """Yield the number of each line, or record of an array, from 1, and what reads it."""
+    waiting = iter(lines)
+    first = next(waiting, b"")
+    if not is_array_start(first):
+        for number, _, line in iter_numbered_lines(chain((first,), waiting)):
+            yield number, partial(parse_object, line)
+        return
+    try:
+        for number, value in read_array(first + b"".join(waiting)):
+            yield number, partial(load_object, value)
+    except BadArrayError as error:
+        yield 1, partial(refuse, str(error))
+
+
+def refuse(reason: str) -> dict[str, Any]:
+    """Raise `BadTaskError`, in place of a record."""
+    raise BadTaskError(reason)
