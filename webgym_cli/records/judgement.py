@@ -13,7 +13,6 @@ from pydantic import ConfigDict, Field, model_validator
 
 from webgym_cli.records.base import Moment, Record
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
-from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome, Score, Trajectory
 
 
@@ -92,19 +91,20 @@ def scored_by_environment(trajectory: Trajectory) -> bool:
     """
     outcome = trajectory.outcome
     scored = outcome.stop is Stop.TERMINATED or any(score.source == "environment" for score in outcome.scores)
-    return (scored and outcome.reward is not None) or _is_drawn(trajectory.task)
-
-
-def _is_drawn(task: Task) -> bool:
     # Only the environment knows what a page of its own (MiniWoB) asked: a judge would have nothing to go by.
-    return not task.instruction and "://" not in task.start_url
+    drawn = not trajectory.task.instruction and "://" not in trajectory.task.start_url
+    return (scored and outcome.reward is not None) or drawn
+
+
+def environment_score(trajectory: Trajectory) -> float | None:
+    """Return the environment's own score, as it gave it; None without one."""
+    return next((score.value for score in trajectory.outcome.scores if score.source == "environment"), None)
 
 
 def environment_verdict(trajectory: Trajectory) -> bool | None:
     """Return whether the environment itself holds the task for solved; None when it has no opinion."""
-    for score in trajectory.outcome.scores:
-        if score.source == "environment":
-            return score.value >= trajectory.outcome.success_threshold
+    if (score := environment_score(trajectory)) is not None:
+        return score >= trajectory.outcome.success_threshold
     return trajectory.outcome.success if scored_by_environment(trajectory) else None
 
 

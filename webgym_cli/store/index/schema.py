@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from webgym_cli.records.base import moment_of
-from webgym_cli.records.judgement import Judgement, scored_by_environment
+from webgym_cli.records.judgement import Judgement, environment_score, scored_by_environment
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.util.urls import site_of
 
@@ -31,10 +31,6 @@ SAMPLING = pa.struct([("temperature", REAL), ("top_k", INT), ("top_p", REAL), ("
 
 def _moment(text: str) -> datetime:
     return moment_of(text).replace(tzinfo=None)
-
-
-def _environment_reward(trajectory: Trajectory) -> float | None:
-    return next((score.value for score in trajectory.outcome.scores if score.source == "environment"), None)
 
 
 def _votes(judgement: Judgement) -> Iterator[tuple[float, int]]:
@@ -72,7 +68,7 @@ TRAJECTORY: Columns[Trajectory] = {
     "failure": (TEXT, lambda one: one.outcome.failure and one.outcome.failure.value),
     "failure_detail": (TEXT, lambda one: one.outcome.failure_detail),
     "answer": (TEXT, lambda one: one.outcome.answer),
-    "environment_reward": (REAL, _environment_reward),  # as the environment gave it
+    "environment_reward": (REAL, environment_score),
     "scored_by_environment": (BOOL, scored_by_environment),
     "policy_seconds": (REAL, lambda one: sum(step.policy_seconds for step in one.steps)),
     "environment_seconds": (REAL, lambda one: sum(step.environment_seconds for step in one.steps)),
