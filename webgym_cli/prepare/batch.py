@@ -9,7 +9,7 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.groups import load_planned_groups, read_planned_groups
+from webgym_cli.prepare.rl.groups import load_planned_groups
 from webgym_cli.prepare.rl.plan import RlPlan
 from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.records.batch import BatchGroup, BatchSelection, DroppedGroup, TrainingBatch
@@ -71,7 +71,7 @@ def _step_rows(
     plan: PreparePlan, run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None
 ) -> Iterator[dict[str, Any]]:
     """Yield what a dataset reads for the first time: the selected trajectories, else the newest iteration's."""
-    load_planned_groups(index, read_planned_groups(run, plan.read, "chain", settings.agent.group_size))
+    load_planned_groups(index, run, plan.read, "chain", settings.agent.group_size)
     if selection is None:
         return index.rows(_STEP_MEMBERS.format(where="iteration = ?"), [plan.read[-1]])
     return index.rows(_STEP_MEMBERS.format(where="list_contains(?, id)"), [sorted(selection.trajectories)])

@@ -57,7 +57,7 @@ def run(tmp_path):
 def test_both_kinds_are_as_many_and_the_seed_decides_which(run):
     plan = plan_orm_dataset(run, load())
     assert [(one.done, one.source) for one in plan.chosen if not one.done] == [(False, "environment")] * 2
-    assert (plan.done, len(plan.chosen), plan.read) == (2, 4, (0, 1))
+    assert (plan.to_json()["yes"], len(plan.chosen), plan.read) == (2, 4, (0, 1))
     assert plan.dropped == {
         "infrastructure_failure": 1, "no_steps": 0, "no_verdict": 1, "left_out_for_balance": 4, "too_long": 0,
     }  # fmt: skip
@@ -68,7 +68,7 @@ def test_both_kinds_are_as_many_and_the_seed_decides_which(run):
 
 def test_all_are_taken_where_balance_is_not_wanted_and_the_newest_iterations_only(run):
     plan = plan_orm_dataset(run, load(overrides=["orm.balanced=false"]))
-    assert (plan.done, len(plan.chosen)) == (6, 8)
+    assert (plan.to_json()["yes"], len(plan.chosen)) == (6, 8)
     newest = plan_orm_dataset(run, load(overrides=["orm.balanced=false", "algorithm_config.last_n_iterations=1"]))
     assert (newest.read, len(newest.chosen)) == ((1,), 3)
     append_judgement(run, Split.TRAIN, 0, judgement(trajectory="train-0000-00009"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from itertools import chain
 
 from webgym_cli.agent.orm_prompt import ANSWERS, build_orm_prompt
 from webgym_cli.agent.orm_tokens import FileTokenizer, FittedPrompt, OrmError, fit_prompt
@@ -37,12 +37,16 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
     asking = settings.orm.model_copy(update={"max_tokens": longest})
     samples: list[Sample] = []
     dropped, cut = Counter(plan.dropped), 0
-    for done, (labelled, trajectory) in enumerate(_read_chosen(plan, run), 1):
+    wanted = {(one.iteration, one.id): one for one in plan.chosen}
+    stored = chain.from_iterable(scan_stored(run, Split.TRAIN, iteration) for iteration in plan.read)
+    chosen = (trajectory for trajectory in stored if (trajectory.iteration, trajectory.id) in wanted)
+    for done, trajectory in enumerate(chosen, 1):
         try:
             fitted = await fit_prompt(build_orm_prompt(trajectory), tokens, asking)
         except OrmError:
             dropped[OrmDrop.TOO_LONG.value] += 1
         else:
+            labelled = wanted[trajectory.iteration, trajectory.id]
             samples.append(_sample(labelled, trajectory, fitted, asking.system_prompt, answer))
             cut += fitted.cut > 0
         if done % PROGRESS_EVERY == 0 or done == len(plan.chosen):
@@ -59,15 +63,6 @@ async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: 
     prepared = write_dataset(run.orm, settings, train, validation, left_out, plan.digest(settings))
     sink(make_event("prepare", **prepared.model_dump(mode="json"), dropped_trajectories=dict(dropped), cut=cut))
     return prepared
-
-
-def _read_chosen(plan: OrmDataPlan, run: RunDir) -> Iterator[tuple[LabelledTrajectory, Trajectory]]:
-    """Yield what was chosen with its trajectory, read one after the other."""
-    wanted = {(one.iteration, one.id): one for one in plan.chosen}
-    for iteration in plan.read:
-        for trajectory in scan_stored(run, Split.TRAIN, iteration):
-            if labelled := wanted.get((iteration, trajectory.id)):
-                yield labelled, trajectory
 
 
 def _sample(

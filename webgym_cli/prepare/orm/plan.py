@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -63,11 +63,6 @@ class OrmDataPlan:
     damaged: tuple[str, ...] = ()
     """Lines that can't be read."""
 
-    @property
-    def done(self) -> int:
-        """Trajectories of which the model should say YES; of the others NO."""
-        return sum(labelled.done for labelled in self.chosen)
-
     def digest(self, settings: Settings) -> str:
         """Return the SHA-256 of everything that decides the samples."""
         chosen = [(one.id, one.iteration, one.done) for one in self.chosen]
@@ -82,14 +77,15 @@ class OrmDataPlan:
 
     def to_json(self) -> dict[str, object]:
         """Return what `--dry-run` prints."""
+        done = sum(labelled.done for labelled in self.chosen)
         return {
             "event": "plan",
             "stage": "prepare_orm",
             "iteration": self.iteration,
             "iterations_read": list(self.read),
             "trajectories": len(self.chosen) + sum(self.dropped.values()),
-            "yes": self.done,
-            "no": len(self.chosen) - self.done,
+            "yes": done,
+            "no": len(self.chosen) - done,
             "by_source": dict(Counter(one.source for one in self.chosen)),
             "dropped_trajectories": self.dropped,
             "damaged_lines": list(self.damaged),
@@ -112,12 +108,20 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
         raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
     dropped: Counter[str] = Counter(dict.fromkeys((drop.value for drop in OrmDrop), 0))
     damage, labelled = list[str](), []
-    for example in _label(run, read, settings.orm.labels, damage):
-        if isinstance(example, OrmDrop):
-            dropped[example.value] += 1
-        else:
-            labelled.append(example)
-    chosen = _balance(labelled, f"{resolve_seed(settings)}/orm") if settings.orm.balanced else labelled
+    for iteration in read:
+        judgements = read_judgements(run, Split.TRAIN, iteration, damage)
+        for trajectory in scan_stored(run, Split.TRAIN, iteration, damage):
+            example = find_label(trajectory, judgements.get(trajectory.id, ()), settings.orm.labels)
+            if isinstance(example, OrmDrop):
+                dropped[example.value] += 1
+            else:
+                labelled.append(example)
+    chosen = labelled
+    if settings.orm.balanced:  # as many of either kind, chosen by the seed and in their order
+        kinds = [[one for one in labelled if one.done is done] for done in (True, False)]
+        count, seed = min(map(len, kinds)), f"{resolve_seed(settings)}/orm"
+        kept = {one.id for kind in kinds for one in shuffle_by_seed(kind, seed)[:count]}
+        chosen = [one for one in labelled if one.id in kept]
     dropped[OrmDrop.UNBALANCED.value] = len(labelled) - len(chosen)
     return OrmDataPlan(version(run.orm), tuple(read), tuple(chosen), dict(dropped), tuple(damage))
 
@@ -134,16 +138,6 @@ def require_labels(plan: OrmDataPlan, run: RunDir) -> None:
         if unbalanced
         else f"webgym judge {run.root}",
     )
-
-
-def _label(
-    run: RunDir, read: Sequence[int], sources: Sequence[str], damage: list[str]
-) -> Iterator[LabelledTrajectory | OrmDrop]:
-    """Yield each trajectory's label, or why it has none."""
-    for iteration in read:
-        judgements = read_judgements(run, Split.TRAIN, iteration, damage)
-        for trajectory in scan_stored(run, Split.TRAIN, iteration, damage):
-            yield find_label(trajectory, judgements.get(trajectory.id, ()), sources)
 
 
 def find_label(
@@ -164,11 +158,3 @@ def find_label(
         if (done := verdicts[source]) is not None:
             return LabelledTrajectory(trajectory.id, trajectory.iteration, done, source)
     return OrmDrop.NO_VERDICT
-
-
-def _balance(labelled: Sequence[LabelledTrajectory], seed: str) -> list[LabelledTrajectory]:
-    """Return as many of either kind, chosen by the seed and in their order."""
-    kinds = [[one for one in labelled if one.done is done] for done in (True, False)]
-    count = min(map(len, kinds))
-    kept = {one.id for kind in kinds for one in shuffle_by_seed(kind, seed)[:count]}
-    return [one for one in labelled if one.id in kept]

@@ -10,7 +10,7 @@ import math
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.groups import load_planned_groups, read_planned_groups, resolve_group_by
+from webgym_cli.prepare.rl.groups import load_planned_groups, resolve_group_by
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 
@@ -54,11 +54,11 @@ def count_missing_episodes(run: RunDir, settings: Settings, index: Index, iterat
     size = settings.agent.group_size
     if size == 1 or resolve_group_by(settings) != "chain":
         return 0  # the number of groups follows from the tasks, not from the plan
-    planned = read_planned_groups(run, [iteration], "chain", size)
-    load_planned_groups(index, planned)
+    load_planned_groups(index, run, [iteration], "chain", size)
     attempts = attempts_sql(f"iteration = {iteration}")
     usable: int = index.one(_WITH_GRADIENT.format(attempts=attempts, reason=REASON_COLUMN))["count"]
-    groups, target = len(set(planned.groups)), math.ceil(wanted / size)
+    groups: int = index.one("SELECT count(DISTINCT team) AS count FROM rl_planned")["count"]
+    target = math.ceil(wanted / size)
     missing = target - usable
     room = target * settings.rl.data.filter_groups.max_num_gen_batches - groups
     if missing <= 0 or room <= 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy
@@ -20,50 +19,32 @@ SELECT unnest(?::VARCHAR[]) AS episode, unnest(?::VARCHAR[]) AS group_id, unnest
 """
 
 
-@dataclass(slots=True)
-class PlannedGroups:
-    """The planned episodes, in the order of their plans: some 100 bytes each."""
-
-    episodes: list[str] = field(default_factory=list)
-    """Their ids."""
-    group_ids: list[str] = field(default_factory=list)
-    """The id of each one's group: that of its first planned episode."""
-    groups: list[int] = field(default_factory=list)
-    """The number of each one's group, counted from 0 by first appearance."""
-    greedy: list[bool] = field(default_factory=list)
-    """Whether each one was to be greedy."""
-
-
 def resolve_group_by(settings: Settings) -> GroupBy:
     """Return which episodes are compared with one another."""
     return settings.rl.data.group_by or ("chain" if settings.agent.group_size > 1 else "task")
 
 
-def read_planned_groups(run: RunDir, iterations: Sequence[int], by: GroupBy, size: int) -> PlannedGroups:
-    """Read the plans and return the groups; an iteration without a plan has none. Raises `StoreError`.
+def load_planned_groups(index: Index, run: RunDir, iterations: Sequence[int], by: GroupBy, size: int) -> None:
+    """Write the group of each planned episode, as the plans tell, into the index's table `rl_planned`.
 
-    `size`: how many episodes of a task that was drawn are planned in a row.
+    An iteration without a plan has none. `size`: how many episodes of a task that was drawn are planned in a row.
+    Raises `StoreError`.
     """
-    planned, numbers = PlannedGroups(), dict[str, int]()
+    ids, names, teams, greedy = list[str](), list[str](), list[int](), list[bool]()
+    numbers: dict[str, int] = {}
     for iteration in iterations:
         episodes = read_plan(run, Split.TRAIN, iteration)
-        for episode, group_id in zip(episodes, name_groups(episodes, by, size), strict=True):
-            planned.episodes.append(episode.id)
-            planned.group_ids.append(group_id)
-            planned.groups.append(numbers.setdefault(group_id, len(numbers)))
-            planned.greedy.append(episode.greedy)
-    return planned
+        ids += (episode.id for episode in episodes)
+        names += name_groups(episodes, by, size)
+        teams += (numbers.setdefault(name, len(numbers)) for name in names[len(teams) :])
+        greedy += (episode.greedy for episode in episodes)
+    index.one(_PLANNED, [ids, names, teams, greedy, len(ids)])
 
 
 def name_groups(episodes: Iterable[Episode], by: GroupBy, size: int) -> list[str]:
     """Return the id of each episode's group, that of the group's first one; all episodes are of one iteration."""
     first: dict[Hashable, str] = {}
     return [first.setdefault(_key(episode, by, size), episode.id) for episode in episodes]
-
-
-def load_planned_groups(index: Index, planned: PlannedGroups) -> None:
-    """Write the groups into the index's table `rl_planned`."""
-    index.one(_PLANNED, [planned.episodes, planned.group_ids, planned.groups, planned.greedy, len(planned.episodes)])
 
 
 def _key(episode: Episode, by: GroupBy, size: int) -> tuple[Hashable, ...]:

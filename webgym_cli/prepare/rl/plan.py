@@ -14,7 +14,7 @@ from webgym_cli.errors import MissingStageError, StoreError, WebGymError
 from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.filter_groups import filters_groups, mask_groups
-from webgym_cli.prepare.rl.groups import load_planned_groups, read_planned_groups, resolve_group_by
+from webgym_cli.prepare.rl.groups import load_planned_groups, resolve_group_by
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
 from webgym_cli.prepare.rl.rows import missing_tokens_error
 from webgym_cli.prepare.rl.sampling import require_one_sampling
@@ -180,8 +180,7 @@ def plan_batch(
     iteration, how = version(run), settings.rl.data
     read = _find_iterations(run, how.last_n_iterations, iteration) if selection is None else selection.iterations
     by = resolve_group_by(settings)
-    planned = read_planned_groups(run, read, by, settings.agent.group_size)
-    load_planned_groups(index, planned)
+    load_planned_groups(index, run, read, by, settings.agent.group_size)
     of_iterations = where = f"iteration IN ({', '.join(map(str, read))})"
     if selection is not None:
         index.one(_SELECTED, [sorted(selection.trajectories), sorted(selection.stale)])
