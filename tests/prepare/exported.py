@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.prepare.buffer import settings
-from webgym_cli.prepare.export.export import Export, ExportSelection, ExportStats
+from webgym_cli.prepare.export.export import Export, ExportStats
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir
@@ -24,9 +24,11 @@ def exported(
 ) -> tuple[ExportStats, list[dict[str, Any]]]:
     """Return an export's tally, and the records that it gave as lines; JSON Lines unless told otherwise."""
     lines: list[str] = []
-    selection = ExportSelection(None if ids is None else tuple(ids), query or TrajectoryQuery())
     chosen = ExportOptions(**{"format": "jsonl", **options})
-    tally = Export(run, settings(*overrides), chosen, selection, out).execute(lines.append, lambda event: None)
+    export = Export(
+        run, settings(*overrides), chosen, None if ids is None else tuple(ids), query or TrajectoryQuery(), out
+    )
+    tally = export.execute(lines.append, lambda event: None)
     return tally, [json.loads(line) for line in lines]
 
 

@@ -9,7 +9,7 @@ from tests.prepare.buffer import fill, settings
 from tests.prepare.exported import digest, exported, ids
 from tests.records.made import CRASHED, SOLVED, UNSOLVED, shot, step, trajectory
 from webgym_cli.errors import StoreError, UsageError, WebGymError
-from webgym_cli.prepare.export.export import Export, ExportSelection
+from webgym_cli.prepare.export.export import Export
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.sft.filters import DropReason
 from webgym_cli.records.failure import Stop
@@ -246,7 +246,7 @@ def test_what_breaks_off_leaves_nothing(run, tmp_path):
     def full(line):
         raise OSError(28, "No space left on device")
 
-    export = Export(run, settings(), ExportOptions("jsonl"), ExportSelection())
+    export = Export(run, settings(), ExportOptions("jsonl"))
     with pytest.raises(StoreError, match="stdout: can't be written: No space left on device"):
         export.execute(full, lambda event: None)
     blocked = tmp_path / "blocked"
@@ -288,7 +288,7 @@ def test_nothing_is_written_into_a_run(run, tmp_path, name, linked):
     (tmp_path / "link").symlink_to(run.root)
     out = (tmp_path / "link" if linked else run.root) / name
     for place, options in ((out, ExportOptions()), (tmp_path / "out.jsonl", ExportOptions(copy_images=out))):
-        export = Export(run, settings(), options, ExportSelection(), place)
+        export = Export(run, settings(), options, out=place)
         with pytest.raises(UsageError, match="is in the run"):
             export.execute(lambda line: None, lambda event: None)
     assert {path: path.read_bytes() for path in run.root.rglob("*") if path.is_file()} == before

@@ -100,7 +100,7 @@ def export_sharegpt(
     See also: webgym prepare, webgym inspect-buffer, webgym import.
     """
     from webgym_cli.cli.stage import resolve
-    from webgym_cli.prepare.export.export import Export, ExportSelection
+    from webgym_cli.prepare.export.export import Export
     from webgym_cli.store.index.selection import TrajectoryQuery
     from webgym_cli.store.run import open_run
 
@@ -109,8 +109,8 @@ def export_sharegpt(
     options = ExportOptions(format_, unit, objective, copy_images, embed_images, shard_size, max_pairs)
     given = read_ids(ids)
     query = TrajectoryQuery(split=split, iteration=iteration, task=task, site=site, band=band, expression=where)
-    selection = ExportSelection(None if given is None else tuple(dict.fromkeys(given)), query)
-    output, export = Output(), Export(directory, settings, options, selection, out)
+    chosen = None if given is None else tuple(dict.fromkeys(given))
+    output, export = Output(), Export(directory, settings, options, chosen, query, out)
     if dry_run:
         _plan(export, output)
         return

@@ -42,7 +42,7 @@ KEPT_TRAJECTORIES = 32
 PROGRESS_EVERY = 100
 
 
-@dataclass(slots=True)
+@dataclass
 class ExportStats:
     """What an export wrote, and what it left out."""
 
@@ -66,24 +66,7 @@ class ExportStats:
 
     def to_json(self) -> dict[str, Any]:
         """Return the tally as `export.json` has it."""
-        return {
-            "records": self.records,
-            "trajectories": self.trajectories,
-            "dropped": dict(sorted(self.dropped.items())),
-            "unfit_turns": self.unfit_turns,
-            "damaged": self.damaged,
-            "problems": self.problems,
-        }
-
-
-@dataclass(frozen=True, slots=True)
-class ExportSelection:
-    """Which trajectories are exported."""
-
-    ids: tuple[str, ...] | None = None
-    """These, as they are; None: all that `prepare` could use, and for preferences the judged failures too."""
-    query: TrajectoryQuery = field(default_factory=TrajectoryQuery)
-    """Narrows either; its expression is as a person wrote it."""
+        return vars(self) | {"dropped": dict(sorted(self.dropped.items()))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +76,10 @@ class Export:
     run: RunDir
     settings: Settings
     options: ExportOptions
-    selection: ExportSelection
+    ids: tuple[str, ...] | None = None
+    """The trajectories; None: all that `prepare` could use, and for preferences the judged failures too."""
+    query: TrajectoryQuery = field(default_factory=TrajectoryQuery)
+    """Narrows either; its expression is as a person wrote it."""
     out: Path | None = None
     """A file, or a folder; None: lines to `emit`."""
 
@@ -161,7 +147,7 @@ def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
 
     Raises `UsageError` for an unknown id, or an expression that is none.
     """
-    ids, query = export.selection.ids, export.selection.query
+    ids, query = export.ids, export.query
     if query.expression is not None:
         query = replace(query, expression=index.check_where(query.expression))
     where, values = query.where()
@@ -193,65 +179,61 @@ def _refuse_unknown(index: Index, run: RunDir, ids: list[str]) -> None:
         raise UsageError(f"{run.root}: no trajectory {first!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")
 
 
+@dataclass(frozen=True, slots=True)
 class _ExampleReader:
     """Reads the chosen trajectories and makes examples of them."""
 
-    def __init__(self, export: Export, index: Index, stats: ExportStats, sink: EventSink) -> None:
-        self._run, self._settings, self._options = export.run, export.settings, export.options
-        self._by_id = export.selection.ids is not None
-        self._query = export.selection.query
-        self._index, self._stats, self._sink = index, stats, sink
+    export: Export
+    index: Index
+    stats: ExportStats
+    sink: EventSink
 
     def examples(self, where: str, values: list[Any]) -> Iterator[Example]:
-        if not self._by_id:  # name the lines of what is looked at that could not even be indexed
-            scope = [str(self._query.split or Split.TRAIN), self._query.iteration]
-            for line in self._index.damaged_lines("split = ? AND coalesce(iteration = ?, true)", scope):
-                self._stats.add_problem(line)
-        if self._options.objective is ExportObjective.DPO:
-            yield from self._pairs(where, values)
+        if self.export.ids is None:  # name the lines of what is looked at that could not even be indexed
+            scope = [str(self.export.query.split or Split.TRAIN), self.export.query.iteration]
+            for line in self.index.damaged_lines("split = ? AND coalesce(iteration = ?, true)", scope):
+                self.stats.add_problem(line)
+        if self.export.options.objective is ExportObjective.DPO:
+            draw = {"seed": resolve_seed(self.export.settings), "per_task": self.export.options.max_pairs_per_task}
+            read_cached = lru_cache(KEPT_TRAJECTORIES)(self._read)
+            yield from sample_pairs(
+                self.index, read_cached, self.export.settings.algorithm_config, where, values, **draw
+            )
             return
-        total = self._index.one(f"SELECT count(*) AS found FROM trajectories WHERE {where}", values)["found"]
-        for done, place in enumerate(self._index.places(where, values), 1):
+        total = self.index.one(f"SELECT count(*) AS found FROM trajectories WHERE {where}", values)["found"]
+        for done, place in enumerate(self.index.places(where, values), 1):
             trajectory = self._read(place)
             if trajectory is not None:
-                self._stats.trajectories += 1
+                self.stats.trajectories += 1
                 yield from self._of(trajectory)
             if done % PROGRESS_EVERY == 0 or done == total:
-                self._sink({"event": "export_progress", "bar": "export", "done": done, "total": total})
-
-    def _pairs(self, where: str, values: list[Any]) -> Iterator[Example]:
-        algorithm = self._settings.algorithm_config
-        draw = {"seed": resolve_seed(self._settings), "per_task": self._options.max_pairs_per_task}
-        return sample_pairs(self._index, lru_cache(KEPT_TRAJECTORIES)(self._read), algorithm, where, values, **draw)
+                self.sink({"event": "export_progress", "bar": "export", "done": done, "total": total})
 
     def _of(self, trajectory: Trajectory) -> Iterator[Example]:
-        desirable = trajectory.outcome.success if self._options.objective is ExportObjective.KTO else None
-        if self._options.objective is ExportObjective.KTO and desirable is None:
-            self._drop(DropReason.FAILURE if trajectory.outcome.failure else DropReason.REWARD_UNKNOWN)
-        elif self._options.unit is ExportUnit.TRAJECTORY:
+        desirable = trajectory.outcome.success if self.export.options.objective is ExportObjective.KTO else None
+        if self.export.options.objective is ExportObjective.KTO and desirable is None:
+            self.stats.dropped[DropReason.FAILURE if trajectory.outcome.failure else DropReason.REWARD_UNKNOWN] += 1
+        elif self.export.options.unit is ExportUnit.TRAJECTORY:
             yield from self._whole(trajectory, desirable)
         else:
             for step in trajectory.steps:
-                reason = find_step_problem(step, self._settings.algorithm_config, wanted=desirable is not False)
+                reason = find_step_problem(step, self.export.settings.algorithm_config, wanted=desirable is not False)
                 if reason is None:
                     yield Example(build_step_sample(trajectory, step.index), desirable=desirable)
                 else:
-                    self._drop(reason)
+                    self.stats.dropped[reason] += 1
 
     def _whole(self, trajectory: Trajectory, desirable: bool | None) -> Iterator[Example]:
         if (reason := find_trajectory_problem(trajectory)) is not None:
-            self._drop(reason)
+            self.stats.dropped[reason] += 1
             return
-        algorithm = self._settings.algorithm_config
-        self._stats.unfit_turns += sum(find_step_drop(step, algorithm) is not None for step in trajectory.steps)
+        algorithm = self.export.settings.algorithm_config
+        self.stats.unfit_turns += sum(find_step_drop(step, algorithm) is not None for step in trajectory.steps)
         yield Example(build_trajectory_sample(trajectory), desirable=desirable)
-
-    def _drop(self, reason: DropReason) -> None:
-        self._stats.dropped[reason.value] += 1
 
     def _read(self, place: LineRef) -> Trajectory | None:
         try:
-            return read(self._run, place)
+            return read(self.export.run, place)
         except StoreError as error:
-            self._stats.add_problem(str(error))
+            self.stats.add_problem(str(error))
             return None

@@ -85,9 +85,11 @@ def build_openai_record(example: Example, locate: Locate, unit: ExportUnit) -> d
     images = map(locate, example.sample.images)
     messages: list[dict[str, Any]] = []
     for message in example.sample.messages:
-        parts = [
-            _build_part(piece if piece is not None else next(images), piece is None)
-            for piece in split_at_images(message)
+        parts: list[dict[str, Any]] = [
+            {"type": "image_url", "image_url": {"url": next(images)}}
+            if text is None
+            else {"type": "text", "text": text}
+            for text in split_at_images(message)
         ]
         messages.append({"role": message.role, "content": parts if IMAGE in message.content else message.content})
     *prompt, reply = messages
@@ -109,9 +111,3 @@ def _add_preference(
     if example.desirable is not None:
         record["kto_tag"] = example.desirable
     return record
-
-
-def _build_part(value: str, is_image: bool) -> dict[str, Any]:
-    if is_image:
-        return {"type": "image_url", "image_url": {"url": value}}
-    return {"type": "text", "text": value}
