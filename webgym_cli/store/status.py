@@ -66,18 +66,18 @@ class RankStatus(Record):
         """Whether the writer's process can be looked up: it runs, or ran, on this machine."""
         return self.host == socket.gethostname()
 
-    def seen(self, at: datetime | None = None) -> RolloutState:
-        """Return the state as a reader sees it at that time (now)."""
+    def seen(self) -> RolloutState:
+        """Return the state as a reader sees it now."""
         if self.state is not RolloutState.RUNNING:
             return self.state
         if self.here and not is_process_alive(self.pid, self.process_started):
             return RolloutState.LOST
-        silence = ((at or datetime.now(UTC)) - self.updated_at).total_seconds()
+        silence = (datetime.now(UTC) - self.updated_at).total_seconds()
         return RolloutState.SILENT if silence > SILENT_AFTER else RolloutState.RUNNING
 
-    def may_go_on(self, at: datetime | None = None) -> bool:
+    def may_go_on(self) -> bool:
         """Return whether more can be expected of it: it runs, or its process lives and is only held up."""
-        seen = self.seen(at)
+        seen = self.seen()
         return seen is RolloutState.RUNNING or (seen is RolloutState.SILENT and self.here)
 
 

@@ -89,10 +89,6 @@ class TaskSet:
         """Return the difficulty band of a task."""
         return BANDS[self._index.bands[index]]
 
-    def site(self, index: int) -> str:
-        """Return the site of a task's address; empty without one."""
-        return site_of(self.task(index).start_url)
-
     def id_hash(self, index: int) -> int:
         """Return the `hash_text` of a task's id."""
         return self._index.ids[index]

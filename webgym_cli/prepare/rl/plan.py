@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
@@ -55,12 +54,16 @@ FROM rl_batch JOIN steps ON steps.trajectory = id AND steps.iteration = rl_batch
 WHERE reason IS NULL AND NOT greedy AND response_tokens IS NULL
 """
 _STEPS = "SELECT coalesce(sum(steps), 0)::BIGINT AS steps FROM rl_batch WHERE reason IS NULL AND NOT greedy"
-_KINDS = """
-SELECT reason, failure, greedy, policy, count(*) AS count, sum(steps)::BIGINT AS steps FROM rl_batch GROUP BY ALL
-"""
-_GROUPS = """
-SELECT count(*) AS groups, count(*) FILTER (usable = 1) AS groups_of_one
-FROM (SELECT count(*) FILTER (reason IS NULL AND NOT greedy) AS usable FROM rl_batch GROUP BY team)
+# The fields of `BatchCounts`.
+_COUNTS = """
+SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps, count(DISTINCT team) AS groups,
+    count(*) FILTER (reason IS NULL AND NOT greedy) AS trained, count(*) FILTER (reason IS NULL AND greedy) AS greedy,
+    histogram(reason) AS masked, histogram(failure) FILTER (reason = 'failure') AS failures,
+    histogram(policy) AS policies, (
+        SELECT count(*) FROM (
+            SELECT team FROM rl_batch WHERE reason IS NULL AND NOT greedy GROUP BY team HAVING count(*) = 1)
+    ) AS groups_of_one
+FROM rl_batch
 """
 
 
@@ -192,7 +195,7 @@ def plan_batch(
         mask_groups(index)
     # Refusals in the order of their cost for the user: what no setting can mend comes first.
     _refuse_unplanned(index, run)
-    counts = _counts(index)
+    counts = _count(index)
     _refuse_empty(counts, run)
     _refuse_missing_tokens(index)
     sampling = require_one_sampling(run, index)
@@ -215,30 +218,10 @@ def _find_iterations(run: RunDir, last: int, iteration: int) -> list[int]:
     return stored
 
 
-def _counts(index: Index) -> BatchCounts:
-    masked, failures, policies = (Counter[str]() for _ in range(3))
-    usable: Counter[bool] = Counter()  # by whether it is greedy
-    steps = 0
-    for row in index.rows(_KINDS):
-        count = row["count"]
-        steps += row["steps"]
-        policies[row["policy"]] += count
-        if row["reason"] is None:
-            usable[row["greedy"]] += count
-        else:
-            masked[row["reason"]] += count
-        if row["reason"] == MaskReason.FAILURE:
-            failures[row["failure"]] += count
-    return BatchCounts(
-        trajectories=policies.total(),
-        steps=steps,
-        **index.one(_GROUPS),
-        trained=usable[False],
-        greedy=usable[True],
-        masked=dict(sorted(masked.items())),
-        failures=dict(sorted(failures.items())),
-        policies=dict(sorted(policies.items())),
-    )
+def _count(index: Index) -> BatchCounts:
+    row = index.one(_COUNTS)
+    by_name = {name: dict(sorted((row[name] or {}).items())) for name in ("masked", "failures", "policies")}
+    return BatchCounts(**row | by_name)
 
 
 def _refuse_missing_tokens(index: Index) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.prepare.sft.filters import DropReason, FilterPipeline, build_filters, build_reason_sql
+from webgym_cli.prepare.sft.filters import FilterPipeline, build_filters, build_reason_sql
 from webgym_cli.prepare.sft.sampling import UNIFORM, position_key_sql, priority_sql, resolve_seed
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.index.query import LINE_REF, Index
@@ -45,6 +45,18 @@ SELECT {place} AS place, task, iteration, step FROM (
     SELECT * FROM prepare_steps WHERE reason IS NULL AND {share} ORDER BY key, priority LIMIT ? OFFSET ?
 ) JOIN prepare_trajectories USING (number)
 ORDER BY key, priority
+"""
+# The fields of `CandidateCounts`. XOR: the same whichever order the rows come in.
+_COUNT_TRAJECTORIES = """
+SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps, histogram(reason) AS dropped_trajectories,
+    coalesce(sum(steps) FILTER (reason IS NOT NULL), 0)::BIGINT AS steps_of_dropped_trajectories,
+    histogram(failure) FILTER (reason = 'failure') AS failures
+FROM prepare_trajectories
+"""
+_COUNT_STEPS = """
+SELECT histogram(reason) AS dropped_steps, histogram(iteration) FILTER (reason IS NULL) AS eligible,
+    bit_xor(priority) FILTER (reason IS NULL) AS fingerprint
+FROM prepare_steps
 """
 
 
@@ -100,34 +112,16 @@ class CandidateTable:
 
     def counts(self) -> CandidateCounts:
         """Count what there is, by filter and by iteration."""
-        trajectories = dict.fromkeys((item.drop.value for item in self._filters.trajectories), 0)
-        failures: dict[str, int] = {}
-        total = steps = beside = 0
-        for row in self._rows("reason, failure, count(*) AS count, sum(steps)::BIGINT AS steps", "trajectories"):
-            total, steps = total + row["count"], steps + row["steps"]
-            if row["reason"] is not None:
-                trajectories[row["reason"]] += row["count"]
-                beside += row["steps"]
-            if row["reason"] == DropReason.FAILURE:
-                failures[row["failure"]] = row["count"]
-        dropped = dict.fromkeys((item.drop.value for item in (*self._filters.steps, *self._filters.together)), 0)
-        eligible, fingerprint = dict.fromkeys(self._read, 0), 0
-        for row in self._rows("iteration, reason, count(*) AS count, bit_xor(priority) AS digest", "steps"):
-            if row["reason"] is None:
-                eligible[row["iteration"]] = row["count"]
-                fingerprint ^= row["digest"]  # XOR: the same whichever order the rows come in
-            else:
-                dropped[row["reason"]] += row["count"]
-        return CandidateCounts(
-            trajectories=total,
-            steps=steps,
-            eligible=eligible,
-            dropped_trajectories=trajectories,
-            steps_of_dropped_trajectories=beside,
-            dropped_steps=dropped,
-            failures=dict(sorted(failures.items())),
-            fingerprint=f"{fingerprint:032x}",
-        )
+        row = self._index.one(_COUNT_TRAJECTORIES) | self._index.one(_COUNT_STEPS)
+        filters = {
+            "dropped_trajectories": self._filters.trajectories,
+            "dropped_steps": (*self._filters.steps, *self._filters.together),
+        }
+        for name, of in filters.items():
+            row[name] = {**dict.fromkeys((item.drop.value for item in of), 0), **(row[name] or {})}
+        row["eligible"] = {**dict.fromkeys(self._read, 0), **(row["eligible"] or {})}
+        row["failures"] = dict(sorted((row["failures"] or {}).items()))
+        return CandidateCounts(**row | {"fingerprint": f"{row['fingerprint'] or 0:032x}"})
 
     def count_first(self, count: int) -> dict[int, int]:
         """Return how many of the first so many steps of the draw by position each iteration has."""
@@ -144,9 +138,6 @@ class CandidateTable:
             # Pages double, so a draw of n steps takes O(log n) queries.
             offset += limit
             limit = max(limit, offset)
-
-    def _rows(self, columns: str, table: str) -> Iterator[dict[str, Any]]:
-        return self._index.rows(f"SELECT {columns} FROM prepare_{table} GROUP BY ALL")
 
 
 def _steps_statement(filters: FilterPipeline, order: str, read: str, power: float | None) -> tuple[str, list[Any]]:
