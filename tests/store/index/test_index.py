@@ -126,7 +126,7 @@ def test_only_what_was_appended_is_read(run, monkeypatch):
     assert all(plan.idle for plan in plan_index(run))
     append(run, trajectory(3, outcome=UNSOLVED))
     (plan,) = plan_index(run)
-    assert plan.new.start == plan.covered[-1].end > 0
+    assert plan.new.start == chain_of(run)[-1].end > 0
     seen = []
     monkeypatch.setattr(build, "add_line", lambda run, source, raw, *rest: seen.append(json.loads(raw)["id"]))
     update(run)

@@ -43,8 +43,6 @@ class SourcePlan:
     """What is to be done for one file of the truth."""
 
     source: SourceFile
-    covered: tuple[ByteRange, ...]
-    """What stays."""
     wrong: bool
     """Whether what is there belongs to other content than the file has now."""
     new: ByteRange
@@ -86,19 +84,23 @@ def find_superseded(run: RunDir) -> list[Path]:
     useless = list(catalog.damaged)
     for table, name, span, path in catalog.everything():
         chain = chains.get(name, [])
-        if span not in chain and not _is_recent(catalog, table, name, span, chain):
+        longer = next((other for other in chain if other.start <= span.start and span.end <= other.end), None)
+        if longer is None or (longer != span and _is_old(catalog.fragments(table, name)[longer])):
             useless.append(path)
     return sorted(useless)
+
+
+def _is_old(path: Path) -> bool:
+    """Whether a fragment is there so long that no query still reads the shorter ones whose place it took."""
+    return time.time() - path.stat().st_mtime >= _KEEP_SECONDS
 
 
 def _plan(catalog: Catalog, source: SourceFile) -> SourcePlan:
     size = source.path.stat().st_size
     chain = catalog.chain(source)
     wrong = bool(chain) and not _still_fits(catalog, source, chain[-1], size)
-    if wrong:
-        chain = []
-    end = chain[-1].end if chain else 0
-    return SourcePlan(source, tuple(chain), wrong, ByteRange(end, _whole_lines(source.path, end, size)))
+    end = chain[-1].end if chain and not wrong else 0
+    return SourcePlan(source, wrong, ByteRange(end, _whole_lines(source.path, end, size)))
 
 
 def _still_fits(catalog: Catalog, source: SourceFile, last: ByteRange, size: int) -> bool:
@@ -107,8 +109,7 @@ def _still_fits(catalog: Catalog, source: SourceFile, last: ByteRange, size: int
     if size < last.end:
         return False
     known = fragments.read_tail_digest(catalog.fragments(source.main, source.name)[last])
-    with source.path.open("rb") as file:
-        return fragments.compute_tail_digest(file, last) == known
+    return fragments.compute_tail_digest(source.path, last) == known
 
 
 def _whole_lines(path: Path, start: int, size: int) -> int:
@@ -162,9 +163,8 @@ def _write(run: RunDir, source: SourceFile, span: ByteRange) -> None:
     rows: dict[str, list[Row]] = {table: [] for table in source.tables}
     for start, text in fragments.read_lines(source.path, span):
         add_line(run, source, text, start, rows)
-    with source.path.open("rb") as file:
-        tail = fragments.compute_tail_digest(file, span)
-    fragments.write(run, source, span, {table: table_of(table, entries) for table, entries in rows.items()}, tail)
+    tables = {table: table_of(table, entries) for table, entries in rows.items()}
+    fragments.write(run, source, span, tables, fragments.compute_tail_digest(source.path, span))
 
 
 def add_line(
@@ -235,14 +235,6 @@ def _join(run: RunDir, source: SourceFile) -> None:
     }
     tail = fragments.read_tail_digest(of[source.main][parts[-1]])
     fragments.write(run, source, ByteRange(parts[0].start, parts[-1].end), joined, tail)
-
-
-def _is_recent(catalog: Catalog, table: str, source: str, span: ByteRange, chain: list[ByteRange]) -> bool:
-    """Whether a fragment was replaced so lately that a query may still read it."""
-    for other in chain:
-        if span.within(other):
-            return time.time() - catalog.fragments(table, source)[other].stat().st_mtime < _KEEP_SECONDS
-    return False
 
 
 @contextmanager

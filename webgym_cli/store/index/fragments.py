@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -68,10 +67,6 @@ class ByteRange:
         """Bytes of the source."""
         return self.end - self.start
 
-    def within(self, other: ByteRange) -> bool:
-        """Whether another span has all of it."""
-        return other.start <= self.start and self.end <= other.end
-
 
 class Catalog:
     """The fragments that are there and whole, as they were when this was made."""
@@ -82,28 +77,20 @@ class Catalog:
         """Fragments that were cut off or altered."""
         for table in TABLES:
             for path in sorted((fragments_folder(run) / table).glob("*.parquet")):
-                self._take(table, path)
-
-    def _take(self, table: str, path: Path) -> None:
-        match = _NAME.fullmatch(path.name)
-        if match is None or not _is_intact(path, match["digest"]):
-            self.damaged.append(path)
-            return
-        span = ByteRange(int(match["start"]), int(match["end"]))
-        self._paths.setdefault((table, match["source"]), {})[span] = path
+                match = _NAME.fullmatch(path.name)
+                if match is None or not _is_intact(path, match["digest"]):
+                    self.damaged.append(path)
+                    continue
+                span = ByteRange(int(match["start"]), int(match["end"]))
+                self._paths.setdefault((table, match["source"]), {})[span] = path
 
     def fragments(self, table: str, source: str) -> dict[ByteRange, Path]:
         """Return the fragments of a table for a source."""
         return self._paths.get((table, source), {})
 
-    def complete(self, source: SourceFile) -> set[ByteRange]:
-        """Return the spans of which every table is there."""
-        names = [set(self.fragments(table, source.name)) for table in source.tables]
-        return set.intersection(*names)
-
     def chain(self, source: SourceFile) -> list[ByteRange]:
-        """Return the complete spans that cover the source from its first byte on."""
-        return find_covering(self.complete(source))
+        """Return the spans of which every table is there and that cover the source from its first byte on."""
+        return find_covering(set.intersection(*(set(self.fragments(table, source.name)) for table in source.tables)))
 
     def everything(self) -> Iterable[tuple[str, str, ByteRange, Path]]:
         """Yield table, source, span and path of every fragment."""
@@ -199,11 +186,12 @@ def read_tail_digest(path: Path) -> str:
     return metadata.get(_META, b"").decode()
 
 
-def compute_tail_digest(file: BinaryIO, span: ByteRange) -> str:
-    """Return the digest of the last bytes of a range of an open file."""
+def compute_tail_digest(path: Path, span: ByteRange) -> str:
+    """Return the digest of the last bytes of a range of a file."""
     start = max(0, span.end - _TAIL)
-    file.seek(start)
-    return hashlib.sha256(file.read(span.end - start)).hexdigest()[:16]
+    with path.open("rb") as file:
+        file.seek(start)
+        return hashlib.sha256(file.read(span.end - start)).hexdigest()[:16]
 
 
 def _is_intact(path: Path, digest: str) -> bool:
