@@ -75,17 +75,23 @@ def find_waste(
     Raises `StoreError` when a line of the truth is damaged, for it may name images: unless `even_with_damage`; the
     names that can still be read in such lines count even then. What links lead to outside of the run is never yielded.
     """
-    skipped: set[Path] = set()
-    for waste in _find(run, time.time() - grace, even_with_damage, sink):
-        folder = waste.path.parent
+    before, skipped = time.time() - grace, set[Path]()
+    for kind, path in _find(run, even_with_damage, sink):
+        folder = path.parent
+        try:
+            status = path.lstat()
+        except OSError:
+            continue
+        if not path.is_file() or status.st_mtime >= before:  # a younger one may be half of what another process writes
+            continue
         if is_within(folder, run.root):
-            yield waste
+            yield Waste(kind, path, status.st_size)
         elif sink is not None and folder not in skipped:
             skipped.add(folder)
             sink({"event": "gc_skipped", "message": f"{folder} leads out of the run: nothing there is removed"})
 
 
-def _find(run: RunDir, before: float, even_with_damage: bool, sink: EventSink | None) -> Iterator[Waste]:
+def _find(run: RunDir, even_with_damage: bool, sink: EventSink | None) -> Iterator[tuple[WasteKind, Path]]:
     named = References()
     damage = _read_names(run, named, sink)
     if damage and not even_with_damage:
@@ -101,10 +107,13 @@ def _find(run: RunDir, before: float, even_with_damage: bool, sink: EventSink | 
     for folder in store.folders():
         names = {reference.sha256 for reference in named.of(folder)}
         for sha256, entry in list(store.images(folder)):
-            if sha256 not in names and (size := _old(Path(entry.path), before)) is not None:
-                yield Waste(WasteKind.UNNAMED, Path(entry.path), size)
-    yield from _find_torn(run, before)
-    yield from _old_index(run, before)
+            if sha256 not in names:
+                yield WasteKind.UNNAMED, Path(entry.path)
+    yield from ((WasteKind.TORN, path) for path in _find_torn(run, store))
+    yield from ((WasteKind.INDEX, path) for path in find_superseded(run))
+    for path in sorted(run.index.glob("v*/*/*.parquet")):
+        if fragments.fragments_folder(run) not in path.parents:
+            yield WasteKind.INDEX, path
 
 
 def remove_waste(pieces: Iterable[Waste], *, dry_run: bool) -> dict[WasteKind, FreedSpace]:
@@ -152,30 +161,11 @@ def _read_names(run: RunDir, named: References, sink: EventSink | None) -> list[
     return damage
 
 
-def _find_torn(run: RunDir, before: float) -> Iterator[Waste]:
-    store = ScreenshotStore(run.screenshots)
+def _find_torn(run: RunDir, store: ScreenshotStore) -> Iterator[Path]:
     written = [run.root, run.plan(Split.TRAIN, 0).parent, run.status().parent]
     written += [store.root / name for name in store.folders()]
     places = [*((folder, _TORN) for folder in written), *((path, _TORN_INDEX) for path in run.index.glob("v*/*"))]
     for folder, pattern in places:
         for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if pattern.fullmatch(path.name) and (size := _old(path, before)) is not None:
-                yield Waste(WasteKind.TORN, path, size)
-
-
-def _old_index(run: RunDir, before: float) -> Iterator[Waste]:
-    other = (
-        path for path in sorted(run.index.glob("v*/*/*.parquet")) if fragments.fragments_folder(run) not in path.parents
-    )
-    for path in (*find_superseded(run), *other):
-        if (size := _old(path, before)) is not None:  # a younger one may be half of what another process writes
-            yield Waste(WasteKind.INDEX, path, size)
-
-
-def _old(path: Path, before: float) -> int | None:
-    """Return the bytes of a file that was last changed before a time; None for a younger one, or none."""
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    return status.st_size if path.is_file() and status.st_mtime < before else None
+            if pattern.fullmatch(path.name):
+                yield path

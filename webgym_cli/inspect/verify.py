@@ -123,7 +123,10 @@ class _Check:
         record = add_line(self.run, source, text, start, rows)
         self.lines[source.split.value, source.iteration] += source.main == "trajectories"
         if isinstance(record, Judgement):
-            self._check_judgement(source, start, record)
+            self.counts["judgements"] += 1
+            if record.trajectory not in self._ids:  # files of trajectories come before those of judgements
+                detail = f"{record.trajectory} is not among the trajectories of its iteration"
+                self.findings.add(FindingKind.LONE_JUDGEMENT, source.path, f"byte {start}", detail)
         elif record is None:
             self.findings.add(FindingKind.DAMAGED_LINE, source.path, f"byte {start}", rows["damage"][-1]["reason"])
         elif reason := find_misplacement(record, source.split, source.iteration):
@@ -146,13 +149,6 @@ class _Check:
             detail = f"{name} stands in {self._ids[name]}, too"
             self.findings.add(FindingKind.DUPLICATE_ID, source.path, place, detail)
         self._ids.setdefault(name, f"{source.path.name} ({place})")
-
-    def _check_judgement(self, source: SourceFile, start: int, judgement: Judgement) -> None:
-        """Needs the trajectories of the iteration: their files come before those of judgements."""
-        self.counts["judgements"] += 1
-        if judgement.trajectory not in self._ids:
-            detail = f"{judgement.trajectory} is not among the trajectories of its iteration"
-            self.findings.add(FindingKind.LONE_JUDGEMENT, source.path, f"byte {start}", detail)
 
     def _compare(self, source: SourceFile, span: ByteRange, derived: dict[str, pa.Table]) -> None:
         for name, table in derived.items():
