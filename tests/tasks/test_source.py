@@ -36,7 +36,7 @@ def test_a_file_is_an_index_of_its_lines(file):
     ]
     assert list(tasks.indices(DifficultyBand.EASY)) == [0, 3]
     assert list(tasks.indices(DifficultyBand.HARD)) == [2]
-    assert tasks.site(1) == "shop1.co.uk"
+    assert tasks.on_sites(["shop1.co.uk"]) == {1}
 
 
 def test_sites_are_found_by_their_registrable_domain(file):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import stat
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import TypeVar
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import DifficultyBand, Task
@@ -17,6 +18,8 @@ from webgym_cli.tasks.records import BadArrayError, is_array_start, iter_numbere
 from webgym_cli.tasks.registry import BadTaskError, find_prefix
 from webgym_cli.util.urls import site_of
 
+T = TypeVar("T")
+
 # The bands, in the order of their codes in an index.
 BANDS = tuple(DifficultyBand)
 # Bytes by which a file is told to be JSON Lines or an array.
@@ -24,61 +27,43 @@ _HEAD = 4096
 
 
 @dataclass(slots=True)
-class TaskIndex:
-    """What is known of each task without reading it again: 25 bytes a task."""
-
-    bands: array[int] = field(default_factory=lambda: array("B"))
-    """Places in `BANDS`."""
-    sites: array[int] = field(default_factory=lambda: array("Q"))
-    """Hashes of the sites of the tasks' addresses; 0 without one."""
-    ids: array[int] = field(default_factory=lambda: array("Q"))
-    """Hashes of the tasks' ids."""
-    duplicates: int = 0
-    """Tasks that were left out because an equal one came before."""
-    _seen: set[int] = field(default_factory=set)
-    _known_sites: dict[str, int] = field(default_factory=dict)
-    """By scheme and host."""
-
-    def add(self, task: Task) -> bool:
-        """Note a task. False, and counted as a duplicate, where an equal one is there already."""
-        content = fingerprint(task)
-        if content in self._seen:
-            self.duplicates += 1
-            return False
-        self._seen.add(content)
-        self.bands.append(BANDS.index(task.band))
-        self.sites.append(self._site(task.start_url))
-        self.ids.append(hash_text(task.id))
-        return True
-
-    def close(self) -> None:
-        """Forget what only helps to build the index."""
-        self._seen, self._known_sites = set(), {}
-
-    def _site(self, url: str) -> int:
-        host = "/".join(url.split("/", 3)[:3])
-        if host not in self._known_sites:
-            self._known_sites[host] = site_hash(site_of(url))
-        return self._known_sites[host]
-
-
-@dataclass(frozen=True, slots=True)
 class TaskSet:
-    """Tasks that can be drawn, each known by its index: 0 to `len` - 1, in the order of the source."""
+    """Tasks that can be drawn, each known by its index: 0 to `len` - 1, in the order of the source.
+
+    What is known of each without reading it again takes 25 bytes.
+    """
 
     source: str
     """As it was given: a file, `miniwob:...`, `sites:...`, `webarena:...` or `arithmetic:...`."""
-    _index: TaskIndex
     read: Callable[[Iterable[int]], Iterator[Task]]
     """Yields the tasks of many indices, in their order. Raises `UsageError` where their file has changed since."""
+    duplicates: int = 0
+    """How many tasks of the source were left out, since they ask the same as an earlier one."""
+    _bands: array[int] = field(default_factory=lambda: array("B"))
+    """Places in `BANDS`."""
+    _sites: array[int] = field(default_factory=lambda: array("Q"))
+    """Hashes of the sites of the tasks' addresses; 0 without one."""
+    _ids: array[int] = field(default_factory=lambda: array("Q"))
+    """Hashes of the tasks' ids."""
+
+    def fill(self, tasks: Iterable[tuple[T, Task]], kept: MutableSequence[T]) -> TaskSet:
+        """Note each task unless it is a duplicate, and in `kept` what comes with it; return the set."""
+        seen, sites = set[int](), dict[str, int]()  # by scheme and host
+        for item, task in tasks:
+            if (content := fingerprint(task)) in seen:
+                self.duplicates += 1
+                continue
+            seen.add(content)
+            kept.append(item)
+            if (host := "/".join(task.start_url.split("/", 3)[:3])) not in sites:
+                sites[host] = site_hash(site_of(task.start_url))
+            self._bands.append(BANDS.index(task.band))
+            self._sites.append(sites[host])
+            self._ids.append(hash_text(task.id))
+        return self
 
     def __len__(self) -> int:
-        return len(self._index.bands)
-
-    @property
-    def duplicates(self) -> int:
-        """How many tasks of the source were left out, since they ask the same as an earlier one."""
-        return self._index.duplicates
+        return len(self._bands)
 
     def task(self, index: int) -> Task:
         """Read one task. Raises `UsageError` where its file has changed since."""
@@ -87,21 +72,21 @@ class TaskSet:
 
     def band(self, index: int) -> DifficultyBand:
         """Return the difficulty band of a task."""
-        return BANDS[self._index.bands[index]]
+        return BANDS[self._bands[index]]
 
     def id_hash(self, index: int) -> int:
         """Return the `hash_text` of a task's id."""
-        return self._index.ids[index]
+        return self._ids[index]
 
     def indices(self, band: DifficultyBand) -> Sequence[int]:
         """Return the indices of the tasks of a band, ascending."""
         code = BANDS.index(band)
-        return array("L", (index for index, known in enumerate(self._index.bands) if known == code))
+        return array("L", (index for index, known in enumerate(self._bands) if known == code))
 
     def on_sites(self, sites: Collection[str]) -> frozenset[int]:
         """Return the indices of the tasks that start on one of these sites (`example.com`)."""
         wanted = {site_hash(site) for site in sites if site}
-        return frozenset(index for index, known in enumerate(self._index.sites) if known in wanted)
+        return frozenset(index for index, known in enumerate(self._sites) if known in wanted)
 
 
 def open_tasks(source: str) -> TaskSet:
@@ -157,18 +142,16 @@ def _read_lines(path: Path, version: tuple[int, int], offsets: array[int], indic
 
 @lru_cache(maxsize=2)  # training and test tasks: a command plans more than once
 def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
-    path, index, offsets = Path(source), TaskIndex(), array("Q")
+    path, offsets = Path(source), array("Q")
     with path.open("rb") as file:
         if is_array_start(file.read(_HEAD)):
             return _in_memory(source, _in_array(path))
         file.seek(0)
-        for number, offset, line in iter_numbered_lines(file):
-            if index.add(_check(path, number, line)):
-                offsets.append(offset)
+        lines = ((offset, _check(path, number, line)) for number, offset, line in iter_numbered_lines(file))
+        tasks = TaskSet(source, partial(_read_lines, path, version, offsets)).fill(lines, offsets)
     if not offsets:
         raise UsageError(f"{path}: no task in the file", hint="put one task a line, as JSON")
-    index.close()
-    return TaskSet(source, index, partial(_read_lines, path, version, offsets))
+    return tasks
 
 
 def _check(path: Path, number: int, line: bytes) -> Task:
@@ -207,7 +190,5 @@ def _unreadable(path: Path, error: OSError) -> UsageError:
 
 
 def _in_memory(source: str, tasks: Iterable[Task]) -> TaskSet:
-    index = TaskIndex()
-    kept = tuple(task for task in tasks if index.add(task))
-    index.close()
-    return TaskSet(source, index, lambda indices: (kept[index] for index in indices))
+    kept: list[Task] = []
+    return TaskSet(source, lambda indices: map(kept.__getitem__, indices)).fill(((task, task) for task in tasks), kept)

@@ -112,11 +112,10 @@ def list_content_reasons(settings: Settings) -> tuple[DropReason, ...]:
     return (DropReason.DAMAGED, *response, DropReason.IMAGE_SIZE, DropReason.IMAGE_MISSING, DropReason.TOO_LONG, *near)
 
 
-def build_reason_sql(filters: Sequence[Filter], otherwise: str = "NULL") -> tuple[str, list[Any]]:
-    """Return the SQL expression of the first filter that holds, with the values of its `?`; `otherwise` for none."""
+def build_reason_sql(filters: Sequence[Filter]) -> tuple[str, list[Any]]:
+    """Return the SQL expression of the first filter that holds, with the values of its `?`; null for none."""
     cases = " ".join(f"WHEN {item.predicate} THEN '{item.drop}'" for item in filters)
-    expression = f"CASE {cases} ELSE {otherwise} END" if cases else otherwise
-    return expression, [value for item in filters for value in item.parameters]
+    return f"CASE {cases} END", [value for item in filters for value in item.parameters]
 
 
 def find_step_drop(step: Step, settings: AlgorithmSettings) -> DropReason | None:
