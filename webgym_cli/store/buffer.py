@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import moment_of
+from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement, effective_verdict, with_verdict
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -94,6 +95,18 @@ def read(run: RunDir, place: LineRef, *, without: Sequence[str] = ()) -> Traject
     if place.verdict_file is None or place.verdict_offset is None or place.verdict_length is None:
         return trajectory
     return with_verdict(trajectory, read_judgement(run, place.verdict_file, place.verdict_offset, place.verdict_length))
+
+
+def read_or_report(
+    run: RunDir, place: LineRef, damaged: list[str], sink: EventSink, *, without: Sequence[str] = ()
+) -> Trajectory | None:
+    """Read one trajectory as `read` does; one that is damaged is left out, noted and reported."""
+    try:
+        return read(run, place, without=without)
+    except StoreError as error:
+        damaged.append(str(error))
+        sink(make_event("damaged", line=str(error), message=f"left out: {error}"))
+        return None
 
 
 def prefetch(run: RunDir, places: Iterable[LineRef]) -> None:

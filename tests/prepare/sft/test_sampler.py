@@ -205,7 +205,7 @@ def test_a_trajectory_is_read_once(four, monkeypatch):
         read[place.id] += 1
         return read_place(run, place, **without)
 
-    monkeypatch.setattr("webgym_cli.prepare.sft.sampler.read", noted)
+    monkeypatch.setattr("webgym_cli.store.buffer.read", noted)
     _, draw = drawn(four, wanted(100), [0, 1, 2, 3])
     assert set(read.values()) == {1}
     assert read.keys() == {name for name, _ in steps_of(draw)}

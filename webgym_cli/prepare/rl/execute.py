@@ -31,7 +31,7 @@ from webgym_cli.prepare.rl.score import ScoringResult
 from webgym_cli.prepare.rl.states import PromptState, render_last_state
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
-from webgym_cli.store.buffer import read
+from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
@@ -195,11 +195,8 @@ class _BatchWriter:
 
     def _rows_of(self, member: BatchMember) -> list[dict[str, Any]] | MaskReason:
         """Return the lines of the rows, with the paths of their pictures, or why there are none."""
-        try:
-            trajectory = read(self._run, member.place)
-        except StoreError as error:
-            self.tally.damaged.append(str(error))
-            self._sink(make_event("damaged", line=str(error), message=f"left out: {error}"))
+        trajectory = read_or_report(self._run, member.place, self.tally.damaged, self._sink)
+        if trajectory is None:
             return MaskReason.DAMAGED
         turns = read_turns(trajectory, self._tokens)
         if isinstance(turns, MaskReason):

@@ -17,7 +17,7 @@ from webgym_cli.prepare.rl.perplexity import compute_mean_logprob
 from webgym_cli.prepare.rl.replay_plan import ReplayCandidate, ReplayPlan
 from webgym_cli.prepare.rl.states import TokenizedAction, tokenize_actions
 from webgym_cli.records.events import EventSink, make_event
-from webgym_cli.store.buffer import read
+from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.run import RunDir
 
 # Gives who is asked; a server may have to start first.
@@ -104,12 +104,9 @@ class LogprobScoring:
 
     def _actions(self, candidate: ReplayCandidate) -> list[TokenizedAction] | MaskReason:
         """Return a candidate's actions, or why they can't be told."""
-        try:
-            return tokenize_actions(read(candidate.run, candidate.place, without=("logprobs",)), self._tokens)
-        except StoreError as error:
-            self._result.damaged.append(str(error))
-            self._sink(make_event("damaged", line=str(error), message=f"left out: {error}"))
-            return MaskReason.DAMAGED
+        run, place, damaged = candidate.run, candidate.place, self._result.damaged
+        trajectory = read_or_report(run, place, damaged, self._sink, without=("logprobs",))
+        return MaskReason.DAMAGED if trajectory is None else tokenize_actions(trajectory, self._tokens)
 
     async def _score_action(self, number: int, action: TokenizedAction) -> None:
         if not action.content_length:

@@ -14,10 +14,9 @@ from webgym_cli.prepare.sft.filters import DropReason, list_content_reasons
 from webgym_cli.prepare.sft.near_duplicates import NearDuplicateIndex
 from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.prepare.sft.sampling import compute_quotas
-from webgym_cli.records.events import EventSink, make_event
+from webgym_cli.records.events import EventSink
 from webgym_cli.records.sample import Sample
-from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import LineRef, prefetch, read
+from webgym_cli.store.buffer import prefetch, read_or_report
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -99,22 +98,13 @@ class StepSampler:
         in_place = sorted(batch, key=lambda candidate: (candidate.place.file, candidate.place.offset))
         prefetch(self._run, (candidate.place for candidate in in_place))
         for place, of_one in groupby(in_place, key=lambda candidate: candidate.place):
-            trajectory = self._read(place)
+            trajectory = read_or_report(self._run, place, self._drawn.damaged, self._sink, without=self._unread)
             for candidate in of_one:
                 results[candidate] = (
                     self._converter.convert(trajectory, candidate.step) if trajectory else DropReason.DAMAGED
                 )
                 self._report_progress(len(results), len(batch))
         return ((candidate, results[candidate]) for candidate in batch)
-
-    def _read(self, place: LineRef) -> Trajectory | None:
-        """Read a trajectory; None for a damaged one, which is named."""
-        try:
-            return read(self._run, place, without=self._unread)
-        except StoreError as error:
-            self._drawn.damaged.append(str(error))
-            self._sink(make_event("damaged", line=str(error), message=f"left out: {error}"))
-            return None
 
     def _report_progress(self, done: int, batch: int) -> None:
         """Tell how many steps have been tried, now and then and at the end of a batch."""
