@@ -157,7 +157,7 @@ class Killed(BaseException):
 def test_stopped_at_any_point_nothing_is_lost_and_the_next_run_goes_on(run, taken, monkeypatch, place, calls):
     """The effects before the call are on the disk, those after it are not; `unlinked`: it came through."""
     of = ScreenshotStore if place == "note_recoded" else recode
-    name = "_remove" if place == "unlinked" else place
+    name = "remove" if place == "unlinked" else place
     real, left = getattr(of, name), [calls]
 
     def dies(*arguments):

@@ -121,13 +121,18 @@ def remove_waste(pieces: Iterable[Waste], *, dry_run: bool) -> dict[WasteKind, F
     freed = {kind: FreedSpace() for kind in WasteKind}
     for waste in pieces:
         if not dry_run:
-            try:
-                waste.path.unlink(missing_ok=True)
-            except OSError as error:
-                raise StoreError(f"{waste.path}: can't be removed: {error.strerror}") from error
+            remove(waste.path)
         freed[waste.kind].files += 1
         freed[waste.kind].bytes += waste.size
     return freed
+
+
+def remove(path: Path) -> None:
+    """Remove a file. Raises `StoreError`."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path}: can't be removed: {error.strerror}") from error
 
 
 def read_dataset_images(run: RunDir) -> Iterator[str]:

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from PIL import Image
 
 from webgym_cli.errors import StoreError
-from webgym_cli.inspect.gc import read_dataset_images
+from webgym_cli.inspect.gc import read_dataset_images, remove
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import Recoded, ScreenshotStore
@@ -110,7 +109,7 @@ def _finish(store: ScreenshotStore, folder: str, lines: list[Recoded], saved: Re
             saved.kept += 1
         else:
             saved.recoded += 1
-            _remove(store.png(line.sha256))
+            remove(store.png(line.sha256))
 
 
 def _recode(store: ScreenshotStore, sha256: str) -> Recoded | None:
@@ -142,10 +141,3 @@ def encode(png: bytes) -> bytes | None:
     with Image.open(io.BytesIO(written.getvalue())) as again:
         same = again.convert(pixels.mode).tobytes() == pixels.tobytes()
     return written.getvalue() if same else None
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise StoreError(f"{path}: can't be removed: {error.strerror}") from error

@@ -102,7 +102,7 @@ class TaskSampler:
     def bands_without_tasks(self, hidden: Collection[int] = frozenset()) -> list[DifficultyBand]:
         """Return the bands that should have a share, but have no task that may be drawn."""
         wanted = [band for band in BANDS if self.ratio is not None and self.ratio.get(band, 0) > 0]
-        return [band for band in wanted if not self._visible(band, hidden)]
+        return [band for band in wanted if all(index in hidden for index in self.tasks.indices(band))]
 
     def _shares(self, count: int, have: Mapping[DifficultyBand, int], hidden: Collection[int]) -> dict[SeedStream, int]:
         """Return how many elements each stream gives."""
@@ -122,9 +122,6 @@ class TaskSampler:
         wanted = largest_remainder(weights, sum(have.get(band, 0) for band in weights) + count)
         owed = {band: max(0, number - have.get(band, 0)) for band, number in wanted.items()}
         return dict(largest_remainder(owed, count).items())
-
-    def _visible(self, band: DifficultyBand, hidden: Collection[int]) -> bool:
-        return any(index not in hidden for index in self.tasks.indices(band))
 
     def _endless(self, members: Sequence[int], generator: random.Random) -> Iterator[DrawnTask]:
         position = 0

@@ -19,7 +19,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.prepare.rl.drop_reasons import OWN_REASONS, MaskReason
 from webgym_cli.prepare.rl.plan import BatchMember, RlPlan
-from webgym_cli.prepare.rl.replay import ReplaySelection, build_replay_lines, select_replay
+from webgym_cli.prepare.rl.replay import build_replay_lines, select_replay
 from webgym_cli.prepare.rl.rows import (
     TokenRow,
     build_rows,
@@ -27,7 +27,7 @@ from webgym_cli.prepare.rl.rows import (
     oldest_version,
     read_turns,
 )
-from webgym_cli.prepare.rl.score import ScoringResult
+from webgym_cli.prepare.rl.score import ScoredAction, ScoringResult
 from webgym_cli.prepare.rl.states import PromptState, render_last_state
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
@@ -64,8 +64,8 @@ def execute(
         with _open_lines(building / ROWS) as add_row, _open_lines(building / TRAJECTORIES) as add_trajectory:
             batch = _BatchWriter(plan, run, tokens, add_row, add_trajectory, sink)
             batch.write()
-            drawn = None if scores is None else batch.replay(scores)
-        chosen, replayed = ((), None) if drawn is None else (drawn.chosen, len(drawn.chosen))
+            chosen, figures = ([], None) if scores is None else batch.replay(scores)
+        replayed = None if figures is None else len(chosen)
         with (building / ROWS).open("rb") as rows:
             digest = hashlib.file_digest(rows, "sha256").hexdigest()
         data = RlData(
@@ -83,7 +83,7 @@ def execute(
             plan_digest=plan.digest(),
             digest=digest,
         )
-        dropped = _build_dropped(plan, batch.tally) | ({} if drawn is None else {"replay": drawn.figures})
+        dropped = _build_dropped(plan, batch.tally) | ({} if figures is None else {"replay": figures})
         write_json(building / DROPPED, dropped)
         write_json(building / SUMMARY, data.facts())
         replace_folder(building, folder)
@@ -176,16 +176,16 @@ class _BatchWriter:
             self._add(line)
         return member.reward, None
 
-    def replay(self, scores: ScoringResult) -> ReplaySelection:
-        """Write what is taken over of earlier experience, after all else, and return what was drawn."""
-        drawn, counts = select_replay(scores, self.tally.rows), self._plan.counts
+    def replay(self, scores: ScoringResult) -> tuple[list[ScoredAction], dict[str, Any]]:
+        """Write what is taken over of earlier experience, after all else, and return what `select_replay` does."""
+        (chosen, figures), counts = select_replay(scores, self.tally.rows), self._plan.counts
         # numbered after those of the iteration
         numbers = {"number": counts.trajectories, "group": counts.groups}
-        for trajectory, lines in build_replay_lines(scores, drawn.chosen, self._tokens, **numbers):
+        for trajectory, lines in build_replay_lines(scores, chosen, self._tokens, **numbers):
             self._add_trajectory(trajectory)
             for line in lines:
                 self._add(line)
-        return drawn
+        return chosen, figures
 
     def _add(self, line: dict[str, Any]) -> None:
         self._add_row(line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -22,18 +21,11 @@ from webgym_cli.store.buffer import read
 Line = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplaySelection:
-    """What is taken over of what was scored."""
+def select_replay(scores: ScoringResult, current_rows: int) -> tuple[list[ScoredAction], dict[str, Any]]:
+    """Return what is taken over: of the actions within the window as many as the cap allows, drawn by the seed.
 
-    chosen: tuple[ScoredAction, ...]
-    """By candidate and step."""
-    figures: dict[str, Any]
-    """What `dropped.json` tells of the experience: what there was, and every reason with its count."""
-
-
-def select_replay(scores: ScoringResult, current_rows: int) -> ReplaySelection:
-    """Return what is taken over: of the actions within the window as many as the cap allows, drawn by the seed."""
+    They come by candidate and step; beside them stands what `dropped.json` tells of the experience.
+    """
     plan, dropped = scores.plan, Counter(scores.dropped)
     within: list[ScoredAction] = []
     for one in scores.scored:
@@ -55,7 +47,7 @@ def select_replay(scores: ScoringResult, current_rows: int) -> ReplaySelection:
         "replayed": len(chosen),
         "damaged_lines": scores.damaged,
     }
-    return ReplaySelection(tuple(sorted(chosen, key=lambda one: (one.candidate, one.step))), figures)
+    return sorted(chosen, key=lambda one: (one.candidate, one.step)), figures
 
 
 def build_replay_lines(
