@@ -10,7 +10,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -18,6 +19,9 @@ from typing import Any, BinaryIO
 import jsonlines
 
 from webgym_cli.errors import StoreError
+
+# Takes a line without its end.
+WriteLine = Callable[[str], None]
 
 
 def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
@@ -129,6 +133,25 @@ def _lock_file(file: Any) -> None:
 def write_lines(path: Path, values: Iterable[Any]) -> None:
     """Write values as JSON Lines, atomically."""
     write_atomic(path, "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values))
+
+
+@contextmanager
+def open_line_writer(path: Path) -> Iterator[WriteLine]:
+    """Give what writes a line into a new file, which takes its name when the block ends well. Raises `OSError`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.partial")
+
+    def write_line(line: str) -> None:
+        file.write(f"{line}\n")
+
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            yield write_line
+            file.flush()
+            os.fsync(file.fileno())  # before the rename: a power cut must not leave an empty file with a good name
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -12,7 +12,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
-from webgym_cli.prepare.export.outputs import Emit, ExportOutput, open_output
+from webgym_cli.prepare.export.outputs import ExportOutput, open_output
 from webgym_cli.prepare.export.pairs import sample_pairs
 from webgym_cli.prepare.export.registry import FORMATS, ExportFormat
 from webgym_cli.prepare.sft.conversations import (
@@ -32,7 +32,7 @@ from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir, refuse_output_in_run
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.files import write_json
+from webgym_cli.util.files import WriteLine, write_json
 
 # Problems that are told in words; all are counted.
 NAMED = 20
@@ -91,7 +91,7 @@ class Export:
         """The registered format. Raises `UsageError` for a name that is not registered."""
         return FORMATS.find(self.options.format)
 
-    def execute(self, emit: Emit, sink: EventSink) -> ExportStats:
+    def execute(self, emit: WriteLine, sink: EventSink) -> ExportStats:
         """Write the records, one trajectory at a time. Damaged or missing ones are skipped and counted.
 
         Raises `UsageError` for an unknown id before anything is written, and `StoreError` when the disk refuses.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -12,13 +11,10 @@ from pathlib import Path
 from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
-from webgym_cli.util.files import replace_folder
+from webgym_cli.util.files import WriteLine, open_line_writer, replace_folder
 
 # Images whose path or whose bytes are cached: neighbouring records show mostly the same.
 KEPT_PATHS, KEPT_BYTES = 2**14, 64
-
-# Takes a line without its end.
-Emit = Callable[[str], None]
 
 
 class ExportOutput:
@@ -28,7 +24,7 @@ class ExportOutput:
         self,
         options: ExportOptions,
         store: ScreenshotStore,
-        emit: Emit,
+        emit: WriteLine,
         final: Path | None = None,
         building: Path | None = None,
         holds_images: bool = False,
@@ -92,7 +88,7 @@ class ExportOutput:
 
 @contextmanager
 def open_output(
-    out: Path | None, file_name: str | None, options: ExportOptions, store: ScreenshotStore, emit: Emit
+    out: Path | None, file_name: str | None, options: ExportOptions, store: ScreenshotStore, emit: WriteLine
 ) -> Iterator[ExportOutput]:
     """Yield the output: `emit` without a path, a file for one with a suffix, else a folder.
 
@@ -104,7 +100,7 @@ def open_output(
             raise UsageError(f"--format {options.format} makes a folder", hint="add -o DIR")
         yield ExportOutput(options, store, emit)
     elif file_name is not None and out.suffix and not out.is_dir():
-        with _open_file(out) as written:
+        with open_line_writer(out) as written:
             yield ExportOutput(options, store, written)
     else:
         final = out.absolute()
@@ -112,27 +108,8 @@ def open_output(
             if file_name is None:
                 yield ExportOutput(options, store, emit, final, building, holds_images=True)
             else:
-                with _open_file(building / file_name) as written:
+                with open_line_writer(building / file_name) as written:
                     yield ExportOutput(options, store, written, final, building)
-
-
-@contextmanager
-def _open_file(path: Path) -> Iterator[Emit]:
-    """Yield a function that writes a line into a file; the file takes its name when the block ends well."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.partial")
-
-    def write_line(line: str) -> None:
-        file.write(f"{line}\n")
-
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            yield write_line
-            file.flush()
-            os.fsync(file.fileno())  # before the rename: a power cut must not leave an empty file with a good name
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from webgym_cli.agent.tokens import ModelTokens
@@ -35,13 +31,14 @@ from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.files import read_json, replace_folder, write_json
+from webgym_cli.util.files import WriteLine, open_line_writer, read_json, replace_folder, write_json
 from webgym_cli.util.gc_pause import rare_collections
 
 # Trajectories between two progress events.
 PROGRESS_EVERY = 50
 # Pictures of which the path is remembered: neighbouring rows share most of theirs.
 REMEMBERED = 1 << 16
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 @rare_collections()
@@ -61,8 +58,8 @@ def execute(
     try:
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True)
-        with _open_lines(building / ROWS) as add_row, _open_lines(building / TRAJECTORIES) as add_trajectory:
-            batch = _BatchWriter(plan, run, tokens, add_row, add_trajectory, sink)
+        with open_line_writer(building / ROWS) as to_rows, open_line_writer(building / TRAJECTORIES) as to_trajectories:
+            batch = _BatchWriter(plan, run, tokens, to_rows, to_trajectories, sink)
             batch.write()
             chosen, figures = ([], None) if scores is None else batch.replay(scores)
         replayed = None if figures is None else len(chosen)
@@ -117,19 +114,6 @@ class _Tally:
     damaged: list[str] = field(default_factory=list)
 
 
-_AddLine = Callable[[dict[str, Any]], object]
-
-
-@contextmanager
-def _open_lines(path: Path) -> Iterator[_AddLine]:
-    """Give what adds a line to a new file; the file is on the disk when the block ends."""
-    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-    with path.open("wb") as file:
-        yield lambda value: file.write(encode(value).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-
-
 class _BatchWriter:
     """A batch under way."""
 
@@ -138,12 +122,12 @@ class _BatchWriter:
         plan: RlPlan,
         run: RunDir,
         tokens: ModelTokens,
-        add_row: _AddLine,
-        add_trajectory: _AddLine,
+        to_rows: WriteLine,
+        to_trajectories: WriteLine,
         sink: EventSink,
     ) -> None:
         self._plan, self._run, self._tokens = plan, run, tokens
-        self._add_row, self._add_trajectory, self._sink = add_row, add_trajectory, sink
+        self._to_rows, self._to_trajectories, self._sink = to_rows, to_trajectories, sink
         self._store = ScreenshotStore(run.screenshots)
         self._located = lru_cache(maxsize=REMEMBERED)(self._locate)
         self.tally = _Tally()
@@ -153,7 +137,7 @@ class _BatchWriter:
         total = self._plan.counts.trajectories
         for done, member in enumerate(self._plan.members(), 1):
             line = _line(member, *self._write_trained(member))
-            self._add_trajectory(line if self._plan.replay is None else line | {"replayed": False})
+            self._to_trajectories(_encode(line if self._plan.replay is None else line | {"replayed": False}))
             if done % PROGRESS_EVERY == 0 or done == total:
                 self._sink({"event": "rl_data_progress", "bar": "prepare", "done": done, "total": total})
         if not self.tally.rows:
@@ -182,13 +166,13 @@ class _BatchWriter:
         # numbered after those of the iteration
         numbers = {"number": counts.trajectories, "group": counts.groups}
         for trajectory, lines in build_replay_lines(scores, chosen, self._tokens, **numbers):
-            self._add_trajectory(trajectory)
+            self._to_trajectories(_encode(trajectory))
             for line in lines:
                 self._add(line)
         return chosen, figures
 
     def _add(self, line: dict[str, Any]) -> None:
-        self._add_row(line)
+        self._to_rows(_encode(line))
         self.tally.rows += 1
         self.tally.tokens += len(line["input_ids"])
         self.tally.trained_tokens += len(line["logprobs"])
