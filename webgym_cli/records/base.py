@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 def moment_of(text: str) -> datetime:
@@ -37,3 +37,15 @@ class Record(BaseModel):
         use_attribute_docstrings=True,
         ser_json_inf_nan="strings",  # JSON has no infinity; null would not be read back
     )
+
+
+class StoredRecord(Record):
+    """A record that tells the version of its form."""
+
+    schema_: Literal[1] = Field(default=1, alias="schema")
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    def to_line(self) -> str:
+        """Return the stored form: one line of JSON without a line end."""
+        return self.model_dump_json(by_alias=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from webgym_cli.records.base import Moment, Record
+from webgym_cli.records.base import Moment, Record, StoredRecord
 
 LoopMode = Literal["sync", "async"]
 # The reason of a `DroppedGroup` that is too old.
@@ -46,10 +46,9 @@ class DroppedGroup(BatchGroup):
     """Rewards of its trajectories."""
 
 
-class TrainingBatch(Record):
+class TrainingBatch(StoredRecord):
     """What one training is made of; of several lines with one `parent` the last one counts."""
 
-    schema_: Literal[1] = Field(default=1, alias="schema")
     parent: int = Field(ge=0)
     """The policy version that is trained."""
     policy: str
@@ -72,8 +71,6 @@ class TrainingBatch(Record):
     config_digest: str
     """SHA-256 of the settings."""
     created_at: Moment
-
-    model_config = ConfigDict(populate_by_name=True)
 
     @property
     def group_ids(self) -> frozenset[str]:

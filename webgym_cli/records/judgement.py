@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from webgym_cli.records.base import Moment, Record
+from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.trajectory import Outcome, Score, Trajectory
 
@@ -29,10 +29,9 @@ class Verdict(Record):
     """The readable votes, in order."""
 
 
-class Judgement(Record):
+class Judgement(StoredRecord):
     """One judgement of one trajectory, as one line of the store (`schema` 1)."""
 
-    schema_: Literal[1] = Field(default=1, alias="schema")
     trajectory: str
     """The trajectory's id."""
     source: Literal["judge", "orm"] = "judge"
@@ -68,8 +67,6 @@ class Judgement(Record):
     judged_at: Moment
     """ISO 8601, UTC."""
 
-    model_config = ConfigDict(populate_by_name=True)
-
     @model_validator(mode="after")
     def _verdict_or_failure(self) -> Judgement:
         if (self.success is None) != (self.failure is not None):
@@ -78,10 +75,6 @@ class Judgement(Record):
         if (self.probability is not None) != by_orm or (by_orm and self.failure):
             raise ValueError(f"a probability is an ORM's, which gives one or says nothing: {self.source}")
         return self
-
-    def to_line(self) -> str:
-        """Return the stored form: one line of JSON without a line end."""
-        return self.model_dump_json(by_alias=True)
 
 
 def scored_by_environment(trajectory: Trajectory) -> bool:

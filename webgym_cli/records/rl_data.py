@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import ConfigDict, Field
-
-from webgym_cli.records.base import Record
+from webgym_cli.records.base import StoredRecord
 from webgym_cli.records.sampling import Sampling
 
 # The files of a batch.
 ROWS, TRAJECTORIES, SUMMARY, DROPPED = "rows.jsonl", "trajectories.jsonl", "rl.json", "dropped.json"
 
 
-class RlData(Record):
+class RlData(StoredRecord):
     """`rl.json`: written last, so its presence says that the batch is complete."""
 
-    schema_: Literal[1] = Field(default=1, alias="schema")
     iteration: int
     """The iteration whose training this batch is for."""
     model_name: str
@@ -41,8 +38,6 @@ class RlData(Record):
     """SHA-256 of the batch's sources and settings."""
     digest: str
     """SHA-256 of `rows.jsonl`."""
-
-    model_config = ConfigDict(populate_by_name=True)
 
     def facts(self) -> dict[str, Any]:
         """Return it as JSON values, without what only `webrl` has where there is none."""

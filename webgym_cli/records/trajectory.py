@@ -7,10 +7,10 @@ from collections import Counter
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from webgym_cli.records.action import Action, InteractionMode
-from webgym_cli.records.base import Moment, Record
+from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.sample import Message
 from webgym_cli.records.sampling import PolicyVersion, Sampling
@@ -255,10 +255,9 @@ class PromptSpec(Record):
     """Maximum number of characters of history and page together; the page is truncated (`webrl` only)."""
 
 
-class Trajectory(Record):
+class Trajectory(StoredRecord):
     """One episode, as one line of the store (`schema` 1)."""
 
-    schema_: Literal[1] = Field(default=1, alias="schema")
     id: str
     """`<split>-<iteration>-<episode>`, with `.<attempt>` from the second attempt on."""
     episode: str
@@ -282,8 +281,6 @@ class Trajectory(Record):
     seconds: float = 0.0
     """Wall time of the episode."""
 
-    model_config = ConfigDict(populate_by_name=True)
-
     @property
     def awaits_judgement(self) -> bool:
         """Whether it worked but its reward is not known yet."""
@@ -293,7 +290,3 @@ class Trajectory(Record):
         """Count the policy's calls of each tool."""
         actions = (step.action for step in self.steps if isinstance(step.action, Action))
         return Counter(call.name for action in actions for call in action.calls or ())
-
-    def to_line(self) -> str:
-        """Return the stored form: one line of JSON without a line end."""
-        return self.model_dump_json(by_alias=True)

@@ -17,7 +17,7 @@ from webgym_cli.util.files import append_lines, read_lines
 def append_batch(run: RunDir, batch: TrainingBatch) -> None:
     """Append a batch durably, unless the line of its parent that counts says the same. Raises `StoreError`."""
     if not batch.same_content(read_batches(run).get(batch.parent)):
-        append_lines(run.batches, batch.model_dump_json(by_alias=True))
+        append_lines(run.batches, batch.to_line())
 
 
 def read_batches(run: RunDir) -> dict[int, TrainingBatch]:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import psutil
-from pydantic import AwareDatetime, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from webgym_cli.errors import StoreError
-from webgym_cli.records.base import Record
+from webgym_cli.records.base import StoredRecord
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.run import RunDir
@@ -43,10 +43,9 @@ class RolloutState(StrEnum):
     """It wrote that it runs, but has not written for `SILENT_AFTER` seconds."""
 
 
-class RankStatus(Record):
+class RankStatus(StoredRecord):
     """The status file of one rollout, which its first rank writes."""
 
-    schema_: Literal[1] = Field(default=1, alias="schema")
     rank: int = Field(ge=0)
     pid: int
     process_started: float
@@ -58,8 +57,6 @@ class RankStatus(Record):
     state: RolloutState
     """The state, as its writer stored it."""
     snapshot: dict[str, Any]
-
-    model_config = ConfigDict(populate_by_name=True)
 
     @property
     def here(self) -> bool:
