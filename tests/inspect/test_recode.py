@@ -153,7 +153,7 @@ class Killed(BaseException):
 
 
 @pytest.mark.parametrize("calls", range(1, COUNT + 1))
-@pytest.mark.parametrize("place", ["write_atomic", "note_recoded", "_remove", "unlinked"])
+@pytest.mark.parametrize("place", ["write_atomic", "note_recoded", "remove", "unlinked"])
 def test_stopped_at_any_point_nothing_is_lost_and_the_next_run_goes_on(run, taken, monkeypatch, place, calls):
     """The effects before the call are on the disk, those after it are not; `unlinked`: it came through."""
     of = ScreenshotStore if place == "note_recoded" else recode

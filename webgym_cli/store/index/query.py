@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout has no use for 
 _MEMORY = "192MB"
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 # Rows that are fetched at once.
-_ROWS = 1024
+_ROWS = 128
 
 # SQL: the fields of a `LineRef`, from the columns of `trajectories`.
 LINE_REF = """{
