@@ -63,18 +63,18 @@ class RankStatus(StoredRecord):
         """Whether the writer's process can be looked up: it runs, or ran, on this machine."""
         return self.host == socket.gethostname()
 
-    def seen(self) -> RolloutState:
-        """Return the state as a reader sees it now."""
+    def seen(self, at: datetime | None = None) -> RolloutState:
+        """Return the state as a reader sees it at that time (now)."""
         if self.state is not RolloutState.RUNNING:
             return self.state
         if self.here and not is_process_alive(self.pid, self.process_started):
             return RolloutState.LOST
-        silence = (datetime.now(UTC) - self.updated_at).total_seconds()
+        silence = ((at or datetime.now(UTC)) - self.updated_at).total_seconds()
         return RolloutState.SILENT if silence > SILENT_AFTER else RolloutState.RUNNING
 
-    def may_go_on(self) -> bool:
+    def may_go_on(self, at: datetime | None = None) -> bool:
         """Return whether more can be expected of it: it runs, or its process lives and is only held up."""
-        seen = self.seen()
+        seen = self.seen(at)
         return seen is RolloutState.RUNNING or (seen is RolloutState.SILENT and self.here)
 
 
