@@ -151,10 +151,10 @@ def _turn(
 
 
 def _read_generation(trajectory: Trajectory, index: int, step: Step) -> tuple[tuple[int, ...], tuple[float, ...], str]:
-    """Return what the server told of a step. Raises `SettingsError` unless it told all."""
+    """Return what the server given of a step. Raises `SettingsError` unless it given all."""
     ids, logprobs, digest = step.generation.token_ids, step.generation.logprobs, step.generation.prompt_token_digest
     if ids is None or logprobs is None or digest is None:
-        told = {"token ids": ids, "log-probabilities": logprobs, "digest of the prompt's token ids": digest}
-        missing = " and no ".join(name for name, value in told.items() if value is None)
+        given = {"token ids": ids, "log-probabilities": logprobs, "digest of the prompt's token ids": digest}
+        missing = " and no ".join(name for name, value in given.items() if value is None)
         raise missing_tokens_error(f"step {index} of {trajectory.id}", missing, trajectory.policy)
     return ids, logprobs, digest
