@@ -151,7 +151,7 @@ def _turn(
 
 
 def _read_generation(trajectory: Trajectory, index: int, step: Step) -> tuple[tuple[int, ...], tuple[float, ...], str]:
-    """Return what the server given of a step. Raises `SettingsError` unless it given all."""
+    """Return what the server told of a step. Raises `SettingsError` unless it told all."""
     ids, logprobs, digest = step.generation.token_ids, step.generation.logprobs, step.generation.prompt_token_digest
     if ids is None or logprobs is None or digest is None:
         given = {"token ids": ids, "log-probabilities": logprobs, "digest of the prompt's token ids": digest}
