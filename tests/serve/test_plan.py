@@ -1,6 +1,7 @@
 """The plan of a server: its command line and environment, without starting anything."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,13 @@ _LIMITS = "--limit-mm-per-prompt"
 MODEL = "Qwen/Qwen3-VL-8B-Instruct"
 
 
-def fleet(*overrides, model=MODEL, device="cpu", cpus=8, **more):
-    return plan_servers(load(overrides=overrides), str(model), PYTHON, device, cpus=cpus, **more)
+def fleet(*overrides, model=MODEL, device="cpu", gpus=None, **more):
+    """Return the plans on a machine with eight cores and these GPUs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "cpu_count", lambda: 8)
+        if gpus is not None:
+            patch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
+        return plan_servers(load(overrides=overrides), str(model), PYTHON, device, **more)
 
 
 def planned(*overrides, **more):

@@ -36,8 +36,8 @@ async def new_fleet(tmp_path, monkeypatch):
     def make(cluster, *, restarts=0, lora_rank=0, digests=None, phases=False):
         given = ["venvs.device=cuda", f"venvs.serve={fake_python(tmp_path)}", "serve.stop_grace=2", "serve.port=0"]
         settings, digests = load(overrides=[*given, "serve.replicas=1"]), digests or Digests()
-        python, gpus = tmp_path / "python", ("0",)
-        plans = plan_servers(settings, "", python, "cuda", phases=phases, gpus=gpus, lora_rank=lora_rank)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+        plans = plan_servers(settings, "", tmp_path / "python", "cuda", phases=phases, lora_rank=lora_rank)
         opening = settings, tmp_path / "logs", lora_rank
         others = tuple(plan_remote_servers(cluster, tmp_path, opening, make.events.append, digests))
         fleet = Fleet(plans, tmp_path / "logs", make.events.append, restarts=restarts, others=others, digests=digests)

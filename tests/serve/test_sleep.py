@@ -57,7 +57,8 @@ async def fleet(tmp_path, models, monkeypatch):
 
     def make(*overrides, gpus=("0",), nvml=None, restarts=0):
         settings = load(overrides=["serve.port=0", "serve.stop_grace=2", "serve.sleep_timeout=20", *overrides])
-        plans = plan_servers(settings, models[0], python, "cuda", phases=True, gpus=gpus)
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
+        plans = plan_servers(settings, models[0], python, "cuda", phases=True)
         events = []
         made.append(Fleet(plans, tmp_path / "logs", events.append, nvml=nvml, restarts=restarts))
         made[-1].events = events

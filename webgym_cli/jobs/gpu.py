@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import os
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from types import ModuleType
@@ -103,10 +104,18 @@ class GpuMemory:
 
     def note(self, root: int) -> None:
         """Remember which processes of a tree hold GPU memory now. `root` is the job's process id."""
-        if self._nvml is not None:
-            tree = {root, *descendants(root)}
-            for pid in {holder.pid for holder in self._nvml.holders()} & tree:
-                self._ours[pid] = start_time(pid) or ""
+        for pid in {holder.pid for holder in self._holders_of(root)}:
+            self._ours[pid] = start_time(pid) or ""
+
+    def held_gib(self, root: int) -> float | None:
+        """Return the GiB that a process tree holds on the GPU where it holds most.
+
+        None where that can't be told: without NVML, and in a container whose process numbers the driver doesn't know.
+        """
+        by_gpu = Counter[int]()
+        for holder in self._holders_of(root):
+            by_gpu[holder.gpu] += holder.bytes
+        return max(by_gpu.values()) / 2**30 if any(by_gpu.values()) else None
 
     async def freed(self, *, seconds: float = RELEASE_SECONDS, poll_seconds: float = POLL_SECONDS) -> None:
         """Wait until none of the noted processes holds GPU memory, then warn of much that others hold.
@@ -129,6 +138,12 @@ class GpuMemory:
         if others:
             message = f"GPU memory is held by others, which may leave too little: {_words(others)}"
             self._sink(make_event("gpu_memory", pids=sorted({holder.pid for holder in others}), message=message))
+
+    def _holders_of(self, root: int) -> list[GpuProcess]:
+        if self._nvml is None:
+            return []
+        tree = {root, *descendants(root)}
+        return [holder for holder in self._nvml.holders() if holder.pid in tree]
 
     def _is_ours(self, pid: int) -> bool:
         """Tell whether a process is a noted one, or its remains; not another one that got its number."""

@@ -16,7 +16,6 @@ from webgym_cli.serve import failure, ports
 from webgym_cli.serve.address import base_url, local_address
 from webgym_cli.serve.client import ServerClient, find_failure
 from webgym_cli.serve.engine import VllmEngine
-from webgym_cli.serve.gpus import measure_held_gib
 from webgym_cli.serve.plan import ServerPlan
 from webgym_cli.serve.weights import Digests, check_model
 from webgym_cli.venvs.locate import venv_environ
@@ -252,7 +251,7 @@ class PolicyServer:
 
     async def _still_held(self) -> str:
         """Say how much GPU memory a sleeping server holds if that is too much; nothing where NVML can't tell."""
-        used = await asyncio.to_thread(measure_held_gib, self._nvml, self.pid) if self.pid else None
+        used = await asyncio.to_thread(GpuMemory(self._sink, self._nvml).held_gib, self.pid) if self.pid else None
         limit = self.plan.sleep.memory_gb
         return "" if used is None or used <= limit else f"it holds {used:.1f} GiB (serve.sleep_memory_gb={limit:g})"
 

@@ -1,14 +1,11 @@
-"""Assignment of GPUs to servers, by CUDA's names, and the GPU memory that a server holds."""
+"""Assignment of GPUs to servers, by CUDA's names."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping
 
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs import devices
-from webgym_cli.jobs.gpu import Nvml
-from webgym_cli.jobs.guard import descendants
 
 
 def usable_gpus(environ: Mapping[str, str], chosen: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -38,17 +35,3 @@ def split_gpus(
             hint="take fewer with -s serve.replicas=N; null takes as many as fit",
         )
     return [gpus[first : first + each] for first in range(0, count * each, each)]
-
-
-def measure_held_gib(nvml: Nvml | None, root: int) -> float | None:
-    """Return the GiB that a process tree holds on the GPU where it holds most.
-
-    None where that can't be told: without NVML, and in a container whose process numbers the driver doesn't know.
-    """
-    if nvml is None:
-        return None
-    tree, by_gpu = {root, *descendants(root)}, defaultdict[int, int](int)
-    for holder in nvml.holders():
-        if holder.pid in tree:
-            by_gpu[holder.gpu] += holder.bytes
-    return max(by_gpu.values()) / 2**30 if any(by_gpu.values()) else None

@@ -116,21 +116,18 @@ def plan_servers(
     *,
     phases: bool = False,
     lora_rank: int = 0,
-    cpus: int | None = None,
-    gpus: tuple[str, ...] | None = None,
 ) -> list[ServerPlan]:
     """Return the plans of this machine's servers for a model on `cpu` or `cuda`: one a replica.
 
-    `phases`: trainings come between; `lora_rank`: of the adapters that they make, 0: none; `cpus`, `gpus`: this
-    machine's, unless given. Raises `SettingsError` for a sleep
-    that is not possible and for more replicas than GPUs, `UsageError` for a `CUDA_VISIBLE_DEVICES` that names no GPU.
+    `phases`: trainings come between; `lora_rank`: of the adapters that they make, 0: none. Raises `SettingsError` for a
+    sleep that is not possible and for more replicas than GPUs, `UsageError` for a `CUDA_VISIBLE_DEVICES` that names no
+    GPU.
     """
     serve = settings.serve
     if device == "cpu":
         split: list[tuple[str, ...]] = [()] * (serve.replicas or 1)
     else:
-        ours = usable_gpus(os.environ, serve.gpus) if gpus is None else gpus
-        split = split_gpus(ours, serve.replicas, serve.workers, chosen=bool(serve.gpus))
+        split = split_gpus(usable_gpus(os.environ, serve.gpus), serve.replicas, serve.workers, chosen=bool(serve.gpus))
     if serve.port + len(split) - 1 > LAST_PORT:
         why = f"serve.port: {len(split)} replicas have no ports from {serve.port} on"
         raise SettingsError(why, hint="name a lower one")
@@ -138,7 +135,7 @@ def plan_servers(
     # By its name where servers keep running, and nobody else can connect, who could have adapters loaded.
     by_name = serve.enable_lora and action == "keep" and is_loopback(serve.host)
     served = round_rank(lora_rank) if by_name else 0
-    cores = (cpus or os.cpu_count() or 1) // len(split)
+    cores = (os.cpu_count() or 1) // len(split)
     plan = ServerPlan(
         python=str(python),
         model=model,

@@ -248,7 +248,7 @@ async def test_a_node_that_can_not_start_is_told_with_its_own_error(nodes, monke
     async def refuse(*arguments):
         raise UsageError("no such folder here", hint="mount it")
 
-    monkeypatch.setattr(worker, "_start_trainer", refuse)
+    monkeypatch.setattr(worker, "run_trainer", refuse)
     async with nodes.follower():
         with pytest.raises(UsageError, match=r"^node 1 \(.*\): no such folder here") as caught:
             await nodes.lead()

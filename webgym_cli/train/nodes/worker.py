@@ -136,23 +136,7 @@ async def run_trainer(
     topology: NodeTopology, launch: NodeLaunch, settings: Settings, say: Callable[[str], None]
 ) -> None:
     """Run this node's trainer to its end. Raises `WebGymError`; when cancelled, the trainer ends first."""
-    job = await _start_trainer(topology, launch, settings, say)
-    try:
-        code = await job.wait()
-    finally:
-        await job.stop()
-    if code != 0:
-        error = trainer_error(code, job.log)
-        say(str(error))
-        error.hint = ""  # that of node 0 continues the whole training
-        raise error
-    say("its part of the training is done")
-
-
-async def _start_trainer(
-    topology: NodeTopology, launch: NodeLaunch, settings: Settings, say: Callable[[str], None]
-) -> Job:
-    folder, rank = Path(launch.folder), topology.rank
+    folder, rank, log = Path(launch.folder), topology.rank, Path(launch.logs) / f"train.node-{topology.rank}.log"
     if not await wait_for_file(folder / launch.launch_file, MARKER_SECONDS):
         raise UsageError(f"{folder} is not there: mount the run at the same path on every node")
     python = role_python(settings, "train")
@@ -161,13 +145,13 @@ async def _start_trainer(
     env = child_environment(launch.env | own, settings, python) | {"WANDB_DIR": launch.logs}
     for lock in await asyncio.to_thread(remove_stale_locks, env):
         say(f"{lock}: a build was killed and left it; removed")
+    say(f"takes part in a training of {topology.count} nodes; log: {log}")
     command = find_backend(launch.algorithm).command
-    job = Job.spawn(
-        command(python, launch.launch_file, processes=launch.processes, nodes=topology.count),
-        env=env,
-        log=Path(launch.logs) / f"train.node-{rank}.log",
-        cwd=folder,
-        grace=settings.train.stop_grace,
-    )
-    say(f"takes part in a training of {topology.count} nodes; log: {job.log}")
-    return job
+    argv = command(python, launch.launch_file, processes=launch.processes, nodes=topology.count)
+    code = await Job.run(argv, env=env, log=log, cwd=folder, grace=settings.train.stop_grace)
+    if code != 0:
+        error = trainer_error(code, log)
+        say(str(error))
+        error.hint = ""  # that of node 0 continues the whole training
+        raise error
+    say("its part of the training is done")
