@@ -19,9 +19,9 @@ class AgentSettings(ConfigSection):
     system_prompt: str = ""
     """System prompt; the descriptions of the tools and of the call format are appended to it."""
     call_format: str = "auto"
-    """Call format. `qwen`: as the chat templates of Qwen2.5 and Qwen3 have it; `hermes`: the same tags in plain words;
-    `react`: Thought, Action, Action Input and Final Answer; `code`: blocks of Python, for a tool with the parameter
-    `code`; or a format that a plugin registered. `auto`: the model's own where it is known, else `hermes`."""
+    """Call format. `qwen`: that of the chat templates of Qwen2.5 and Qwen3; `hermes`: the same tags, described in
+    words; `react`: Thought, Action, Action Input and Final Answer; `code`: Python blocks, for a tool with the parameter
+    `code`; or a format of a plugin. `auto`: the model's own if it is known, else `hermes`."""
     max_turns: int = Field(default=4, ge=1)
     """Maximum number of responses in an episode. The calls of the last response are still executed before the episode
     is scored."""
@@ -30,9 +30,8 @@ class AgentSettings(ConfigSection):
     every environment; `rollout.episodes` counts the episodes, not the tasks. Iterations of demonstrations run each task
     once, because the expert would repeat itself."""
     greedy_chain: bool = False
-    """Adds one greedy episode (temperature 0, the seed of the first) to the `num_chains` of a training task: the
-    baseline of the group for `train.algorithm=remax`. It is excluded from training, and `rollout.episodes` counts
-    it."""
+    """Add one greedy episode (temperature 0, the seed of the first) to the `num_chains` of a training task: the
+    baseline of `train.algorithm=remax`. It counts in `rollout.episodes` and is excluded from training."""
     tool_timeout: float = Field(default=30.0, gt=0)
     """Default time limit of one tool call, in seconds; a tool's own limit overrides it."""
     tool_max_length: int = Field(default=2048, ge=1)

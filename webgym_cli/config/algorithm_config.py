@@ -91,8 +91,8 @@ class AlgorithmSettings(ConfigSection):
     save_strategy: Literal["steps", "epoch"] = "steps"
     """Checkpoint schedule: every `save_steps`, or after each epoch."""
     save_steps: int | float = Field(default=999999, gt=0)
-    """Interval of checkpoints within a training, in optimizer steps; below 1: their fraction of the training's. The
-    final checkpoint is always written."""
+    """Interval of checkpoints within a training, in optimizer steps; below 1: their fraction of its steps. The final
+    checkpoint is always written."""
     save_total_limit: int = Field(default=1, ge=1)
     """Maximum number of checkpoints kept during a training; the newest are kept."""
     save_only_model: bool = False

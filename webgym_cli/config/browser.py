@@ -17,7 +17,7 @@ class BrowserSettings(ConfigSection):
     args: tuple[str, ...] = ()
     """Additional command-line arguments of Chromium."""
     sandbox: Literal["auto", "on", "off"] = "auto"
-    """Chromium's sandbox; `auto`: off for root, as whom it cannot start."""
+    """Chromium's sandbox; `auto`: off for root, for whom it cannot start."""
     webgl: Literal["auto", "on", "off"] = "auto"
     """WebGL, rendered on the CPU; `auto`: off for MiniWoB, whose pages do not use it. `off` saves about 30 MB of memory
     per process."""
@@ -34,9 +34,9 @@ class BrowserSettings(ConfigSection):
     max_idle_wait: float = Field(default=3.0, ge=0, le=60)
     """Maximum wait of an observation for a page that is still loading or moving, in seconds."""
     dialogs: Literal["accept", "policy"] = "accept"
-    """What becomes of a page's dialogs (alert, confirm, prompt, "leave page?"). `accept`: accepted at once, only a page
-    with unsaved changes is first not left; `policy`: open until the policy accepts or dismisses them, by the prompt
-    versions `full`, `full_vanilla`, `computer_use` and `ui_tars`, in the environments `web` and `sites`."""
+    """Handling of a page's dialogs (alert, confirm, prompt, "leave page?"). `accept`: accepted at once, except that the
+    first attempt to leave a page with unsaved changes is cancelled; `policy`: open until the policy accepts or
+    dismisses them (prompt versions `full`, `full_vanilla`, `computer_use`, `ui_tars`; environments `web`, `sites`)."""
     screenshots: bool = True
     """`webarena`: take a screenshot of every page, for judges and reports; it is not part of the policy's prompt."""
     processes: int = Field(default=1, ge=1, le=8)
@@ -54,6 +54,6 @@ class BrowserSettings(ConfigSection):
     """CDP addresses (http:// or ws://) of remote browsers that replace the local ones."""
     http_credentials: dict[str, str] = Field(default_factory=dict)
     """Environment variables with `user:password` for HTTP authentication, by `host` or `host:port` of a task's start
-    page: `{"wiki.example": "WIKI_LOGIN"}`. They are sent to that page's origin only and stand in no file."""
+    page: `{"wiki.example": "WIKI_LOGIN"}`. They are sent to that page's origin only and never stored."""
     private_hosts: tuple[str, ...] = ()
     """Private addresses (`10.1.2.3`, `10.0.0.0/8`) or host names that pages are allowed to reach."""

@@ -19,12 +19,11 @@ class ContextSettings(ConfigSection):
     max_images: int | None = Field(default=None, ge=1)
     """Maximum number of screenshots in a prompt, the newest ones; null: one per round of the window."""
     prompt_version: PromptName = PromptVersion.COMPLETE
-    """Prompt format and its action set. `vanilla`: a sentence and its tool call; `complete`: memory, progress and
-    intention before them; `full`, `full_vanilla`: these with every action; `webgym`, `webgym_vanilla`: with WebGym's
+    """Prompt format and its action set. `vanilla`: a sentence and its tool call; `complete`: preceded by memory,
+    progress and intention; `full`, `full_vanilla`: these with all actions; `webgym`, `webgym_vanilla`: with WebGym's
     actions (typing always presses Enter); `computer_use`: Qwen3-VL's tool, `ui_tars`: UI-TARS' calls, both in
     coordinates; `webrl`: WebRL's rounds with text pages, required by the environment `webarena`; `webrl_released`: the
-    same as WebRL's published models were trained on, one raw text with pages in its form. Or the name of an action set
-    that a plugin registered."""
+    single raw text that WebRL's published models were trained on; or the name of a plugin's action set."""
     explain_actions: bool = True
     """`webrl`: include a system message that describes the actions, with the text of `agent.system_prompt` if it is
     set. `false`: no system message, as for models that were trained without one."""

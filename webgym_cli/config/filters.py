@@ -9,7 +9,7 @@ from webgym_cli.records.task import DifficultyBand
 
 
 class FilterSettings(ConfigSection):
-    """Dataset filters of `prepare` beside WebGym's; off by default. Each reports what it dropped."""
+    """Dataset filters of `prepare` in addition to WebGym's; off by default. Each reports what it dropped."""
 
     only_sites: tuple[str, ...] = ()
     """Sites of eligible tasks: registrable domains (`example.com`), or an environment's name for tasks without an
@@ -19,8 +19,7 @@ class FilterSettings(ConfigSection):
     difficulties: tuple[DifficultyBand, ...] = ()
     """Difficulty bands of eligible tasks: `easy`, `medium`, `hard`. Empty: every band."""
     max_age_hours: float | None = Field(default=None, gt=0)
-    """Oldest trajectories, in hours before the newest of the training split started: the same whenever it is run.
-    null: any age."""
+    """Maximum age of a trajectory, in hours before the start of the newest one of the training split; null: any age."""
     min_agreement: float = Field(default=0.0, ge=0, le=1)
     """Minimum fraction of the judge's votes that agreed with its decision, on the most disputed question. Trajectories
     that their environment scored have no votes and pass."""

@@ -34,6 +34,8 @@ UPGRADE = "pip install -U webgym"
 
 # The source of what variables say.
 ENVIRONMENT = "environment"
+# Settings that are mappings with keys of their own.
+FREE_FORM = frozenset({"train.extra", "tasks.difficulty_ratio", "tasks.pool_shares", "browser.http_credentials"})
 # Dotted key -> value.
 Flat = dict[str, Any]
 
@@ -57,7 +59,7 @@ def load_with_sources(
     """Return the settings and, for each dotted key, where its value came from."""
     layers = list(_layers(files, overrides, run_config))
     merged = Settings().model_dump(mode="json")  # a nested section that is set in part keeps its other defaults
-    sources = dict.fromkeys(flatten(Settings().model_dump(mode="json")), "default")
+    sources = dict.fromkeys(flat_values(Settings()), "default")
     kept: Flat = {}
     for source, layer in layers:
         for key, value in rename_keys(layer, source).items():
@@ -78,7 +80,7 @@ def load_with_sources(
     # Before defaults are resolved: a plugin may register what a setting names.
     import_plugins(given.plugins)
     settings = resolve_model_defaults(given)
-    known, before = (flatten(resolved.model_dump(mode="json")) for resolved in (settings, given))
+    known, before = flat_values(settings), flat_values(given)
     sources |= {key: f"model {given.policy_config.base_model}" for key in MODEL_DEPENDENT if known[key] != before[key]}
     return settings, {key: sources.get(key, "default") for key in known}
 
@@ -98,16 +100,21 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Flat:
         name = f"{prefix}{key}"
         if name in _sections() and value is None:  # a section in a file whose lines are all commented out
             continue
-        if isinstance(value, Mapping) and name not in _free_form():
+        if isinstance(value, Mapping) and name not in FREE_FORM:
             flat.update(flatten(value, f"{name}."))
         else:
             flat[name] = value
     return flat
 
 
+def flat_values(settings: Settings) -> Flat:
+    """Return the settings as JSON values by dotted key."""
+    return flatten(settings.model_dump(mode="json"))
+
+
 def changed_frozen_keys(before: Settings, after: Settings) -> list[str]:
     """Return the dotted keys that a run may not change and that differ."""
-    old, new = flatten(before.model_dump(mode="json")), flatten(after.model_dump(mode="json"))
+    old, new = flat_values(before), flat_values(after)
     changed = [key for key in new if is_frozen(key) and old.get(key) != new[key]]
     return [key for key in changed if key != BASE_MODEL or not is_same_model(old[key], new[key])]
 
@@ -132,7 +139,7 @@ def is_same_model(one: Any, other: Any) -> bool:
 
 def list_unused_variables(run_config: Path) -> list[str]:
     """Return in words which variables of the environment a run does not follow, for it keeps these settings."""
-    kept = flatten(parse_saved(_read(run_config)).model_dump(mode="json"))
+    kept = flat_values(parse_saved(_read(run_config)))
     return [
         f"{PREFIX}{key.replace('.', '__').upper()}={value} is not used: the run keeps {key}={kept[key]}"
         for key, value in rename_keys(flatten(_environment())).items()
@@ -230,10 +237,6 @@ def known_keys() -> dict[str, Any]:
     return keys_of(Settings)
 
 
-def _free_form() -> frozenset[str]:
-    return frozenset({"train.extra", "tasks.difficulty_ratio", "tasks.pool_shares", "browser.http_credentials"})
-
-
 @cache
 def _sections() -> frozenset[str]:
     keys = (key.split(".")[:-1] for key in known_keys())
@@ -243,8 +246,7 @@ def _sections() -> frozenset[str]:
 
 def _refuse_unknown(key: str, source: str) -> None:
     keys = known_keys()
-    # Free-form mappings have keys of their own.
-    if key in keys or any(key.startswith(f"{free}.") for free in _free_form()):
+    if key in keys or any(key.startswith(f"{free}.") for free in FREE_FORM):
         return
     if source.startswith("run "):
         raise SettingsError(f"{source}: unknown setting {key!r}: a newer webgym wrote it", hint=UPGRADE)

@@ -26,14 +26,13 @@ class LoopSettings(ConfigSection):
     """Evaluation interval on the test split, in policy versions, starting with the base model (version 0); the last
     version is always evaluated. 1: each version, 0: no evaluation."""
     val_before_train: bool = True
-    """Evaluates version 0, the model before its first training."""
+    """Evaluate version 0, the model before its first training."""
     mode: Literal["sync", "async"] = "sync"
     """Order of rollouts and trainings. `sync`: in turns; `async`: rollouts go on while the trainer works, with the
     policy that is served at the moment. `demonstration_iterations` are always in turns."""
     max_staleness: int = Field(default=1, ge=0)
-    """With `loop.mode=async`: number of trainings that may lie between the policy version that produced a step and the
+    """With `loop.mode=async`: maximum number of trainings between the policy version that produced a step and the
     version that is trained on it. 0: rollouts wait for the trainer."""
     stale: Literal["wait", "drop"] = "wait"
-    """With `loop.mode=async`: what becomes of a group of episodes that is not finished when its steps are about to
-    become too old. `wait`: the trainer waits for it; `drop`: it is left out, and recorded as dropped: mostly long
-    episodes, so that the batch is biased towards short ones."""
+    """With `loop.mode=async`: handling of an unfinished group of episodes whose steps are about to become too old.
+    `wait`: the trainer waits for it; `drop`: it is dropped, which biases the batch towards short episodes."""

@@ -15,7 +15,7 @@ class PolicySettings(ConfigSection):
     template: str = "auto"
     """LLaMA-Factory's chat template of the model; `auto`: that of its family, detected from its files or name."""
     trust_remote_code: bool = False
-    """Run the Python code that the model's folder or hub repository brings, in serving, training and merging. Only for
+    """Run the Python code in the model's folder or hub repository, in serving, training and merging. Only for
     models whose code you have read."""
     max_new_tokens: int = Field(default=3072, ge=1)
     """Maximum length of a response, in tokens."""

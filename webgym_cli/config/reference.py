@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from webgym_cli.config.load import flatten
-from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
+from webgym_cli.config.load import flat_values, is_frozen
+from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import RENAMED
 
 # A part of a JSON schema.
@@ -18,11 +18,11 @@ Node = Mapping[str, Any]
 INTRODUCTION = """\
 # Settings
 
-Made by `webgym config reference` from the model of the settings; a test compares. `webgym config show` prints the
-values that a command would use and where each came from, `webgym config schema` the JSON schema for editors.
+`webgym config reference` generates this page from the settings' model. `webgym config show` prints the values that a
+command would use and the source of each, `webgym config schema` the JSON schema for editors.
 
-Later wins: the defaults below, the run's own settings, `-c FILE` (repeatable), the environment, `-s`. One setting, four
-ways:
+Later sources override earlier ones: the defaults below, the run's own settings, `-c FILE` (repeatable), the
+environment, `-s`. Four ways to set a value:
 
 | where | how |
 |---|---|
@@ -31,7 +31,7 @@ ways:
 | command line | `-s rollout.episodes=64` |
 | the run's `config.json` | written by the first command on the run |
 
-Values on the command line are JSON where they can be read as such, else text: `-s 'filters.difficulties=["easy"]'`,
+Values on the command line are read as JSON if they are valid JSON, else as text: `-s 'filters.difficulties=["easy"]'`,
 `-s algorithm_config.deepspeed_config_filename=null`. Settings that are marked *kept* can't change within a run: its
 data would no longer be comparable.
 """
@@ -42,11 +42,10 @@ BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiv
 def settings_reference() -> str:
     """Return the page: a table a section, a row a setting, in the order of the model."""
     schema = Settings.model_json_schema()
-    defaults = flatten(Settings().model_dump(mode="json"))
+    defaults = flat_values(Settings())
     tables: dict[str, list[str]] = {}
     for key, node in _iterate_settings(schema, schema["$defs"]):
-        is_frozen = any(key == name or key.startswith(f"{name}.") for name in FROZEN_FOR_A_RUN)
-        meaning = f"{_join_description(node)}{' *kept*' if is_frozen else ''}"
+        meaning = f"{_join_description(node)}{' *kept*' if is_frozen(key) else ''}"
         row = _format_row(f"`{key}`", _describe_type(node, schema["$defs"]), f"`{json.dumps(defaults[key])}`", meaning)
         tables.setdefault(key.split(".")[0] if "." in key else "", []).append(row)
     pages = [INTRODUCTION]
@@ -66,15 +65,17 @@ def fields_table(record: type[BaseModel]) -> str:
     required = schema.get("required", ())
     rows = []
     for name, node in schema["properties"].items():
-        default = "required" if name in required else _format_default(node.get("default", {}))
+        value = node.get("default", {})
+        default = "each field's own" if isinstance(value, dict) and value else f"`{json.dumps(value)}`"
         rows.append(
-            _format_row(f"`{name}`", _describe_type(node, schema.get("$defs", {})), default, _join_description(node))
+            _format_row(
+                f"`{name}`",
+                _describe_type(node, schema.get("$defs", {})),
+                "required" if name in required else default,
+                _join_description(node),
+            )
         )
     return _format_table(("field", "value", "default", "meaning"), rows)
-
-
-def _format_default(value: Any) -> str:
-    return "each field's own" if isinstance(value, dict) and value else f"`{json.dumps(value)}`"
 
 
 def _iterate_settings(node: Node, definitions: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
@@ -108,8 +109,17 @@ def _describe_type(node: Node, definitions: Node) -> str:
     if values := target.get("enum") or ([target["const"]] if "const" in target else []):
         return ", ".join(f"`{value}`" for value in values)
     kind = target.get("type", "anything")
-    words = {"array": _describe_list, "object": _describe_mapping}
-    return words[kind](target, definitions) if kind in words else _describe_plain(target, kind)
+    if kind == "array" and "prefixItems" in target:
+        places = [_describe_type(place, definitions) for place in target["prefixItems"]]
+        return f"list of {len(places)}: {', '.join(places)}"
+    if kind == "array":
+        return f"list of {_describe_type(target['items'], definitions)}"
+    if kind == "object":
+        values = target.get("additionalProperties", True)
+        of = "anything" if values is True else _describe_type(values, definitions)
+        keys = _describe_type(target["propertyNames"], definitions) if "propertyNames" in target else "text"
+        return f"mapping of {keys} to {of}"
+    return _describe_plain(target, kind)
 
 
 def _describe_plain(node: Node, kind: str) -> str:
@@ -118,19 +128,6 @@ def _describe_plain(node: Node, kind: str) -> str:
         return f"{'moment' if node.get('format') == 'date-time' else 'text'}{pattern}"
     limits = [f"{sign} {node[bound]}" for bound, sign in BOUNDS.items() if bound in node]
     return " ".join([{"boolean": "true, false"}.get(kind, NUMBERS.get(kind, kind)), ", ".join(limits)]).rstrip()
-
-
-def _describe_list(node: Node, definitions: Node) -> str:
-    if places := node.get("prefixItems"):
-        return f"list of {len(places)}: {', '.join(_describe_type(place, definitions) for place in places)}"
-    return f"list of {_describe_type(node['items'], definitions)}"
-
-
-def _describe_mapping(node: Node, definitions: Node) -> str:
-    values = node.get("additionalProperties", True)
-    of = "anything" if values is True else _describe_type(values, definitions)
-    keys = _describe_type(node["propertyNames"], definitions) if "propertyNames" in node else "text"
-    return f"mapping of {keys} to {of}"
 
 
 def _join_description(node: Node) -> str:

@@ -13,11 +13,11 @@ from pydantic import Field, model_validator
 from webgym_cli.config.rl_data import ReplaySettings, RlDataSettings
 from webgym_cli.config.section import ConfigSection
 
-# How the distance from the reference is estimated.
+# Estimators of the KL divergence from the reference policy.
 KlType = Literal["kl", "abs", "mse", "low_var_kl"]
-# How tokens' losses become one number, by what the batch holds.
+# Aggregations of token losses that depend on the batch only.
 Mean = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"]
-# The same, or by a constant.
+# These, or with a constant divisor.
 Aggregation = Literal[Mean, "seq-mean-token-sum-norm"]
 # The policy's loss, by its name in verl.
 LossMode = Literal["vanilla", "gspo", "cispo"]

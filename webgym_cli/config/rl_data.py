@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from webgym_cli.config.section import ConfigSection
 
-# Which episodes are compared with one another.
+# Groups of episodes that are compared with one another.
 GroupBy = Literal["chain", "task", "start"]
 
 
@@ -16,11 +16,10 @@ class FilterGroupsSettings(ConfigSection):
     """Dynamic sampling (DAPO, arXiv 2503.14476): groups whose rewards are all equal are replaced by others."""
 
     enable: bool | None = None
-    """Leave out groups without reward variance and, with groups by `chain`, roll out further groups in their place.
-    null: for the estimators that compare within a group (`grpo`, `rloo`, `gigpo`), whose gradient would be 0."""
+    """Drop groups without reward variance and, with groups by `chain`, roll out others in their place. null: for the
+    estimators that compare within a group (`grpo`, `rloo`, `gigpo`), whose gradient would be 0."""
     max_num_gen_batches: int = Field(default=4, ge=1)
-    """Maximum number of training episodes of an iteration, in multiples of those asked for (`rollout.episodes`);
-    1: none in place of those left out."""
+    """Maximum number of training episodes of an iteration, as a multiple of `rollout.episodes`; 1: no replacement."""
 
 
 class RlDataSettings(ConfigSection):

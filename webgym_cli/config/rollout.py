@@ -1,4 +1,4 @@
-"""How episodes are run, and the judge."""
+"""Settings `rollout`: the execution of episodes. The text under a field is its help."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ class RolloutSettings(ConfigSection):
     test_sampling: TestSampling = TestSampling()
     """Sampling of test episodes; training episodes keep `policy_config`'s."""
     success_threshold: float = 1.0
-    """Smallest reward of a success, where the environment or a reward function gives the reward; judges and reward
-    models decide themselves. Stored with each episode, so that it holds for those of later rollouts."""
+    """Minimum reward of a success, if the environment or a reward function gives the reward; judges and reward models
+    decide themselves. It is stored with each episode: a change applies to later rollouts."""
     policy_timeout: float = Field(default=240.0, gt=0)
     """Time limit of one policy request, in seconds."""
     policy_retries: int = Field(default=2, ge=0)

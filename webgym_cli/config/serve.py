@@ -59,9 +59,9 @@ class ServeSettings(ConfigSection):
     sleep_memory_gb: float = Field(default=10.0, gt=0)
     """Maximum memory that a sleeping server may hold on each GPU, in GiB; a server above it is stopped."""
     enable_lora: bool = True
-    """Serve each version of a policy that LoRA trains as an adapter by its name, beside the one before and without a
-    pause, where the servers keep running during a training and the vision tower is frozen. false, and everywhere else:
-    weights that the adapter is merged into. For models that vLLM has no LoRA for."""
+    """Serve each version of a LoRA-trained policy as a named adapter, beside the previous one and without a pause, if
+    the servers keep running during a training and the vision tower is frozen. Otherwise, and with false (for models
+    without LoRA support in vLLM), merged weights are served."""
     reasoning_parser: str = "auto"
     """vLLM's reasoning parser, for other clients: rollouts join reasoning and answer again. `auto`: that of the model's
     family if it is a reasoning model; `none`: the response is returned whole."""

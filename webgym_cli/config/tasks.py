@@ -21,7 +21,7 @@ class TasksSettings(ConfigSection):
     """Training tasks: a task file (JSON Lines, WebGym's fields or ours; questions also as a JSON array) or a task set
     with comma-separated names. `miniwob:all`: every MiniWoB page; `sites:all`: every task on the fixture sites;
     `webarena:fixture`: tasks in WebArena's format on the same sites; `webarena:browse-train`: 10 that ask for a
-    category of the shop, `webarena:browse-test`: 10 in other words; `arithmetic:train`: 160 questions with numeric
+    category of the shop, `webarena:browse-test`: 10 with other wording; `arithmetic:train`: 160 questions with numeric
     answers, `arithmetic:test`: 40 others; `arithmetic:sums-train`: 240 of the sums, differences and products of two
     digits, `arithmetic:sums-test`: the other 60."""
     test: str = ""

@@ -33,8 +33,8 @@ class TrainSettings(ConfigSection):
     nodes: int = Field(default=1, ge=1)
     """Number of training nodes with `executor: ray`, including this one."""
     node_timeout: float = Field(default=120.0, ge=1)
-    """Time of silence after which a node of a multi-node training counts as dead, in seconds; also the time limit for
-    all nodes to join it."""
+    """Time without a message after which a node of a multi-node training counts as dead, in seconds; also the time
+    limit for all nodes to join it."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """Number of newest checkpoints that keep their optimizer state; older ones keep only the weights."""
     keep_weights: int | None = Field(default=None, ge=1)

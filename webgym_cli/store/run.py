@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import webgym_cli
-from webgym_cli.config.load import BASE_MODEL, UPGRADE, changed_frozen_keys, flatten, load, parse_saved
+from webgym_cli.config.load import BASE_MODEL, UPGRADE, changed_frozen_keys, flat_values, load, parse_saved
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import MODEL_DEPENDENT
 from webgym_cli.config.model_families import find_model_folder
@@ -216,7 +216,7 @@ def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] |
         if not _has_begun(run) or _is_out_of_reach(run, before.policy_config.base_model):
             changed.remove(BASE_MODEL)
     if changed:
-        old, new = (flatten(values.model_dump(mode="json")) for values in (before, after))
+        old, new = flat_values(before), flat_values(after)
         sources = sources or {}
         differences = [
             f"{key} ({old[key]}, not {new[key]} as in {sources.get(key, 'this command')})" for key in changed
