@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 from webgym_cli.records.stored_events import BatchEvent, TimedEvent
 from webgym_cli.report.charts import format_number
-from webgym_cli.report.figures import NONE, Figure, ReportSection, Row, Table, make_bars, make_curve, make_version_point
+from webgym_cli.report.figures import Figure, ReportSection, Table, make_bars, make_curve
 from webgym_cli.report.timeline import LaneFacts, build_timeline, read_lanes
 from webgym_cli.store.batches import read_batches
 from webgym_cli.store.index.query import Index
@@ -56,35 +56,24 @@ def build_async_section(facts: AsyncFacts) -> ReportSection:
     """Return what the page shows of asynchronous training; without figures where there was none."""
     batches, figures = facts["batches"], []
     if batches:
-        lines = {name: [_staleness_row(batch, name) for batch in batches] for name in ("mean", "max")}
-        figures.append(
-            make_curve("Staleness of the trained tokens", "trainings", lines, make_version_point, share=False)
-        )
-        waits = [(f"version {batch['iteration']}", _waits(batch)) for batch in batches]
+        lines = {
+            name: [{"iteration": batch["iteration"], "staleness": float(batch["staleness"][name])} for batch in batches]
+            for name in ("mean", "max")
+        }
+        figures.append(make_curve("Staleness of the trained tokens", "trainings", lines, "staleness"))
+        waits = [
+            (f"version {batch['iteration']}", {words: batch[key] for key, words in WAITS.items() if batch[key]})
+            for batch in batches
+        ]
         figures.append(make_bars("Waits before each batch", waits, list(WAITS.values()), format_duration))
     if facts["lanes"]:
         figures.insert(0, build_timeline(facts["lanes"]))
     if facts["dropped"]:
-        rows = tuple(
-            (
-                row["reason"],
-                str(row["count"]),
-                NONE if row["mean_reward"] is None else format_number(row["mean_reward"]),
-            )
-            for row in facts["dropped"]
-        )
+        rows = tuple((row["reason"], str(row["count"]), format_number(row["mean_reward"])) for row in facts["dropped"])
         table = Table(("reason", "episodes", "mean reward"), rows)
-        figures.append(Figure("Episodes that were not trained on", "", (), False, table))
+        figures.append(Figure("Episodes that were not trained on", table))
     note = (
         "The server works while an episode is under way, the trainer while it trains. Staleness: trainings between the "
         "policy that produced a token and the one that is trained. Waits of slots and episodes are sums over them."
     )
     return ReportSection("asynchronous", "Asynchronous training", tuple(figures), note)
-
-
-def _staleness_row(batch: Row, name: str) -> Row:
-    return {"version": batch["iteration"], "y": float(batch["staleness"][name])}
-
-
-def _waits(batch: Row) -> dict[str, float]:
-    return {words: batch[key] for key, words in WAITS.items() if batch[key]}

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypedDict
 
-from webgym_cli.report.charts import format_percent
-from webgym_cli.report.figures import NONE, Figure, ReportSection, Table
+from webgym_cli.report.charts import NONE, format_percent
+from webgym_cli.report.figures import Figure, ReportSection, Table
 from webgym_cli.store.index.paired import (
     Change,
     Pair,
@@ -81,9 +81,14 @@ def read_changes(index: Index) -> list[VersionChange]:
     return [change for change in comparisons if change["pairs"]]
 
 
+def pair_test_cases(before: tuple[Index, int], after: tuple[Index, int]) -> list[Pair]:
+    """Return the scored test episodes that policies were asked in both of two iterations, each given with its index."""
+    cases = (read_cases(index, _SCORED, [iteration]) for index, iteration in (before, after))
+    return [(first, second) for first, second in join_cases(*cases) if first and second]
+
+
 def _compare(index: Index, before: int, after: int) -> VersionChange:
-    sides = (read_cases(index, _SCORED, [iteration]) for iteration in (before, after))
-    pairs = [(first, second) for first, second in join_cases(*sides) if first and second]
+    pairs = pair_test_cases((index, before), (index, after))
     counts = count_changes(pairs)
     name = name_family([first for first, _ in pairs])
     return {
@@ -166,4 +171,4 @@ def _table(change: VersionChange) -> Figure:
         f"{change['gained']} gained, {change['lost']} lost of {change['pairs']}; McNemar's p = {change['p_value']:.3g}."
     )
     title = f"Version {change['before']} to {change['after']}"
-    return Figure(title, "", (), False, Table(columns, rows), note)
+    return Figure(title, Table(columns, rows), note)

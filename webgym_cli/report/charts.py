@@ -20,6 +20,8 @@ _ROW, _BAR = 38, 14
 _TICKS = 5
 # Characters of a row's name that are drawn.
 _NAME = 40
+# Stands for a value that is not known.
+NONE = "-"
 
 NumberFormat = Callable[[float], str]
 
@@ -46,13 +48,15 @@ class ChartSeries:
     marks: tuple[ChartPoint, ...]
 
 
-def format_percent(value: float) -> str:
-    """Return a share as per cent, with a digit behind the point only where it says something."""
-    return f"{100 * value:.1f}".removesuffix(".0") + " %"
+def format_percent(value: float | None) -> str:
+    """Return a share as per cent, with one decimal unless it is zero; `NONE` for None."""
+    return NONE if value is None else f"{100 * value:.1f}".removesuffix(".0") + " %"
 
 
-def format_number(value: float) -> str:
-    """Return a number with three digits that count, and no needless zeroes."""
+def format_number(value: float | None) -> str:
+    """Return a number with three significant digits and no trailing zeros; `NONE` for None."""
+    if value is None:
+        return NONE
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 

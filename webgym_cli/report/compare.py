@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
-from webgym_cli.config.load import flatten
-from webgym_cli.config.model import Settings
+from webgym_cli.config.load import flat_values
 from webgym_cli.records.statistics import difference
+from webgym_cli.report.changes import pair_test_cases
 from webgym_cli.report.facts import RunIdentity, describe_run
-from webgym_cli.report.success import SERIES, SuccessPoint, read_failures, read_points
-from webgym_cli.store.index.paired import Change, compute_p_value, count_changes, join_cases, read_cases
+from webgym_cli.report.success import SERIES, SuccessCounts, SuccessPoint, read_failures, read_points
+from webgym_cli.store.index.paired import Change, compute_p_value, count_changes
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, saved_settings
 
 # A p-value below it counts as telling; the intervals are those of 95 %.
 LEVEL = 0.05
-# The test episodes that are paired: only test episodes are the same in every iteration.
-_SCORED = "split = 'test' AND policy <> 'oracle' AND iteration = ? AND success IS NOT NULL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +42,14 @@ class Difference(TypedDict, total=False):
     """McNemar's, exact."""
 
 
-class ComparedPoint(TypedDict):
-    """One run's side of a row."""
-
-    trajectories: int
-    scored: int
-    successes: int
-    success_rate: float | None
-    interval: list[float] | None
-    failures: int
-    mean_steps: float | None
-
-
 class ComparedRow(Difference):
     """An iteration of the first run beside one of the second."""
 
     series: str
     first_iteration: int
     second_iteration: int
-    first: ComparedPoint | None
-    second: ComparedPoint | None
+    first: SuccessCounts | None
+    second: SuccessCounts | None
     method: Literal["paired", "independent"] | None
     """`paired`: both were asked the same test tasks with the same seeds. None: a side has nothing that is scored."""
 
@@ -103,6 +89,7 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     sides = (first, second)
     counted = [_points(side.index) for side in sides]
     settings = [saved_settings(side.run) for side in sides]
+    values = [flat_values(of) for of in settings]
     kinds = [read_failures(side.index)["by_kind"] for side in sides]
     ran = [sum(point["trajectories"] for point in points.values()) for points in counted]
     return {
@@ -113,7 +100,11 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
             kind: _two((kinds[0].get(kind, 0), ran[0]), (kinds[1].get(kind, 0), ran[1]))
             for kind in sorted({*kinds[0], *kinds[1]})
         },
-        "settings": _differing(*settings),
+        "settings": {
+            key: {"first": values[0].get(key), "second": values[1].get(key)}
+            for key in dict.fromkeys([*values[0], *values[1]])
+            if values[0].get(key) != values[1].get(key)
+        },
     }
 
 
@@ -153,24 +144,15 @@ def _row(sides: _Runs, counted: list[_Points], series: str, iterations: tuple[in
     return {**row, "method": "independent", **_apart(tallies[0], tallies[1])}
 
 
-def _summarize_point(point: SuccessPoint | None) -> ComparedPoint | None:
-    if point is None:
-        return None
-    return {
-        "trajectories": point["trajectories"],
-        "scored": point["scored"],
-        "successes": point["successes"],
-        "success_rate": point["success_rate"],
-        "interval": point["interval"],
-        "failures": point["failures"],
-        "mean_steps": point["mean_steps"],
-    }
+def _summarize_point(point: SuccessPoint | None) -> SuccessCounts | None:
+    kept = point and {name: value for name, value in point.items() if name in SuccessCounts.__annotations__}
+    return cast("SuccessCounts | None", kept)
 
 
 def _compare_pairs(sides: _Runs, iterations: tuple[int, int]) -> Difference | None:
     """Return what the second side gained and lost on the cases of both, by McNemar's exact test; None without any."""
-    cases = (read_cases(side.index, _SCORED, [at]) for side, at in zip(sides, iterations, strict=True))
-    counts = count_changes((before, after) for before, after in join_cases(*cases) if before and after)
+    before, after = ((side.index, at) for side, at in zip(sides, iterations, strict=True))
+    counts = count_changes(pair_test_cases(before, after))
     if not (pairs := sum(counts.values())):
         return None
     gained, lost, p_value = counts[Change.GAINED], counts[Change.LOST], compute_p_value(counts)
@@ -198,9 +180,3 @@ def _two(first: tuple[int, int], second: tuple[int, int]) -> ComparedFailures:
     """Return two counts as shares of all trajectories, and their difference where both have any."""
     counts: ComparedFailures = {"first": first[0], "second": second[0]}
     return {**counts, **_apart(first, second)} if first[1] and second[1] else counts
-
-
-def _differing(first: Settings, second: Settings) -> dict[str, DifferingSetting]:
-    one, other = (flatten(settings.model_dump(mode="json")) for settings in (first, second))
-    keys = dict.fromkeys([*one, *other])
-    return {key: {"first": one.get(key), "second": other.get(key)} for key in keys if one.get(key) != other.get(key)}

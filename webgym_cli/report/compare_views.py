@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from webgym_cli.report.charts import format_number, format_percent
-from webgym_cli.report.compare import ComparedPoint, ComparedRow, Comparison
+from webgym_cli.report.charts import NONE, format_number, format_percent
+from webgym_cli.report.compare import ComparedRow, Comparison
 from webgym_cli.report.figures import (
-    NONE,
     Figure,
     ReportSection,
     Table,
     format_interval,
-    make_curve,
-    make_success_point,
+    make_success_curve,
 )
-from webgym_cli.report.success import SERIES
+from webgym_cli.report.success import SERIES, SuccessCounts
 
 # The columns of the main table.
 ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
@@ -23,7 +21,7 @@ FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
 def build_sections(comparison: Comparison) -> list[ReportSection]:
     """Return the sections of a comparison's page."""
     figures = [figure for series in SERIES if (figure := _curves(comparison, series))]
-    success = Figure("Comparison", "", (), False, Table(ROWS, tuple(build_success_rows(comparison))))
+    success = Figure("Comparison", Table(ROWS, tuple(build_success_rows(comparison))))
     note = (
         "Where both runs were asked the same test tasks with the same seeds, these are paired and p is McNemar's, "
         "exact; else the interval is Newcombe's for two independent shares. Differences are in percentage points (pp). "
@@ -31,15 +29,9 @@ def build_sections(comparison: Comparison) -> list[ReportSection]:
     )
     shown = [ReportSection("success", "Success", (*figures, success), note)]
     if rows := build_failure_rows(comparison):
-        share = Figure(
-            "Failures by kind",
-            "",
-            (),
-            False,
-            Table(FAILURES, tuple(rows)),
-            "Differences are of the shares of all episodes.",
-        )
-        shown.append(ReportSection("failures", "Failures", (share,)))
+        table = Table(FAILURES, tuple(rows))
+        figure = Figure("Failures by kind", table, "Differences are of the shares of all episodes.")
+        shown.append(ReportSection("failures", "Failures", (figure,)))
     return shown
 
 
@@ -82,21 +74,15 @@ def _curves(comparison: Comparison, series: str) -> Figure | None:
         for name, side in (("A", row["first"]), ("B", row["second"])) if same and row["series"] == series else ():
             if side and side["scored"]:
                 lines.setdefault(name, []).append({**side, "iteration": row["first_iteration"]})
-    return (
-        make_curve(f"Success, {series}", "success", dict(sorted(lines.items())), make_success_point, share=True)
-        if lines
-        else None
-    )
+    return make_success_curve(f"Success, {series}", dict(sorted(lines.items()))) if lines else None
 
 
-def _rate(side: ComparedPoint | None) -> str:
-    if not side or side["success_rate"] is None:
-        return NONE
-    return f"{format_percent(side['success_rate'])} of {side['scored']}"
+def _rate(side: SuccessCounts | None) -> str:
+    return f"{format_percent(side['success_rate'])} of {side['scored']}" if side and side["scored"] else NONE
 
 
-def _steps(side: ComparedPoint | None) -> str:
-    return NONE if not side or side["mean_steps"] is None else format_number(side["mean_steps"])
+def _steps(side: SuccessCounts | None) -> str:
+    return format_number(side and side["mean_steps"])
 
 
 def _points(of: float | None) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
-from webgym_cli.config.load import flatten
+from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.errors import StoreError
@@ -63,14 +63,19 @@ class ChangedSetting(TypedDict):
     default: Any
 
 
-class ReportFacts(RunIdentity):
-    """All that a report has of a run: its page is drawn from it, and `--json` prints it."""
+class BufferCounts(TypedDict):
+    """What the run's buffer holds."""
 
     trajectories: int
     steps: int
     first_started: str | None
     last_started: str | None
     damaged_lines: int
+
+
+class ReportFacts(RunIdentity, BufferCounts):
+    """All that a report has of a run: its page is drawn from it, and `--json` prints it."""
+
     points: list[SuccessPoint]
     means: list[MeanPoint]
     """Of rewards, extras, steps and calls by tool: `key` is the series."""
@@ -95,17 +100,14 @@ class ReportFacts(RunIdentity):
 
 def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> ReportFacts:
     """Return the facts. `gpus`: how many the run has; `price`: of an hour of one of them. Raises `StoreError`."""
-    settings, counts, events = saved_settings(run), index.one(_COUNTS), read_timed_events(run)
+    settings, events = saved_settings(run), read_timed_events(run)
     times = measure_timing(events)
+    usual = flat_values(resolve_model_defaults(Settings()))
     points = read_points(index)
     trainings = list(read_records(run, TrainingEvent))
     return {
         **describe_run(run, settings),
-        "trajectories": counts["trajectories"],
-        "steps": counts["steps"],
-        "first_started": counts["first_started"],
-        "last_started": counts["last_started"],
-        "damaged_lines": counts["damaged_lines"],
+        **cast("BufferCounts", index.one(_COUNTS)),
         "points": points,
         "means": list(read_means(index, SERIES_SQL)),
         "pass_at_k": compute_pass_rates(index, _POLICIES),
@@ -120,7 +122,11 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "warnings": [*find_warnings(trainings, points), *warn_repetition(read_repetition(index))],
         "asynchronous": read_async_facts(run, index, events),
         "phases": list(read_records(run, PhaseEvent)),
-        "settings": list_changed_settings(settings),
+        "settings": {
+            key: {"value": value, "default": usual.get(key)}
+            for key, value in flat_values(settings).items()
+            if value != usual.get(key)
+        },
     }
 
 
@@ -133,12 +139,6 @@ def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
         "base_model": settings.policy_config.base_model,
         "provenance": _mapping(run.provenance),
     }
-
-
-def list_changed_settings(settings: Settings) -> dict[str, ChangedSetting]:
-    """Return the settings that differ from their defaults, by dotted key."""
-    usual, chosen = (flatten(layer.model_dump(mode="json")) for layer in (resolve_model_defaults(Settings()), settings))
-    return {key: {"value": chosen[key], "default": usual.get(key)} for key in chosen if chosen[key] != usual.get(key)}
 
 
 def find_newest_test(facts: ReportFacts) -> SuccessPoint | None:

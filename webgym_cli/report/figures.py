@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from webgym_cli.report.charts import (
+    NONE,
     ChartPoint,
     ChartSeries,
     NumberFormat,
@@ -20,12 +21,9 @@ from webgym_cli.report.charts import (
 VERSION = "policy version"
 # Rows that a chart of bars has at most.
 BARS = 20
-# Stands where nothing is known.
-NONE = "-"
 
 # One row of the facts: a point of a curve.
 Row = Mapping[str, Any]
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +39,14 @@ class Figure:
     """A chart, and the table of its numbers."""
 
     title: str
-    svg: str
-    """Its markup, made by `charts`; empty: the table stands alone."""
-    legend: tuple[str, ...]
-    """The names of the series, in the order of their classes."""
-    lines: bool
-    """Whether the series are lines; else parts of bars."""
     table: Table
     note: str = ""
+    svg: str = ""
+    """Its markup, made by `charts`; empty: the table is the whole figure."""
+    legend: tuple[str, ...] = ()
+    """The names of the series, in the order of their classes."""
+    lines: bool = False
+    """Whether the series are lines; else parts of bars."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +60,34 @@ class ReportSection:
 
 
 def make_curve(
-    title: str,
-    y: str,
-    groups: Mapping[str, Sequence[Item]],
-    mark: Callable[[Item], ChartPoint],
-    *,
-    share: bool,
+    title: str, axis: str, groups: Mapping[str, Sequence[Row]], y: str, of: str = "", *, share: bool = False
 ) -> Figure:
-    """Return a figure with a line a group, whose points `mark` makes, and the table of all of them."""
-    lines = [ChartSeries(name, tuple(mark(row) for row in rows)) for name, rows in groups.items()]
+    """Return a figure with one line per group over the rows' `iteration`, and the table of all points.
+
+    `y`: the key of the value. `of`: the format of what it was computed from, as words with keys.
+    """
+    lines = [ChartSeries(name, tuple(_make_point(row, y, of) for row in rows)) for name, rows in groups.items()]
     show = format_percent if share else format_number
     rows = tuple(
         (line.name, f"{at.x:.0f}", show(at.y), format_interval((at.low, at.high), show), at.tip)
         for line in lines
         for at in line.marks
     )
-    svg = draw_line_chart(title, (VERSION, y), lines, share=share)
-    table = Table(("series", VERSION, y, "95 % interval", "of"), rows)
+    svg = draw_line_chart(title, (VERSION, axis), lines, share=share)
+    table = Table(("series", VERSION, axis, "95 % interval", "of"), rows)
     if not any(at.low is not None for line in lines for at in line.marks):
-        table = Table(("series", VERSION, y, "of"), tuple((*row[:3], row[4]) for row in rows))
-    return Figure(title, svg, tuple(groups), True, table)
+        table = Table(("series", VERSION, axis, "of"), tuple((*row[:3], row[4]) for row in rows))
+    return Figure(title, table, svg=svg, legend=tuple(groups), lines=True)
+
+
+def make_success_curve(title: str, groups: Mapping[str, Sequence[Row]]) -> Figure:
+    """Return a figure of success rates with their intervals; the rows have scored trajectories."""
+    return make_curve(title, "success", groups, "success_rate", "{successes} of {scored} solved", share=True)
+
+
+def _make_point(row: Row, y: str, of: str) -> ChartPoint:
+    low, high = row["interval"] if y == "success_rate" else (None, None)
+    return ChartPoint(row["iteration"], row[y], low, high, of.format(**row))
 
 
 def make_bars(
@@ -95,7 +101,7 @@ def make_bars(
     )
     note = f"The newest {BARS} of {len(rows)}; the table has all." if len(rows) > BARS else ""
     svg = draw_bar_chart(title, rows[-BARS:], kinds, show)
-    return Figure(title, svg, tuple(kinds), False, Table(("", *kinds, "all"), rows_text), note)
+    return Figure(title, Table(("", *kinds, "all"), rows_text), note, svg, tuple(kinds))
 
 
 def group_rows(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
@@ -104,18 +110,6 @@ def group_rows(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
     for row in rows:
         groups.setdefault(str(row[key]), []).append(row)
     return groups
-
-
-def make_success_point(row: Row) -> ChartPoint:
-    """Return the point of a success rate; the row must have scored trajectories."""
-    low, high = row["interval"]
-    tip = f"{row['successes']} of {row['scored']} solved"
-    return ChartPoint(row["iteration"], row["success_rate"], low, high, tip)
-
-
-def make_version_point(row: Row) -> ChartPoint:
-    """Return the point of a figure of a policy version: the row has `version` and `y`."""
-    return ChartPoint(row["version"], row["y"])
 
 
 def format_interval(ends: Sequence[float | None] | None, show: NumberFormat) -> str:

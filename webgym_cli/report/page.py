@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.report.changes import ChangeExample
-from webgym_cli.report.charts import draw_swatch, format_percent
+from webgym_cli.report.charts import NONE, draw_swatch, format_percent
 from webgym_cli.report.compare import Comparison
 from webgym_cli.report.facts import ReportFacts, find_newest_test
-from webgym_cli.report.figures import NONE, ReportSection, format_interval
+from webgym_cli.report.figures import ReportSection, format_interval
 from webgym_cli.report.gallery import Card
 from webgym_cli.report.phases import build_phase_sections
 from webgym_cli.report.views import build_sections

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from webgym_cli.records.stored_events import PhaseEvent
-from webgym_cli.report.charts import format_percent
+from webgym_cli.report.charts import NONE, format_percent
 from webgym_cli.report.facts import ReportFacts
-from webgym_cli.report.figures import NONE, Figure, ReportSection, Table
+from webgym_cli.report.figures import Figure, ReportSection, Table
 from webgym_cli.report.success import SuccessPoint
 
 _COLUMNS = ("phase", "new tasks", "turned down", "episodes", "solved", "policy version", "success of that policy, test")
@@ -21,12 +21,11 @@ def build_phase_sections(facts: ReportFacts) -> list[ReportSection]:
         return []
     tests = {row["iteration"]: row for row in facts["points"] if row["series"] == "test" and row["band"] is None}
     rows = tuple(_row(phase, tests.get(phase.version)) for phase in facts["phases"])
-    return [ReportSection("phases", "Phases", (Figure("Phases", "", (), False, Table(_COLUMNS, rows)),), _NOTE)]
+    return [ReportSection("phases", "Phases", (Figure("Phases", Table(_COLUMNS, rows)),), _NOTE)]
 
 
 def _row(phase: PhaseEvent, test: SuccessPoint | None) -> tuple[str, ...]:
     counts = (phase.new_tasks, phase.turned_down, phase.episodes)
     known = (NONE if count is None else f"{count:,}" for count in counts)
     solved = f"{phase.successes} of {phase.scored} scored"
-    rate = format_percent(test["success_rate"]) if test and test["success_rate"] is not None else NONE
-    return str(phase.phase), *known, solved, str(phase.version), rate
+    return str(phase.phase), *known, solved, str(phase.version), format_percent(test and test["success_rate"])

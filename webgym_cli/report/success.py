@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, cast
+from typing import TypedDict, cast
 
 from webgym_cli.records.statistics import wilson
 from webgym_cli.store.index.query import Index
@@ -15,26 +15,31 @@ SERIES = ("test", "train", DEMONSTRATIONS)
 SITES = 20
 
 
-class SuccessPoint(TypedDict):
+class SuccessCounts(TypedDict):
+    """Success and steps of some trajectories."""
+
+    trajectories: int
+    scored: int
+    successes: int
+    success_rate: float | None
+    """None without a scored trajectory."""
+    interval: list[float] | None
+    """Wilson, 95 %."""
+    failures: int
+    mean_steps: float | None
+    """Over the trajectories that did not fail."""
+
+
+class SuccessPoint(SuccessCounts):
     """Success and steps of a series' iteration, over all bands or in one."""
 
     series: str
     iteration: int
     band: str | None
     """None: all bands."""
-    trajectories: int
-    scored: int
-    successes: int
-    failures: int
-    mean_steps: float | None
-    """Over the trajectories that did not fail."""
     mean_steps_solved: float | None
     policy_seconds: float | None
     environment_seconds: float | None
-    success_rate: float | None
-    """None without a scored trajectory."""
-    interval: list[float] | None
-    """Wilson, 95 %."""
 
 
 class SiteFailures(TypedDict):
@@ -86,8 +91,9 @@ _POINTS = f"""
 WITH named AS (SELECT *, {SERIES_SQL} AS series FROM trajectories)
 SELECT series, iteration, CASE WHEN grouping(band) = 0 THEN band END AS band, count(*) AS trajectories,
     count(success) AS scored, count(*) FILTER (WHERE success) AS successes, count(failure) AS failures,
-    avg(steps) FILTER (WHERE failure IS NULL) AS mean_steps, avg(steps) FILTER (WHERE success) AS mean_steps_solved,
-    avg(policy_seconds) AS policy_seconds, avg(environment_seconds) AS environment_seconds
+    round(avg(steps) FILTER (WHERE failure IS NULL), 3) AS mean_steps,
+    round(avg(steps) FILTER (WHERE success), 3) AS mean_steps_solved,
+    round(avg(policy_seconds), 3) AS policy_seconds, round(avg(environment_seconds), 3) AS environment_seconds
 FROM named GROUP BY GROUPING SETS ((series, iteration), (series, iteration, band))
 ORDER BY list_position({list(SERIES)}, series), iteration, grouping(band) DESC,
     list_position(['easy', 'medium', 'hard'], band)
@@ -114,10 +120,11 @@ ORDER BY worst.failed DESC, site, count DESC, failure
 """
 
 _JUDGED = """
-SELECT split, iteration, count(*) AS judged, avg(agreement) AS agreement,
+SELECT split, iteration, count(*) AS judged, round(avg(agreement), 4) AS agreement,
     count(*) FILTER (WHERE agreement >= 1) AS unanimous, count(agreement) AS voted,
     count(environment_reward) AS both,
-    count(*) FILTER (WHERE judged = (environment_reward >= success_threshold)) AS same
+    count(*) FILTER (WHERE judged = (environment_reward >= success_threshold)) AS same,
+    round(same / nullif("both", 0), 4) AS same_rate
 FROM trajectories WHERE judged IS NOT NULL AND judged_by = 'judge'
 GROUP BY split, iteration ORDER BY split = 'train', iteration
 """
@@ -128,20 +135,13 @@ def read_points(index: Index) -> list[SuccessPoint]:
 
     Steps are means over the trajectories that didn't fail, seconds over all of them.
     """
-    return [add_success_rate(row) for row in index.rows(_POINTS)]
-
-
-def add_success_rate(row: dict[str, Any]) -> SuccessPoint:
-    """Return a row's tallies with the success rate and its Wilson interval; None without a scored trajectory."""
-    scored, successes = row["scored"], row["successes"]
-    low, high = wilson(successes, scored)
-    rounded = {key: None if row[key] is None else round(row[key], 3) for key in _MEANS}
-    rate = round(successes / scored, 4) if scored else None
-    interval = [round(low, 4), round(high, 4)] if scored else None
-    return cast("SuccessPoint", {**row, **rounded, "success_rate": rate, "interval": interval})
-
-
-_MEANS = ("mean_steps", "mean_steps_solved", "policy_seconds", "environment_seconds")
+    points = []
+    for row in index.rows(_POINTS):
+        scored, successes = row["scored"], row["successes"]
+        row["success_rate"] = round(successes / scored, 4) if scored else None
+        row["interval"] = [round(bound, 4) for bound in wilson(successes, scored)] if scored else None
+        points.append(cast("SuccessPoint", row))
+    return points
 
 
 def read_failures(index: Index) -> FailureFacts:
@@ -172,9 +172,4 @@ def read_verdicts(index: Index) -> list[VerdictFacts]:
 
     Of each trajectory the judge's newest judgement counts, if it is a verdict. Raises `StoreError`.
     """
-    verdicts = []
-    for row in index.rows(_JUDGED):
-        agreement = None if row["agreement"] is None else round(row["agreement"], 4)
-        same_rate = round(row["same"] / row["both"], 4) if row["both"] else None
-        verdicts.append(cast("VerdictFacts", {**row, "agreement": agreement, "same_rate": same_rate}))
-    return verdicts
+    return [cast("VerdictFacts", row) for row in index.rows(_JUDGED)]

@@ -7,7 +7,7 @@ from typing import TypedDict
 
 from webgym_cli.records.stored_events import TimedEvent
 from webgym_cli.report.charts import draw_timeline, format_percent
-from webgym_cli.report.figures import NONE, Figure, Table
+from webgym_cli.report.figures import Figure, Table
 from webgym_cli.report.timing import EXPERT, TimeSpan, find_spans, merge_spans, subtract_spans
 from webgym_cli.store.index.query import Index
 from webgym_cli.util.text import format_duration
@@ -77,14 +77,10 @@ def _measure_lane(spans: Sequence[TimeSpan], start: float, end: float) -> LaneFa
 def build_timeline(lanes: Mapping[str, LaneFacts]) -> Figure:
     """Return the figure of the lanes, with the idle share of each."""
     title = "Server and trainer"
-    names = {name: f"{name}, idle {_share(lane)}" for name, lane in lanes.items()}
+    names = {name: f"{name}, idle {format_percent(lane['idle_share'])}" for name, lane in lanes.items()}
     svg = draw_timeline(title, {names[name]: lane["spans"] for name, lane in lanes.items()}, format_duration)
     rows = tuple(
-        (name, format_duration(lane["at_work"]), format_duration(lane["idle"]), _share(lane))
+        (name, format_duration(lane["at_work"]), format_duration(lane["idle"]), format_percent(lane["idle_share"]))
         for name, lane in lanes.items()
     )
-    return Figure(title, svg, (), False, Table(("", "at work", "idle", "idle share"), rows))
-
-
-def _share(lane: LaneFacts) -> str:
-    return NONE if lane["idle_share"] is None else format_percent(lane["idle_share"])
+    return Figure(title, Table(("", "at work", "idle", "idle share"), rows), svg=svg)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.report.charts import format_percent
-from webgym_cli.report.figures import Figure, ReportSection, make_curve, make_version_point
+from webgym_cli.report.figures import Figure, ReportSection, make_curve
 from webgym_cli.report.success import SuccessPoint
 
 # Title, axis, name among the trainer's metrics, and whether it is a share.
@@ -28,9 +28,8 @@ def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
     """Return the curves of the trainer's metrics over the policy versions."""
     figures: list[Figure] = []
     for title, axis, name, share in CURVES:
-        rows = [{"version": one.version, "y": one.metrics[name]} for one in trainings if name in one.metrics]
-        if rows:
-            figures.append(make_curve(title, axis, {name: rows}, make_version_point, share=share))
+        if rows := [{"iteration": one.version, **one.metrics} for one in trainings if name in one.metrics]:
+            figures.append(make_curve(title, axis, {name: rows}, name, share=share))
     return ReportSection("policy-gradients", "Policy gradients", tuple(figures))
 
 

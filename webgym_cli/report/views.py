@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
 
-from webgym_cli.records.stored_events import TrainingEvent
+from webgym_cli.records.groups import DifficultyBand
 from webgym_cli.report.async_training import build_async_section
 from webgym_cli.report.changes import build_change_section
-from webgym_cli.report.charts import ChartPoint, format_number, format_percent
+from webgym_cli.report.charts import NONE, format_number, format_percent
 from webgym_cli.report.facts import ReportFacts
 from webgym_cli.report.figures import (
-    NONE,
     Figure,
     ReportSection,
     Row,
@@ -19,7 +17,7 @@ from webgym_cli.report.figures import (
     group_rows,
     make_bars,
     make_curve,
-    make_success_point,
+    make_success_curve,
 )
 from webgym_cli.report.success import SERIES
 from webgym_cli.report.timing import Cost, CostShare, GpuTime
@@ -39,13 +37,13 @@ def build_sections(facts: ReportFacts) -> list[ReportSection]:
 def _success(facts: ReportFacts) -> ReportSection:
     scored = [row for row in facts["points"] if row["scored"]]
     whole = group_rows((row for row in scored if row["band"] is None), "series")
-    figures = [make_curve("Success by split", "success", whole, make_success_point, share=True)] if whole else []
+    figures = [make_success_curve("Success by split", whole)] if whole else []
     for series in SERIES[:2]:
         of_bands = [row for row in scored if row["band"] is not None and row["series"] == series]
         if of_bands:
-            bands = {name: rows for name, rows in sorted(group_rows(of_bands, "band").items(), key=_by_band)}
-            title = f"Success by difficulty, {series}"
-            figures.append(make_curve(title, "success", bands, make_success_point, share=True))
+            rows = group_rows(of_bands, "band")
+            bands = {band.value: rows[band] for band in DifficultyBand if band in rows}
+            figures.append(make_success_curve(f"Success by difficulty, {series}", bands))
     note = (
         "Share of the scored episodes that were solved, with Wilson's 95 % interval. What failed for reasons of "
         "infrastructure is not among them; nor is what nobody has judged yet."
@@ -58,20 +56,12 @@ def _rewards(facts: ReportFacts) -> ReportSection:
     for name, rows in sorted(group_rows(facts["means"], "name").items()):
         if name != "mean_steps":
             lines = {series: of for series in SERIES if (of := [row for row in rows if row["key"] == series])}
-            figures.append(make_curve(name, "mean", lines, _make_mean_point, share=False))
+            figures.append(make_curve(name, "mean", lines, "mean", "{trajectories} episodes"))
     note = (
         "Means over the scored episodes: the reward, the other numbers of the reward function (reward_extra/NAME) over "
         "the episodes that have them, and calls of each tool in an episode (tool_calls/NAME)."
     )
     return ReportSection("rewards", "Rewards and tools", tuple(figures), note)
-
-
-def _make_mean_point(row: Row) -> ChartPoint:
-    return ChartPoint(row["iteration"], row["mean"], None, None, f"{row['trajectories']} episodes")
-
-
-def _by_band(item: tuple[str, Any]) -> int:
-    return ["easy", "medium", "hard"].index(item[0])
 
 
 def _pass_at_k(facts: ReportFacts) -> ReportSection:
@@ -83,7 +73,7 @@ def _pass_at_k(facts: ReportFacts) -> ReportSection:
             for k, chance in rates["k"].items() if of_split == split else ():
                 lines.setdefault(f"pass@{k}", []).append({"iteration": int(iteration), **chance})
         if lines:
-            figures.append(make_curve(f"pass@k, {split}", "chance", lines, _make_chance_point, share=True))
+            figures.append(make_curve(f"pass@k, {split}", "chance", lines, "rate", "{tasks} tasks", share=True))
     note = (
         "The chance that one of k attempts at a task succeeds, as the mean over tasks of the unbiased estimator "
         "(Chen et al. 2021). A k is given while half of the tasks have as many scored attempts."
@@ -91,23 +81,17 @@ def _pass_at_k(facts: ReportFacts) -> ReportSection:
     return ReportSection("pass-at-k", "pass@k", tuple(figures), note)
 
 
-def _make_chance_point(row: Row) -> ChartPoint:
-    return ChartPoint(row["iteration"], row["rate"], tip=f"{row['tasks']} tasks")
-
-
 def _steps(facts: ReportFacts) -> ReportSection:
     figures = []
     whole: list[Row] = [row for row in facts["points"] if row["band"] is None]
-    for title, key in (("Steps per episode", "mean_steps"), ("Steps of a solved episode", "mean_steps_solved")):
+    for title, key, count in (
+        ("Steps per episode", "mean_steps", "trajectories"),
+        ("Steps of a solved episode", "mean_steps_solved", "successes"),
+    ):
         rows = group_rows((row for row in whole if row[key] is not None), "series")
         if rows:
-            figures.append(make_curve(title, "mean steps", rows, _make_steps_point(key), share=False))
+            figures.append(make_curve(title, "mean steps", rows, key, f"{{{count}}} episodes"))
     return ReportSection("steps", "Steps", tuple(figures))
-
-
-def _make_steps_point(key: str) -> Callable[[Row], ChartPoint]:
-    count = "successes" if key == "mean_steps_solved" else "trajectories"
-    return lambda row: ChartPoint(row["iteration"], row[key], tip=f"{row[count]} episodes")
 
 
 def _failures(facts: ReportFacts) -> ReportSection:
@@ -121,33 +105,29 @@ def _failures(facts: ReportFacts) -> ReportSection:
             for site, of in failures["by_site"].items()
         ]
         more = failures["sites"] - len(sites)
-        figure = make_bars("Failures by site", sites, kinds, format_number)
         note = f"The {len(sites)} sites with the most; {more} more have some." if more else ""
-        figures.append(Figure(figure.title, figure.svg, figure.legend, False, figure.table, note))
+        figures.append(replace(make_bars("Failures by site", sites, kinds, format_number), note=note))
     if failures["stops"]:
         ends = tuple((stop, str(of["count"]), str(of["successes"])) for stop, of in failures["stops"].items())
-        figures.append(Figure("How the others ended", "", (), False, Table(("", "episodes", "solved"), ends)))
+        figures.append(Figure("How the others ended", Table(("", "episodes", "solved"), ends)))
     total = sum(failures["by_kind"].values())
     note = f"{total} of {facts['trajectories']} episodes failed for reasons that are not the policy's."
     return ReportSection("failures", "Failures", tuple(figures), note)
 
 
 def _verdicts(facts: ReportFacts) -> ReportSection:
-    def share(of: float | None) -> str:
-        return NONE if of is None else format_percent(of)
-
     rows = tuple(
         (
             f"{row['split']} {row['iteration']}",
             str(row["judged"]),
-            share(row["agreement"]),
+            format_percent(row["agreement"]),
             f"{row['unanimous']} of {row['voted']}" if row["voted"] else NONE,
-            f"{share(row['same_rate'])} of {row['both']}" if row["both"] else NONE,
+            f"{format_percent(row['same_rate'])} of {row['both']}" if row["both"] else NONE,
         )
         for row in facts["verdicts"]
     )
     columns = ("", "judged", "votes agree", "unanimous", "as the environment")
-    figures = (Figure("Verdicts", "", (), False, Table(columns, rows)),) if rows else ()
+    figures = (Figure("Verdicts", Table(columns, rows)),) if rows else ()
     note = (
         "Of each episode the newest judgement. Agreement is the smallest share of votes that went with a decision, as "
         "a mean; where the environment has an opinion too, how often it is the same."
@@ -161,9 +141,9 @@ def _time(facts: ReportFacts) -> ReportSection:
         rows = [(f"iteration {name}", stages) for name, stages in times["by_iteration"].items()]
         figures.append(make_bars("Time by iteration", rows, list(times["stages"]), format_duration))
     if times["stages"]:
-        figures.append(Figure("Time and cost", "", (), False, _cost_table(facts), _cost_note(facts["cost"])))
+        figures.append(Figure("Time and cost", _cost_table(facts), _cost_note(facts["cost"])))
         if facts["cost"]["gpus"]:
-            figures.append(Figure("Idle GPUs", "", (), False, _idle_table(times["gpu"], times["wall_seconds"])))
+            figures.append(Figure("Idle GPUs", _idle_table(times["gpu"], times["wall_seconds"])))
     if spent := times["episode_seconds"]:
         figures.append(
             make_bars(
@@ -191,7 +171,7 @@ def _cost_table(facts: ReportFacts) -> Table:
         if share is not None and seconds is not None:
             cells = [
                 format_duration(seconds),
-                format_percent(seconds / wall) if wall else NONE,
+                format_percent(seconds / wall if wall else None),
                 format_number(share["gpu_hours"]),
                 NONE if share["cost"] is None else f"{share['cost']:,.2f}",
             ]
@@ -205,7 +185,7 @@ def _idle_table(gpu: GpuTime, wall: float) -> Table:
     causes = {f"idle: {name.replace('_', ' ')}": seconds for name, seconds in gpu["causes"].items()}
     lines = {"at work": gpu["busy_seconds"], "idle": gpu["idle_seconds"], **causes}
     rows = (
-        (name, format_duration(seconds), format_percent(seconds / wall) if wall else NONE)
+        (name, format_duration(seconds), format_percent(seconds / wall if wall else None))
         for name, seconds in lines.items()
     )
     return Table(("", "time", "share"), tuple(rows))
@@ -222,9 +202,9 @@ def _cost_note(spent: Cost) -> str:
 
 def _learning(facts: ReportFacts) -> ReportSection:
     figures = []
-    losses = [(training, training.loss) for training in facts["trainings"] if training.loss is not None]
-    if losses:
-        figures.append(make_curve("Training loss", "mean loss", {"loss": losses}, _make_loss_point, share=False))
+    trained = [one for one in facts["trainings"] if one.loss is not None]
+    if losses := [{"iteration": one.version, "loss": one.loss, "steps": one.steps} for one in trained]:
+        figures.append(make_curve("Training loss", "mean loss", {"loss": losses}, "loss", "{steps} optimizer steps"))
     if facts["datasets"]:
         rows = [
             (f"iteration {one.iteration}", {"train": one.train_samples, "validation": one.val_samples})
@@ -235,8 +215,3 @@ def _learning(facts: ReportFacts) -> ReportSection:
         parts = [(f"from iteration {key}", {"samples": n}) for key, n in facts["samples_by_iteration"].items()]
         figures.append(make_bars("The newest dataset", parts, ("samples",), format_number))
     return ReportSection("learning", "Data and training", tuple(figures))
-
-
-def _make_loss_point(of: tuple[TrainingEvent, float]) -> ChartPoint:
-    training, loss = of
-    return ChartPoint(training.version, loss, tip=f"{training.steps} optimizer steps")
