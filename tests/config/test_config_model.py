@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from webgym_cli.cli.options import SettingsOptions
 from webgym_cli.cli.stage import resolve
 from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, load, load_with_sources
@@ -187,7 +188,7 @@ def test_a_run_of_a_newer_version_is_said_to_be_that(tmp_path):
     write_json(run.provenance, made | {"webgym": "0.1.99"})
     open_run(run.root)
     write_json(run.provenance, made | {"webgym": "99.0.0"})
-    for opened in (lambda: open_run(run.root), lambda: resolve(run.root, None, None)):
+    for opened in (lambda: open_run(run.root), lambda: resolve(run.root, SettingsOptions())):
         with pytest.raises(StoreError, match=r"a run of webgym 99\.0\.0"):
             opened()
     run.provenance.write_text("{")  # older versions' runs have less, and damage there stops nothing
@@ -203,7 +204,7 @@ def test_settings_that_were_lost_are_named(tmp_path):
     with pytest.raises(StoreError, match=r"config\.json: is missing"):
         open_run(run.root)
     with pytest.raises(StoreError, match=r"config\.json: is missing"):
-        resolve(run.root, None, None)
+        resolve(run.root, SettingsOptions())
 
 
 def test_a_run_takes_other_changes_and_keeps_its_provenance(tmp_path):

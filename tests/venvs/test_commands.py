@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 
@@ -48,5 +49,5 @@ def test_a_long_step_gives_signs_of_life(tmp_path, monkeypatch):
     monkeypatch.setattr(command, "REPORT_SECONDS", 0.3)
     told = []
     code = "import time; print('Collecting torch', flush=True); print('WARNING: x', flush=True); time.sleep(2); exit(3)"
-    assert command.run_logged([sys.executable, "-c", code], tmp_path / "log", told.append) == 3
+    assert asyncio.run(command.run_logged([sys.executable, "-c", code], tmp_path / "log", told.append)) == 3
     assert any("Collecting torch" in line for line in told)

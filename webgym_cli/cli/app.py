@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
 import webgym_cli
-from webgym_cli.cli.manual import Manual, ManualGroup
+from webgym_cli.cli.manual import ManualGroup, command
 
 app = typer.Typer(
     name="webgym",
@@ -35,45 +35,24 @@ def root(
     """Train visual web agents: rollouts in real Chromium, a replay buffer, training, the next policy, again."""
 
 
-def _register() -> None:
-    """Add the commands, in the order of the pipeline."""
-    from webgym_cli.cli.commands import config, fixture, tasks, tools
-    from webgym_cli.cli.commands.compare import compare
-    from webgym_cli.cli.commands.curriculum import curriculum
-    from webgym_cli.cli.commands.diff import diff
-    from webgym_cli.cli.commands.doctor import doctor
-    from webgym_cli.cli.commands.export_sharegpt import export_sharegpt
-    from webgym_cli.cli.commands.gc import gc
-    from webgym_cli.cli.commands.import_ import import_
-    from webgym_cli.cli.commands.init_model import init_model
-    from webgym_cli.cli.commands.inspect_buffer import inspect_buffer
-    from webgym_cli.cli.commands.judge import judge
-    from webgym_cli.cli.commands.login import login
-    from webgym_cli.cli.commands.loop import loop
-    from webgym_cli.cli.commands.prepare import prepare
-    from webgym_cli.cli.commands.report import report
-    from webgym_cli.cli.commands.resume import resume
-    from webgym_cli.cli.commands.rollout import rollout
-    from webgym_cli.cli.commands.score import score
-    from webgym_cli.cli.commands.serve import serve
-    from webgym_cli.cli.commands.setup import setup
-    from webgym_cli.cli.commands.show import show
-    from webgym_cli.cli.commands.status import status
-    from webgym_cli.cli.commands.track import track
-    from webgym_cli.cli.commands.train import train
+# The modules of `commands`, in the order of the pipeline: each has a command of its name, or an `app` of several.
+_PANELS = {
+    "Pipeline": ("rollout", "judge", "score", "prepare", "train", "loop", "curriculum", "resume", "serve"),
+    "Look": ("status", "inspect_buffer", "show", "diff", "report", "compare"),
+    "Exchange": ("export_sharegpt", "import_", "track", "gc"),
+    "Set up": ("setup", "doctor", "init_model", "login", "tasks", "tools", "fixture", "config"),
+}
 
-    panels: dict[str, tuple[Callable[..., None], ...]] = {
-        "Pipeline": (rollout, judge, score, prepare, train, loop, curriculum, resume, serve),
-        "Look": (status, inspect_buffer, show, diff, report, compare),
-        "Exchange": (export_sharegpt, import_, track, gc),
-        "Set up": (setup, doctor, init_model, login),
-    }
-    for panel, commands in panels.items():
-        for command in commands:
-            name = command.__name__.strip("_").replace("_", "-")
-            app.command(name, cls=Manual, rich_help_panel=panel)(command)
-    for group in (tasks.app, tools.app, fixture.app, config.app):
-        app.add_typer(group, name=group.info.name, rich_help_panel="Set up")
+
+def _register() -> None:
+    """Add the commands to the app."""
+    for panel, names in _PANELS.items():
+        for name in names:
+            module = import_module(f"webgym_cli.cli.commands.{name}")
+            if hasattr(module, "app"):
+                app.add_typer(module.app, name=name, rich_help_panel=panel)
+            else:
+                command(app, name.strip("_").replace("_", "-"), panel)(getattr(module, name))
 
 
 _register()

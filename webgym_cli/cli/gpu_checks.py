@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.cli.gpu_round import run_round
+from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import JobError, VenvError, WebGymError
@@ -23,7 +24,7 @@ from webgym_cli.train.memory import TrainingMemory, rl_memory, sft_memory
 from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.rl.estimators import ESTIMATORS
-from webgym_cli.venvs.doctor import DoctorCheck, Status
+from webgym_cli.venvs.doctor import DoctorCheck
 from webgym_cli.venvs.locate import ROLES, Device, driver_answers, role_python, venv_environ
 
 # Not imported: it needs torch.
@@ -115,16 +116,12 @@ def _check_round(settings: Settings, device: Device) -> DoctorCheck:
             result = asyncio.run(run_round(settings, Path(folder), device))
         except WebGymError as error:
             return _report_failure("serve, train, swap", error, "webgym serve RUN, and the newest log under RUN/logs/")
-    status: Status
-    status, fix = "ok", ""
+    fix = ""
     if result.how != "in_place":
-        status, fix = "warn", f"new weights need a restart of the server: {result.reason}"
+        fix = f"new weights need a restart of the server: {result.reason}"
     if abs(result.mismatch_kl) > MISMATCH_LIMIT:
-        status, fix = (
-            "warn",
-            f"the mismatch KL is above {MISMATCH_LIMIT}: -s serve.dtype=bfloat16 is what training takes",
-        )
-    return DoctorCheck("serve, train, swap", status, str(result), fix=fix)
+        fix = f"the mismatch KL is above {MISMATCH_LIMIT}: -s serve.dtype=bfloat16 is what training takes"
+    return DoctorCheck("serve, train, swap", "warn" if fix else "ok", str(result), fix=fix)
 
 
 def check_memory(settings: Settings, capacity: int, processes: int) -> DoctorCheck:
@@ -150,7 +147,7 @@ def check_memory(settings: Settings, capacity: int, processes: int) -> DoctorChe
 
 def training_memory(settings: Settings, tensors: list[Tensor], processes: int) -> TrainingMemory:
     """Return what a training of these settings holds on each of so many GPUs."""
-    name = _value(settings, _deepspeed_key(settings))
+    name = flat_values(settings)[_deepspeed_key(settings)]
     deepspeed = json.loads(find_deepspeed_file(name).read_text(encoding="utf-8")) if name else None
     processes, kind = settings.train.nproc_per_node or processes, settings.train.algorithm
     if find_backend(kind).data == "dataset":
@@ -167,13 +164,6 @@ def training_memory(settings: Settings, tensors: list[Tensor], processes: int) -
 def _deepspeed_key(settings: Settings) -> str:
     trains_on_samples = find_backend(settings.train.algorithm).data == "dataset"
     return "algorithm_config.deepspeed_config_filename" if trains_on_samples else "rl.trainer.deepspeed"
-
-
-def _value(settings: Settings, key: str) -> Any:
-    value: Any = settings
-    for name in key.split("."):
-        value = getattr(value, name)
-    return value
 
 
 def _report_failure(name: str, error: WebGymError, fix: str) -> DoctorCheck:

@@ -126,26 +126,24 @@ async def _sample(server: PolicyServer, folder: Path) -> None:
             )
         except openai.OpenAIError as error:
             raise JobError(f"the server does not answer: {error}; log: {server.log}") from error
-    reply = answer.model_dump()
-    rows = [_row(reply["prompt_token_ids"], choice, number) for number, choice in enumerate(reply["choices"])]
-    _write_batch(folder, rows)
+    _write_batch(folder, answer.model_dump())
 
 
-def _row(prompt: list[int], choice: dict[str, Any], number: int) -> dict[str, Any]:
-    ids = choice["token_ids"]
-    return {
-        "number": number,
-        "step": 0,
-        "input_ids": [*prompt, *ids],
-        "mask": [0] * len(prompt) + [1] * len(ids),
-        "logprobs": [token["logprob"] for token in choice["logprobs"]["content"]],
-        "images": ["picture.png"],
-        "sizes": [[IMAGE_SIDE, IMAGE_SIDE]],
-    }
-
-
-def _write_batch(folder: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows as `webgym prepare` does, all of one group."""
+def _write_batch(folder: Path, reply: dict[str, Any]) -> None:
+    """Write a server's reply as `webgym prepare` writes rows, all of one group."""
+    prompt = reply["prompt_token_ids"]
+    rows = [
+        {
+            "number": number,
+            "step": 0,
+            "input_ids": [*prompt, *choice["token_ids"]],
+            "mask": [0] * len(prompt) + [1] * len(choice["token_ids"]),
+            "logprobs": [token["logprob"] for token in choice["logprobs"]["content"]],
+            "images": ["picture.png"],
+            "sizes": [[IMAGE_SIDE, IMAGE_SIDE]],
+        }
+        for number, choice in enumerate(reply["choices"])
+    ]
     folder.mkdir()
     (folder / "picture.png").write_bytes(base64.b64decode(known_image().partition(",")[2]))
     content = "".join(f"{json.dumps(row)}\n" for row in rows).encode()

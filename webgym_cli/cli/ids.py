@@ -24,10 +24,7 @@ def read_ids(ids: list[str] | None) -> list[str] | None:
     """Return the ids; `-` stands for those on stdin, plain or as JSON Lines with an `id`. None without any argument."""
     if not ids:
         return None
-    names: list[str] = []
-    for name in ids:
-        names.extend(_read_stdin() if name == "-" else [name])
-    return names
+    return [text for name in ids for text in (_read_stdin() if name == "-" else [name])]
 
 
 def _read_stdin() -> Iterator[str]:

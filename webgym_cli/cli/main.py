@@ -45,23 +45,23 @@ def main() -> None:
         sys.stdout.flush()
     except WebGymError as error:
         fail(str(error), error.hint or _default_hint(error))
-        _leave(error.exit_code)
+        sys.exit(error.exit_code)
     except KeyboardInterrupt:
-        _leave(_report_interrupt())
+        sys.exit(_report_interrupt())
     except Terminated:
-        _leave(_report_stop("terminated", 143))
+        sys.exit(_report_stop("terminated", 143))
     except OSError as error:
-        _leave(_os_error(error))
+        sys.exit(_os_error(error))
     except SystemExit as error:
         if not isinstance(error.__context__, BrokenPipeError):
             raise
         discard(sys.stdout)  # click caught it first
-        _leave(0)
+        sys.exit(0)
     except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
-        _leave(_click_error(error))
+        sys.exit(_click_error(error))
     if code == 130:  # so typer tells of KeyboardInterrupt
         _report_interrupt()
-    _leave(code if isinstance(code, int) else 0)
+    sys.exit(code if isinstance(code, int) else 0)
 
 
 def _run() -> Any:
@@ -133,10 +133,6 @@ def _report_stop(how: str, code: int) -> int:
     else:
         fail(how, "the same command again")
     return code
-
-
-def _leave(code: int) -> NoReturn:
-    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
 
+from webgym_cli.cli.options import spread_options
 from webgym_cli.errors import EXIT_CODES
 
 # The exit codes that every command may have.
@@ -100,6 +102,23 @@ class ManualGroup(TyperGroup):
         # A group of commands (`webgym tasks`) has the codes of its commands.
         if ctx.parent is None:
             _write_exit_codes(formatter, EXIT_CODES)
+
+
+def make_group(summary: str) -> typer.Typer:
+    """Return an app for the commands of a group (`webgym tasks`)."""
+    return typer.Typer(cls=ManualGroup, help=summary, no_args_is_help=True, rich_markup_mode=None)
+
+
+def command(
+    app: typer.Typer, name: str | None = None, panel: str | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds a function to an app as a command with a manual page."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        app.command(name, cls=Manual, rich_help_panel=panel)(spread_options(function))
+        return function
+
+    return register
 
 
 def _write_exit_codes(formatter: Any, codes: Iterable[int]) -> None:

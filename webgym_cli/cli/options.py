@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from webgym_cli.cli import completion as complete
+from webgym_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
 
 
 def parse_run(text: str) -> Path:
@@ -17,22 +25,19 @@ def parse_run(text: str) -> Path:
     return Path(text)
 
 
-RunArg = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RUN",
-        help="The run's folder (created by rollout and loop).",
-        parser=parse_run,
-        autocompletion=complete.runs,
-    ),
-]
+def run_argument(metavar: str, help_: str) -> Any:
+    """Return an argument that names a run's folder."""
+    return typer.Argument(metavar=metavar, help=help_, parser=parse_run, autocompletion=complete.runs)
+
+
+RunArg = Annotated[Path, run_argument("RUN", "The run's folder (created by rollout and loop).")]
 ConfigOpt = Annotated[
     list[str] | None,
     typer.Option(
         "-c",
         "--config",
         metavar="FILE",
-        help="Settings file, or a shipped name (demo). Repeatable; later wins.",
+        help="Settings file, or the name of a shipped one (demo). Repeatable; later files override earlier ones.",
         autocompletion=complete.settings_files,
     ),
 ]
@@ -42,12 +47,71 @@ SetOpt = Annotated[
         "-s",
         "--set",
         metavar="KEY=VALUE",
-        help="One setting, section.key=value. Repeatable; wins over files.",
+        help="One setting, as section.key=value. Repeatable; overrides files.",
         autocompletion=complete.settings,
     ),
 ]
 JsonOpt = Annotated[
-    bool, typer.Option("--json", help="JSON Lines on stdout (the default of long commands into a pipe).")
+    bool, typer.Option("--json", help="Write JSON Lines to stdout (default of long commands into a pipe).")
 ]
-QuietOpt = Annotated[bool, typer.Option("-q", "--quiet", help="Only ids on stdout.")]
+QuietOpt = Annotated[bool, typer.Option("-q", "--quiet", help="Print only ids.")]
 DryRunOpt = Annotated[bool, typer.Option("-n", "--dry-run", help="Print the plan and write nothing.")]
+# The names of the shared options, in the order in which each help page lists them after its own.
+_SHARED = ("config", "set_", "json", "quiet", "dry_run")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsOptions:
+    """The options of a command that reads settings."""
+
+    config: ConfigOpt = None
+    set_: SetOpt = None
+
+    def load(self) -> Settings:
+        """Return the settings of a command that needs no run."""
+        from webgym_cli.config.load import load
+
+        return load(self.config or (), self.set_ or ())
+
+
+@dataclass(frozen=True, slots=True)
+class DataOptions(SettingsOptions):
+    """The options of a command that reads settings and prints data."""
+
+    json: JsonOpt = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageOptions(DataOptions):
+    """The options of a command that executes a plan."""
+
+    dry_run: DryRunOpt = False
+
+    def open_output(self) -> Output:
+        """Return the output of a long command."""
+        return Output.for_events(self.json)
+
+
+def spread_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose parameter `options`, one of the classes above, is spread into the options of that class.
+
+    The shared options come last, in one order on every help page.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    parameters = list(signature.parameters.values())
+    kind: Any = next((parameter.annotation for parameter in parameters if is_dataclass(parameter.annotation)), None)
+    own = [parameter for parameter in parameters if parameter.annotation is not kind]
+    shared = list(inspect.signature(kind, eval_str=True).parameters.values()) if kind else []
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        if kind:
+            given["options"] = kind(**{parameter.name: given.pop(parameter.name) for parameter in shared})
+        command(**given)
+
+    def place(parameter: inspect.Parameter) -> int:
+        return _SHARED.index(parameter.name) if parameter.name in _SHARED else -1
+
+    ordered = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in sorted([*own, *shared], key=place)]
+    with_options.__signature__ = signature.replace(parameters=ordered)  # type: ignore[attr-defined]
+    return with_options

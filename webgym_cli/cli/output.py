@@ -99,7 +99,7 @@ class Output:
         for position, column in enumerate(columns):
             justify: Literal["left", "right"] = "right" if position else "left"
             table.add_column(column, justify=justify, overflow="fold", no_wrap=not position)
-        cells = [["" if cell is None else replace_control(str(cell)) for cell in row] for row in rows]
+        cells = [["" if cell is None else escape_control(str(cell)) for cell in row] for row in rows]
         for row in cells:
             table.add_row(*row)
         if Measurement.get(console, console.options.update(max_width=10_000), table).minimum <= console.width:

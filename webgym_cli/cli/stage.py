@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from webgym_cli.cli.options import SettingsOptions
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.streams import explain_os_error
 from webgym_cli.config.load import list_unused_variables, load_with_sources
@@ -26,6 +27,7 @@ from webgym_cli.store.run import (
     now,
     refuse_changes,
     require_readable,
+    require_run,
     saved_settings,
 )
 from webgym_cli.store.state import begin, finish
@@ -67,20 +69,23 @@ class Stage:
         return run_async(with_pipeline())
 
 
-def resolve(run: Path, config: list[str] | None, set_: list[str] | None) -> tuple[RunDir, Settings]:
-    """Return the run and the settings that a command would use, checked against those that it keeps; writes nothing."""
+def resolve(
+    run: Path, options: SettingsOptions, values: Mapping[str, Any] | None = None, *, required: bool = False
+) -> tuple[RunDir, Settings]:
+    """Return the run and the settings that a command would use, checked against those that it keeps; writes nothing.
+
+    `values`: settings that other options stand for, by dotted key; None: not given. `required`: the run has to exist.
+    """
     directory = RunDir(run)
     require_readable(directory)
-    settings, sources = load_with_sources(config or (), set_ or (), run_config=directory.config)
+    if required:
+        require_run(directory, run)
+    given = [f"{key}={value}" for key, value in (values or {}).items() if value is not None]
+    overrides = [*(options.set_ or ()), *given]
+    settings, sources = load_with_sources(options.config or (), overrides, run_config=directory.config)
     refuse_changes(directory, settings, sources)
     check_algorithm(settings)
     return directory, settings
-
-
-def _coordinate_nodes(command: str, run: RunDir, settings: Settings) -> AbstractContextManager[object]:
-    """Return the context in which the other nodes can join a command."""
-    topology = from_env(os.environ) if command in _MULTI_NODE else None
-    return coordinate(run, settings, topology) if topology else nullcontext()
 
 
 def _check_model(command: str, run: RunDir, settings: Settings, options: dict[str, Any]) -> None:
@@ -103,13 +108,14 @@ def stage(
         for line in list_unused_variables(run.config):
             output.note(line)
     _check_model(command, run, settings, options or {})
+    topology = from_env(os.environ) if command in _MULTI_NODE else None
     with lock_run(run, f"{command} {run.root}"):
         create_or_open(run, settings)
         logs = new_attempt(run)
         # From here on `webgym resume` knows the command, until finish().
         begin(run, command, options or {})
         with (
-            _coordinate_nodes(command, run, settings),
+            coordinate(run, settings, topology) if topology else nullcontext(),
             output.progress() as board,
             (logs / "webgym.log").open("ab", buffering=0) as log,
         ):

@@ -10,35 +10,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from webgym_cli.cli import completion as complete
-from webgym_cli.cli.options import JsonOpt, parse_run
+from webgym_cli.cli.options import JsonOpt, run_argument
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 
 if TYPE_CHECKING:
     from webgym_cli.report.compare import Comparison
 
-FirstArg = Annotated[
-    Path,
-    typer.Argument(
-        metavar="RUN_A", help="The run that is compared with.", parser=parse_run, autocompletion=complete.runs
-    ),
-]
-SecondArg = Annotated[
-    Path,
-    typer.Argument(metavar="RUN_B", help="The run that is looked at.", parser=parse_run, autocompletion=complete.runs),
-]
+FirstArg = Annotated[Path, run_argument("RUN_A", "The baseline run.")]
+SecondArg = Annotated[Path, run_argument("RUN_B", "The run that is compared with it.")]
 HtmlOpt = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write the same there as one HTML page, with curves.")
+    Path | None, typer.Option("--html", metavar="FILE", help="Also write the comparison to FILE, as one HTML page.")
 ]
 
 
 def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: JsonOpt = False) -> None:
     """Compare two runs and test whether they differ significantly.
 
-    Success by split and iteration, steps, failures, and the settings that differ. Test episodes of the same task and
-    seed are paired, and p is McNemar's, exact; what can't be paired has the 95 % interval of the difference of two
-    shares. `webgym diff RUN A B --with RUN2` tells which tasks changed.
+    Shows success by split and iteration, steps, failures, and the settings that differ. Test episodes of the same task
+    and seed are paired and compared by McNemar's exact test; without pairs, the 95 % interval of the difference of two
+    proportions is given. `webgym diff RUN A B --with RUN2` shows which tasks changed.
 
     Examples:
       webgym compare runs/a runs/b
@@ -50,7 +41,10 @@ def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: Json
     See also: webgym diff, webgym report.
     """
     from webgym_cli.report.compare import ComparedRun, compare_runs
+    from webgym_cli.report.compare_views import build_sections
+    from webgym_cli.report.page import render_comparison
     from webgym_cli.store.run import open_run
+    from webgym_cli.util.files import write_atomic
 
     output = Output(as_json=json)
     runs = [open_run(path)[0] for path in (first, second)]
@@ -58,7 +52,7 @@ def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: Json
         sides = [ComparedRun(run, stack.enter_context(open_run_index(run, output))) for run in runs]
         compared = compare_runs(*sides)
     if html is not None:
-        _write(compared, html)
+        write_atomic(html, render_comparison(compared, build_sections(compared)))
         output.note(f"the page: {html}")
     if json:
         output.data(compared)
@@ -66,21 +60,12 @@ def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: Json
         _show(output, compared)
 
 
-def _write(compared: Comparison, path: Path) -> None:
-    from webgym_cli.report.compare_views import build_sections
-    from webgym_cli.report.page import render_comparison
-    from webgym_cli.util.files import write_atomic
-
-    write_atomic(path, render_comparison(compared, build_sections(compared)))
-
-
 def _show(output: Output, compared: Comparison) -> None:
     from webgym_cli.report.compare_views import FAILURES, ROWS, build_failure_rows, build_success_rows
-    from webgym_cli.util.text import escape_control
 
     def table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
         if rows:
-            output.table(title, columns, [tuple(escape_control(cell) for cell in row) for row in rows])
+            output.table(title, columns, rows)
 
     sides = [("A", compared["first"]), ("B", compared["second"])]
     runs = [(name, side["run"], str(side["policy_version"]), side["policy"]) for name, side in sides]

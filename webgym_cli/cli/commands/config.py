@@ -9,26 +9,20 @@ from typing import Annotated
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.manual import Manual, ManualGroup
-from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
+from webgym_cli.cli.manual import command, make_group
+from webgym_cli.cli.options import DataOptions
 from webgym_cli.cli.output import Output
 
-app = typer.Typer(
-    name="config",
-    cls=ManualGroup,
-    help="Show the settings, their schema, their reference.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = make_group("Show the settings, their schema, their reference.")
 
 RunOpt = Annotated[
     Path | None,
-    typer.Option("--run", metavar="RUN", help="Begin with the settings of this run.", autocompletion=complete.runs),
+    typer.Option("--run", metavar="RUN", help="Start from the settings of this run.", autocompletion=complete.runs),
 ]
 
 
-@app.command(cls=Manual)
-def show(run: RunOpt = None, config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False) -> None:
+@command(app)
+def show(options: DataOptions, run: RunOpt = None) -> None:
     """Print every setting with its value and its source.
 
     Examples:
@@ -39,13 +33,13 @@ def show(run: RunOpt = None, config: ConfigOpt = None, set_: SetOpt = None, json
 
     See also: webgym config reference, webgym config schema.
     """
-    from webgym_cli.config.load import flatten, load_with_sources
+    from webgym_cli.config.load import flat_values, load_with_sources
     from webgym_cli.store.run import open_run
 
     run_config = open_run(run)[0].config if run else None
-    settings, sources = load_with_sources(config or (), set_ or (), run_config=run_config)
-    output, values = Output(as_json=json), flatten(settings.model_dump(mode="json"))
-    if json:
+    settings, sources = load_with_sources(options.config or (), options.set_ or (), run_config=run_config)
+    output, values = Output(as_json=options.json), flat_values(settings)
+    if options.json:
         for key, value in values.items():
             output.data({"key": key, "value": value, "source": sources[key]})
     else:
@@ -54,11 +48,11 @@ def show(run: RunOpt = None, config: ConfigOpt = None, set_: SetOpt = None, json
         )
 
 
-@app.command(cls=Manual)
+@command(app)
 def schema() -> None:
     """Print the JSON schema of the settings.
 
-    With the help text of each, for editors and validators.
+    Includes the help text of each setting, for editors and validators.
 
     Examples:
       webgym config schema > webgym.schema.json
@@ -70,11 +64,11 @@ def schema() -> None:
     Output().text(json.dumps(Settings.model_json_schema(), indent=2))
 
 
-@app.command(cls=Manual)
+@command(app)
 def reference() -> None:
     """Print all settings as a Markdown page.
 
-    Values, default and meaning of each.
+    Lists the values, the default and the meaning of each.
 
     Examples:
       webgym config reference > docs/settings.md

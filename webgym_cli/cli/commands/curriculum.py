@@ -7,42 +7,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from webgym_cli.cli.commands.loop import KeepGoingOpt, MinSuccessOpt, UntilOpt
-from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
-from webgym_cli.cli.output import Output
+from webgym_cli.cli.options import RunArg, StageOptions
 
 if TYPE_CHECKING:
     from webgym_cli.loop.pipeline import Pipeline
 
 PhasesOpt = Annotated[
-    int | None, typer.Option("--phases", min=1, help="Phases that the run shall have in all (curriculum.phases).")
+    int | None, typer.Option("--phases", min=1, help="Total number of phases of the run (curriculum.phases).")
 ]
 TasksOpt = Annotated[
     int | None,
-    typer.Option("--tasks-per-phase", min=1, metavar="N", help="Tasks of a phase (curriculum.tasks_per_phase)."),
+    typer.Option("--tasks-per-phase", min=1, metavar="N", help="Tasks per phase (curriculum.tasks_per_phase)."),
 ]
 
 
 def curriculum(
     run: RunArg,
+    options: StageOptions,
     phases: PhasesOpt = None,
     tasks_per_phase: TasksOpt = None,
     until: UntilOpt = None,
     min_success: MinSuccessOpt = None,
     keep_going: KeepGoingOpt = False,
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
-    json: JsonOpt = False,
-    dry_run: DryRunOpt = False,
 ) -> None:
-    """Train in phases, each on new tasks made of failed ones.
+    """Train in phases, each on new tasks derived from failed ones.
 
-    Phase 0 is the policy to begin with: the base model, or what loop.demonstration_iterations make of it. A phase makes
-    new tasks of failed ones (webgym tasks generate), rolls them out, has them scored (webgym score, or webgym judge),
-    prepares and trains, and the next policy is evaluated. The seeds of phase 1 are what phase 0's policy fails at of
-    tasks.train: that survey is a run of its own in RUN/survey.
+    Phase 0 is the initial policy: the base model, or the result of loop.demonstration_iterations. Each further phase
+    generates new tasks from failed ones (webgym tasks generate), rolls them out, scores them (webgym score, or webgym
+    judge), prepares, trains, and evaluates the next policy. The failed tasks of phase 0's policy on tasks.train seed
+    phase 1; this survey is a separate run in RUN/survey.
 
-    A phase is an iteration of the run, with its tasks in RUN/tasks/new.iteration_<n>.jsonl. Run again, or by webgym
-    resume, it goes on where it stopped: nothing is asked, rolled out or scored twice.
+    A phase is an iteration of the run; its tasks are in RUN/tasks/new.iteration_<n>.jsonl. Run again, or by webgym
+    resume, the command continues where it stopped: no request, rollout or score is repeated.
 
     Examples:
       webgym curriculum runs/a -c webrl --phases 8 --tasks-per-phase 500
@@ -61,11 +57,13 @@ def curriculum(
     from webgym_cli.loop.phases import Phases
     from webgym_cli.tracking.plan import plan_tracking
 
-    directory, settings = resolve(run, config, [*(set_ or ()), *_list_settings(phases, tasks_per_phase)])
-    output = Output.for_events(json)
-    options: dict[str, Any] = {"until": until, "min_success": min_success, "keep_going": keep_going}
-    plan = plan_curriculum(directory, settings, **options)
-    if dry_run:
+    # Kept in the run, which goes on by them.
+    values = {"curriculum.phases": phases, "curriculum.tasks_per_phase": tasks_per_phase}
+    directory, settings = resolve(run, options, values)
+    output = options.open_output()
+    own_options: dict[str, Any] = {"until": until, "min_success": min_success, "keep_going": keep_going}
+    plan = plan_curriculum(directory, settings, **own_options)
+    if options.dry_run:
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
     if join_as_worker(directory, settings, output):
@@ -74,11 +72,5 @@ def curriculum(
     def make_loop(pipeline: Pipeline) -> Loop:
         return Loop(plan.loop, pipeline, Phases(pipeline))
 
-    work("curriculum", directory, phase_settings(settings), output, options, make_loop)
+    work("curriculum", directory, phase_settings(settings), output, own_options, make_loop)
     output.next_step(f"webgym report {run}   or   webgym curriculum {run} --phases {settings.curriculum.phases + 1}")
-
-
-def _list_settings(phases: int | None, tasks: int | None) -> list[str]:
-    """Return the settings that the options stand for: kept in the run, so that it goes on by them."""
-    values = {"curriculum.phases": phases, "curriculum.tasks_per_phase": tasks}
-    return [f"{name}={value}" for name, value in values.items() if value is not None]

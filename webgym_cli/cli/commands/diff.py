@@ -14,16 +14,14 @@ from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.records.groups import Split
 
-FirstArg = Annotated[int, typer.Argument(metavar="A", min=0, help="The iteration that is compared with.")]
-SecondArg = Annotated[int, typer.Argument(metavar="B", min=0, help="The iteration that is looked at.")]
-SplitOpt = Annotated[Split, typer.Option("--split", help="Which episodes: those of test are the same every time.")]
+FirstArg = Annotated[int, typer.Argument(metavar="A", min=0, help="The baseline iteration.")]
+SecondArg = Annotated[int, typer.Argument(metavar="B", min=0, help="The iteration that is compared with it.")]
+SplitOpt = Annotated[Split, typer.Option("--split", help="Split; test episodes are the same in every iteration.")]
 WithOpt = Annotated[
     Path | None,
-    typer.Option(
-        "--with", metavar="RUN2", help="B is an iteration of this run, not of RUN.", autocompletion=complete.runs
-    ),
+    typer.Option("--with", metavar="RUN2", help="The run of iteration B (default: RUN).", autocompletion=complete.runs),
 ]
-TopOpt = Annotated[int, typer.Option("--top", min=0, help="Rows a table; 0: all.")]
+TopOpt = Annotated[int, typer.Option("--top", min=0, help="Maximum number of rows per table; 0: all.")]
 _SHOWN = ("gained", "lost")
 
 
@@ -36,11 +34,11 @@ def diff(
     top: TopOpt = 20,
     json: JsonOpt = False,
 ) -> None:
-    """Compare two iterations on what both were asked.
+    """Compare two iterations on the episodes that they share.
 
-    What was gained, lost, kept and failed, and whether it can be chance. Episodes are paired by task and seed; where
-    no seeds are shared, tasks are (solved: at least half of the scored attempts were). The p-value is of McNemar's
-    exact test on what was gained and lost.
+    Shows the episodes that were gained, lost, kept and failed, and whether the change is significant. Episodes are
+    paired by task and seed; without shared seeds, tasks are paired (solved: at least half of the scored attempts). The
+    p-value is that of McNemar's exact test on gains and losses.
 
     Examples:
       webgym diff runs/a 0 3
@@ -87,11 +85,9 @@ def _show(output: Output, difference: dict[str, Any], top: int) -> None:
 
 
 def _cut(output: Output, title: str, columns: tuple[str, ...], rows: list[tuple[Any, ...]], top: int) -> None:
-    from webgym_cli.util.text import escape_control
-
     if not rows:
         return
     shown = rows[: top or None]
-    output.table(title, columns, [(escape_control(str(name)), *others) for name, *others in shown])
+    output.table(title, columns, shown)
     if more := len(rows) - len(shown):
         output.note(f"{title}: {more} more; --top 0 shows all")

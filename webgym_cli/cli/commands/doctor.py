@@ -6,22 +6,20 @@ from typing import Annotated
 
 import typer
 
-from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
+from webgym_cli.cli.options import DataOptions
 from webgym_cli.cli.output import Output
 
 
 def doctor(
+    options: DataOptions,
     gpu: Annotated[
-        bool, typer.Option("--gpu", help="Check the GPUs instead, by a round of serving and training: two minutes.")
+        bool, typer.Option("--gpu", help="Check the GPUs instead, with a round of serving and training (two minutes).")
     ] = False,
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
-    json: JsonOpt = False,
 ) -> None:
-    """Check what webgym runs on, part by part.
+    """Check the installation, part by part.
 
-    Browser, its driver, the role environments, GPUs and disk, each with version, path and what mends it. Exits with 1
-    when something is missing, and with --gpu with 2 where there is no GPU.
+    Checks the browser, its driver, the role environments, GPUs and disk, each with its version, path and fix. Exits
+    with 1 if something is missing, and --gpu with 2 if there is no GPU.
 
     Examples:
       webgym doctor
@@ -31,17 +29,16 @@ def doctor(
     See also: webgym setup.
     """
     from webgym_cli.cli.gpu_checks import check_gpus
-    from webgym_cli.config.load import load
     from webgym_cli.environments.browser.executable import chromium_version, find_chromium
     from webgym_cli.venvs.doctor import diagnose
 
-    settings = load(config or (), set_ or ())
+    settings = options.load()
     if gpu:
         parts = tuple(check_gpus(settings))
     else:
         parts = diagnose(settings, lambda: find_chromium(settings.browser), chromium_version)
-    output = Output(as_json=json)
-    if json:
+    output = Output(as_json=options.json)
+    if options.json:
         for part in parts:
             output.data(part.to_json())
     else:
@@ -51,7 +48,7 @@ def doctor(
             ((part.name, part.status, part.version, part.path) for part in parts),
         )
     for part in parts:
-        if part.fix and not json:
+        if part.fix and not options.json:
             output.note(f"{part.name}: {part.fix}")
     if any(part.status == "missing" for part in parts):
         raise typer.Exit(1)

@@ -10,8 +10,9 @@ import typer
 from webgym_cli.cli import completion as complete
 from webgym_cli.cli.commands.inspect_buffer import BandOpt, IterationOpt, SiteOpt, SplitOpt, TaskOpt, WhereOpt
 from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import ConfigOpt, DryRunOpt, RunArg, SetOpt
+from webgym_cli.cli.options import DryRunOpt, RunArg, SettingsOptions
 from webgym_cli.cli.output import Output
+from webgym_cli.errors import StoreError
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 
 if TYPE_CHECKING:
@@ -31,36 +32,37 @@ UnitOpt = Annotated[
     ExportUnit,
     typer.Option(
         "--unit",
-        help="A record a step, as it was served; or a whole trajectory as one conversation, which is another text: "
-        "all rounds in full, all replies with their thoughts.",
+        help="step: one record per step, as it was served; trajectory: one conversation per trajectory, with all "
+        "rounds in full and the reasoning of all responses.",
     ),
 ]
 ObjectiveOpt = Annotated[
     ExportObjective,
     typer.Option(
         "--objective",
-        help="sft; dpo: replies of successes against those of failures to the same prompt; "
-        "kto: replies labelled by success.",
+        help="sft; dpo: responses of successes against those of failures to the same prompt; "
+        "kto: responses labelled by success.",
     ),
 ]
-PairsOpt = Annotated[int, typer.Option("--max-pairs-per-task", min=1, help="dpo: pairs of one task at most.")]
+PairsOpt = Annotated[int, typer.Option("--max-pairs-per-task", min=1, help="dpo: maximum number of pairs per task.")]
 OutOpt = Annotated[
     Path | None,
     typer.Option(
-        "-o", "--out", metavar="PATH", help="A file, or without a suffix a new folder with dataset_info.json."
+        "-o", "--out", metavar="PATH", help="Output file, or without a suffix a new folder with dataset_info.json."
     ),
 ]
 ImagesOpt = Annotated[
     Path | None,
-    typer.Option("--copy-images", metavar="DIR", help="Copy the screenshots there; else the run's are named."),
+    typer.Option("--copy-images", metavar="DIR", help="Copy the screenshots to DIR (default: refer to the run's)."),
 ]
-EmbedOpt = Annotated[bool, typer.Option("--embed-images", help="openai: the images themselves, as data URLs.")]
-ShardOpt = Annotated[int, typer.Option("--shard-size", metavar="MB", min=1, help="hf, webdataset: size of a shard.")]
-StrictOpt = Annotated[bool, typer.Option("--strict", help="Exit with 1 when anything was damaged or missing.")]
+EmbedOpt = Annotated[bool, typer.Option("--embed-images", help="openai: embed the images as data URLs.")]
+ShardOpt = Annotated[int, typer.Option("--shard-size", metavar="MB", min=1, help="hf, webdataset: shard size.")]
+StrictOpt = Annotated[bool, typer.Option("--strict", help="Exit with 1 if anything is damaged or missing.")]
 
 
 def export_sharegpt(
     run: RunArg,
+    options: SettingsOptions,
     ids: IdsArg = None,
     format_: FormatOpt = "json",
     unit: UnitOpt = ExportUnit.STEP,
@@ -77,17 +79,15 @@ def export_sharegpt(
     band: BandOpt = None,
     where: WhereOpt = None,
     strict: StrictOpt = False,
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
     dry_run: DryRunOpt = False,
 ) -> None:
     """Write trajectories as a dataset for other trainers.
 
-    ShareGPT, OpenAI messages, Hugging Face or WebDataset, on stdout or to --out. Without ids: every trajectory that
-    prepare's filters let through (of the training split unless --split says otherwise), for dpo and kto the failures
-    of the same tasks too. --iteration, --task, ... narrow that.
+    ShareGPT, OpenAI messages, Hugging Face or WebDataset, to stdout or --out. Without ids, all trajectories that pass
+    prepare's filters are exported (of the training split unless --split is given), for dpo and kto the failures of the
+    same tasks too. --iteration, --task, ... restrict the selection.
 
-    Per step train with mask_history: true. Per trajectory mask_history: false trains every turn, true the last.
+    Train on records per step with mask_history: true. Per trajectory, false trains every turn, true the last one.
 
     Examples:
       webgym export-sharegpt runs/a --format jsonl -o sft.jsonl --copy-images sft_images
@@ -102,15 +102,12 @@ def export_sharegpt(
     from webgym_cli.cli.stage import resolve
     from webgym_cli.prepare.export.export import Export
     from webgym_cli.store.index.selection import TrajectoryQuery
-    from webgym_cli.store.run import open_run
 
-    open_run(run)
-    directory, settings = resolve(run, config, set_)
-    options = ExportOptions(format_, unit, objective, copy_images, embed_images, shard_size, max_pairs)
-    given = read_ids(ids)
+    directory, settings = resolve(run, options, required=True)
+    chosen = ExportOptions(format_, unit, objective, copy_images, embed_images, shard_size, max_pairs)
     query = TrajectoryQuery(split=split, iteration=iteration, task=task, site=site, band=band, expression=where)
-    chosen = None if given is None else tuple(dict.fromkeys(given))
-    output, export = Output(), Export(directory, settings, options, chosen, query, out)
+    selected = None if (given := read_ids(ids)) is None else tuple(dict.fromkeys(given))
+    output, export = Output(), Export(directory, settings, chosen, selected, query, out)
     if dry_run:
         _plan(export, output)
         return
@@ -118,7 +115,10 @@ def export_sharegpt(
         stats = export.execute(output.text, board)
     _show_summary(output, stats)
     if strict and stats.damaged:
-        _fail(directory.root, stats)
+        raise StoreError(
+            f"{directory.root}: {stats.damaged} lines or records are damaged or lack screenshots, and were left out",
+            hint=f"webgym inspect-buffer {directory.root} --verify",
+        )
 
 
 def _plan(export: Export, output: Output) -> None:
@@ -145,12 +145,3 @@ def _show_summary(output: Output, stats: ExportStats) -> None:
         output.note(f"turns within that prepare would not train on: {stats.unfit_turns}")
     for problem in stats.problems:
         output.note(f"damaged: {problem}")
-
-
-def _fail(root: Path, stats: ExportStats) -> None:
-    from webgym_cli.errors import StoreError
-
-    raise StoreError(
-        f"{root}: {stats.damaged} lines or records are damaged or lack screenshots, and were left out",
-        hint=f"webgym inspect-buffer {root} --verify",
-    )

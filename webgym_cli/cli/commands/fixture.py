@@ -6,24 +6,19 @@ from typing import Annotated
 
 import typer
 
-from webgym_cli.cli.manual import Manual, ManualGroup
+from webgym_cli.cli.manual import command, make_group
 from webgym_cli.cli.output import Output
 
-app = typer.Typer(name="fixture", cls=ManualGroup, no_args_is_help=True, rich_markup_mode=None)
+app = make_group("Run a local stand-in for the open web, or for a judge.")
 
-PortOpt = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")]
-
-
-@app.callback()
-def fixture() -> None:
-    """Run a local stand-in for the open web, or for a judge."""
+PortOpt = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")]
 
 
-@app.command(cls=Manual)
+@command(app)
 def sites(port: PortOpt = 8800) -> None:
     """Serve the fixture sites: shop, mail, wiki, booking.
 
-    For people: the first line says how to open them in a browser of yours, for their names have to lead to the port.
+    For people: stderr shows how to open them in a browser, which has to resolve their names to the port.
 
     Examples:
       webgym fixture sites --port 8800
@@ -45,12 +40,12 @@ def sites(port: PortOpt = 8800) -> None:
     run_async(serve_forever(port, started=started))
 
 
-@app.command(cls=Manual)
+@command(app)
 def judge(port: PortOpt = 0) -> None:
     """Serve the scripted judge: rules, in the OpenAI protocol.
 
-    Its first line is its base URL. It looks at no picture and judges nothing real: it is for tests and for trying out
-    `webgym judge`.
+    The first line of the output is its base URL. It ignores screenshots and gives no real verdicts: it is for tests and
+    for trying out `webgym judge`.
 
     Examples:
       webgym fixture judge --port 8801

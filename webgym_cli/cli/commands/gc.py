@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -19,23 +18,19 @@ if TYPE_CHECKING:
 _HOUR = 3600.0
 
 
-class Recode(StrEnum):
-    """Into what screenshots are re-encoded."""
-
-    WEBP = "webp"
-
-
 GraceOpt = Annotated[
-    float, typer.Option("--older-than", metavar="HOURS", min=0, help="Only images and rests of this age.")
+    float, typer.Option("--older-than", metavar="HOURS", min=0, help="Minimum age of what is removed.")
 ]
 DamageOpt = Annotated[
-    bool, typer.Option("--even-with-damage", help="Also where damaged lines may name images that no other line names.")
+    bool, typer.Option("--even-with-damage", help="Also remove images that only damaged lines may refer to.")
 ]
 RecodeOpt = Annotated[
-    Recode | None,
-    typer.Option("--recode", help="Then re-encode the PNGs without loss, each pixel compared before its PNG goes."),
+    Literal["webp"] | None,
+    typer.Option("--recode", help="Then re-encode PNGs losslessly; each pixel is compared before a PNG is removed."),
 ]
-WorkersOpt = Annotated[int | None, typer.Option("--workers", min=1, help="Threads that re-encode (else: one a core).")]
+WorkersOpt = Annotated[
+    int | None, typer.Option("--workers", min=1, help="Re-encoding threads (default: one per core).")
+]
 
 
 def gc(
@@ -47,11 +42,12 @@ def gc(
     json: JsonOpt = False,
     dry_run: DryRunOpt = False,
 ) -> None:
-    """Make room: remove what nothing in a run names.
+    """Free disk space: remove unreferenced files of a run.
 
-    Screenshots that no trajectory names, rests of torn writes and replaced index files. What is named is read from the
-    trajectories themselves, never from the index; images of the prepared dataset stay too. Nothing is removed while a
-    line is damaged, for it may name images. --recode webp goes on where it was stopped: at any point, nothing is lost.
+    Removes screenshots that no trajectory refers to, leftovers of interrupted writes and replaced index files.
+    References are read from the trajectories themselves, never from the index; images of the prepared dataset are kept.
+    Nothing is removed while a line is damaged, because it may refer to images. --recode webp continues where it was
+    stopped, and nothing is lost at any point.
 
     Examples:
       webgym gc runs/a --dry-run
@@ -84,12 +80,12 @@ def gc(
             output.data({**row, "dry_run": dry_run})
     else:
         title = "would be freed" if dry_run else "freed"
-        output.table(title, ("", "files", "bytes"), [(row["kind"], row["files"], _bytes(row)) for row in rows])
+        output.table(title, ("", "files", "bytes"), [(row["kind"], row["files"], _describe_bytes(row)) for row in rows])
     if dry_run:
         output.next_step(f"webgym gc {run}{' --recode webp' if recode else ''}")
 
 
-def _bytes(row: dict[str, Any]) -> str:
+def _describe_bytes(row: dict[str, Any]) -> str:
     freed = row["bytes_freed"]
     return f"some of {row['bytes_before']}" if freed is None else str(freed)
 

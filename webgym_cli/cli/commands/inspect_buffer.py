@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.options import ConfigOpt, JsonOpt, QuietOpt, RunArg, SetOpt
+from webgym_cli.cli.options import DataOptions, QuietOpt, RunArg
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import StoreError, UsageError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Only this split.")]
 IterationOpt = Annotated[int | None, typer.Option("--iteration", help="Only this iteration.")]
-TaskOpt = Annotated[str | None, typer.Option("--task", help="Only the task of this id.")]
+TaskOpt = Annotated[str | None, typer.Option("--task", help="Only the task with this id.")]
 SiteOpt = Annotated[str | None, typer.Option("--site", help="Only this site (example.com).")]
 BandOpt = Annotated[DifficultyBand | None, typer.Option("--band", help="Only this difficulty band.")]
 RewardOpt = Annotated[float | None, typer.Option("--reward", help="Only trajectories with this reward (0 to 1).")]
@@ -32,17 +32,17 @@ FailureOpt = Annotated[
     typer.Option("--failure", help="Only this kind of failure; any: all failures.", autocompletion=complete.failures),
 ]
 WhereOpt = Annotated[
-    str | None, typer.Option("--where", metavar="SQL", help="Only where this SQL condition on trajectories holds.")
+    str | None, typer.Option("--where", metavar="SQL", help="Only trajectories for which this SQL condition holds.")
 ]
 SqlOpt = Annotated[
-    str | None, typer.Option("--sql", metavar="SELECT", help="Show the rows of this query of the index instead.")
+    str | None, typer.Option("--sql", metavar="SELECT", help="Show the rows of this query on the index instead.")
 ]
 TopOpt = Annotated[
-    int | None, typer.Option("--top", min=0, help="Rows a table, the largest groups; 0: all (20; with --json all).")
+    int | None, typer.Option("--top", min=0, help="Maximum rows per table; 0: all (default: 20, with --json all).")
 ]
-ReindexOpt = Annotated[bool, typer.Option("--reindex", help="Build the index anew first.")]
+ReindexOpt = Annotated[bool, typer.Option("--reindex", help="Rebuild the index first.")]
 VerifyOpt = Annotated[
-    bool, typer.Option("--verify", help="Check trajectories, index and screenshots against each other instead.")
+    bool, typer.Option("--verify", help="Verify trajectories, index and screenshots against each other instead.")
 ]
 # Rows of a table for people.
 TOP = 20
@@ -50,6 +50,7 @@ TOP = 20
 
 def inspect_buffer(
     run: RunArg,
+    options: DataOptions,
     split: SplitOpt = None,
     iteration: IterationOpt = None,
     task: TaskOpt = None,
@@ -62,16 +63,13 @@ def inspect_buffer(
     top: TopOpt = None,
     reindex: ReindexOpt = False,
     verify: VerifyOpt = False,
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
-    json: JsonOpt = False,
     quiet: QuietOpt = False,
 ) -> None:
-    """Show what the replay buffer holds.
+    """Show the contents of the replay buffer.
 
-    And what prepare would take of it, and why not the rest. Everything is counted by the buffer's index, which first
-    takes in what was written since. --where and --sql ask it in DuckDB's SQL; its tables are trajectories, steps,
-    judgements, stored and damage.
+    Also shows what prepare would select, and why it drops the rest. Everything is counted by the buffer's index, which
+    is updated first. --where and --sql query it in DuckDB's SQL; its tables are trajectories, steps, judgements, stored
+    and damage.
 
     Examples:
       webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json
@@ -84,38 +82,33 @@ def inspect_buffer(
     """
     from webgym_cli.cli.stage import resolve
     from webgym_cli.store.index.selection import TrajectoryQuery
-    from webgym_cli.store.run import open_run
 
-    open_run(run)
-    directory, settings = resolve(run, config, set_)
+    directory, settings = resolve(run, options, required=True)
     query = TrajectoryQuery(
         split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band
     )
-    _refuse_both(query != TrajectoryQuery() or where is not None, sql=sql is not None, verify=verify)
-    output = Output(as_json=json, quiet=quiet)
+    chosen = query != TrajectoryQuery() or where is not None
+    choices = (("--verify", verify), ("--sql", sql is not None), ("a choice of trajectories", chosen))
+    given = [name for name, is_given in choices if is_given]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
+    output = Output(as_json=options.json, quiet=quiet)
     if verify and not reindex:  # an index that was brought up to date would no longer tell of lines that are gone
         _verify(directory, output)
         return
     with open_run_index(directory, output, rebuilt=reindex) as index:
         if verify:
             _verify(directory, output)
-        elif sql is not None:
+            return
+        if sql is not None:
             _ask(directory, index, sql, output)
-        elif quiet:
-            _say_ids(directory, index, _narrow(query, index, where), output)
+            return
+        if where is not None:
+            query = replace(query, expression=index.check_where(where))
+        if quiet:
+            _print_ids(directory, index, query, output)
         else:
-            _show_summary(directory, settings, index, _narrow(query, index, where), top, output)
-
-
-def _refuse_both(chosen: bool, *, sql: bool, verify: bool) -> None:
-    """Raise `UsageError` where options exclude each other."""
-    given = [name for name, on in (("--verify", verify), ("--sql", sql), ("a choice of trajectories", chosen)) if on]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
-
-
-def _narrow(query: TrajectoryQuery, index: Index, where: str | None) -> TrajectoryQuery:
-    return query if where is None else replace(query, expression=index.check_where(where))
+            _show_summary(directory, settings, index, query, top, output)
 
 
 def _ask(run: RunDir, index: Index, sql: str, output: Output) -> None:
@@ -137,7 +130,7 @@ def _ask(run: RunDir, index: Index, sql: str, output: Output) -> None:
     )
 
 
-def _say_ids(run: RunDir, index: Index, query: TrajectoryQuery, output: Output) -> None:
+def _print_ids(run: RunDir, index: Index, query: TrajectoryQuery, output: Output) -> None:
     from webgym_cli.inspect.overview import list_ids
     from webgym_cli.inspect.user_sql import user_sql_errors
 

@@ -6,33 +6,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
+from webgym_cli.cli.options import DataOptions
 from webgym_cli.cli.output import Output
+from webgym_cli.errors import MissingStageError, WebGymError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from webgym_cli.environments.webarena.login_command import LoginStatus
 
 SitesArg = Annotated[
     list[str] | None,
-    typer.Argument(metavar="SITE...", help="shopping, shopping_admin, reddit, gitlab; without: all with an address."),
+    typer.Argument(metavar="SITE...", help="shopping, shopping_admin, reddit, gitlab (default: all with an address)."),
 ]
-CheckOpt = Annotated[bool, typer.Option("--check", help="Log in nowhere; say whether the sites know the logins.")]
+CheckOpt = Annotated[bool, typer.Option("--check", help="Only check whether the sites accept the stored logins.")]
 
 
-def login(
-    sites: SitesArg = None,
-    check: CheckOpt = False,
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
-    json: JsonOpt = False,
-) -> None:
-    """Log in to WebArena's sites and keep the logins.
+def login(options: DataOptions, sites: SitesArg = None, check: CheckOpt = False) -> None:
+    """Log in to WebArena's sites and store the logins.
 
-    Accounts and login forms are settings (webarena), passwords stand in environment variables that they name. The
-    logins are kept in webarena.auth_folder as Playwright's storage states, for their owner's eyes only; rollouts begin
-    with them. With --check each is shown to its site: valid, expired or missing, and 3 if one is not valid.
+    Accounts and login forms are settings (webarena); passwords are read from the environment variables that they name.
+    The logins are stored in webarena.auth_folder as Playwright's storage states, readable by their owner only; rollouts
+    start with them. --check tests each login on its site: valid, expired or missing. It exits with 3 if one is not
+    valid.
 
     Examples:
       webgym login -s webarena.shopping.url=http://localhost:7770
@@ -43,17 +37,23 @@ def login(
 
     See also: webgym rollout, webgym tasks convert, webgym config show.
     """
-    from webgym_cli.config.load import load
     from webgym_cli.environments.webarena.login_command import select_sites, visit_sites
     from webgym_cli.jobs.signals import run_async
 
-    settings, output = load(config or (), set_ or ()), Output(as_json=json)
+    settings, output = options.load(), Output(as_json=options.json)
     wanted = select_sites(settings, sites or ())
     entries = run_async(visit_sites(settings, wanted, lambda entry: _say(output, entry), check=check))
-    if not json:
+    if not options.json:
         rows = ((entry.site, entry.status, entry.account, entry.detail or entry.file) for entry in entries)
         output.table("", ("site", "login", "account", ""), rows)
-    _require_all(entries, check=check)
+    bad = [entry for entry in entries if entry.status != "valid"]
+    if bad and check:
+        names = " ".join(entry.site for entry in bad)
+        raise MissingStageError(f"{len(bad)} of {len(entries)} logins are of no use", hint=f"webgym login {names}")
+    if bad:
+        raise WebGymError(
+            f"{len(bad)} of {len(entries)} sites were not logged in to: {bad[0].detail}", hint=bad[0].hint
+        )
 
 
 def _say(output: Output, entry: LoginStatus) -> None:
@@ -62,16 +62,3 @@ def _say(output: Output, entry: LoginStatus) -> None:
         output.flush()
     else:
         output.note(f"{entry.site}: {entry.status}")
-
-
-def _require_all(entries: Sequence[LoginStatus], *, check: bool) -> None:
-    """Raise the error of what is not as it should be."""
-    from webgym_cli.errors import MissingStageError, WebGymError
-
-    bad = [entry for entry in entries if entry.status != "valid"]
-    if not bad:
-        return
-    names = " ".join(entry.site for entry in bad)
-    if check:
-        raise MissingStageError(f"{len(bad)} of {len(entries)} logins are of no use", hint=f"webgym login {names}")
-    raise WebGymError(f"{len(bad)} of {len(entries)} sites were not logged in to: {bad[0].detail}", hint=bad[0].hint)

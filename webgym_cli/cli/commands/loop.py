@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
+from webgym_cli.cli.options import RunArg, StageOptions
 from webgym_cli.cli.output import Output
 
 if TYPE_CHECKING:
@@ -19,48 +19,44 @@ if TYPE_CHECKING:
 
 PhaseOpt = Annotated[
     Literal["rollout", "update", "both"],
-    typer.Option("--phase", help="Only evaluate and roll out, only prepare and train, or both."),
+    typer.Option("--phase", help="rollout: evaluate and roll out; update: prepare and train; or both."),
 ]
 IterationsOpt = Annotated[
-    int | None, typer.Option("--iterations", min=1, help="Trainings that the run shall have in all (loop.iterations).")
+    int | None, typer.Option("--iterations", min=1, help="Total number of trainings of the run (loop.iterations).")
 ]
 EvalEveryOpt = Annotated[
     int | None,
     typer.Option(
-        "--eval-every", min=0, metavar="N", help="Evaluate each N-th policy and the last; 0: none (loop.eval_every)."
+        "--eval-every", min=0, metavar="N", help="Evaluate every N-th policy and the last; 0: none (loop.eval_every)."
     ),
 ]
 UntilOpt = Annotated[
     float | None,
-    typer.Option("--until", min=0, max=1, metavar="RATE", help="End early, once an evaluation has this success rate."),
+    typer.Option("--until", min=0, max=1, metavar="RATE", help="Stop once an evaluation reaches this success rate."),
 ]
 MinSuccessOpt = Annotated[
     float | None,
-    typer.Option("--min-success", min=0, max=1, help="Exit with 5 when the last evaluation's success rate is lower."),
+    typer.Option("--min-success", min=0, max=1, help="Exit with 5 if the last evaluation's success rate is lower."),
 ]
 KeepGoingOpt = Annotated[
-    bool,
-    typer.Option("--keep-going", help="Go past a stage that fails: the next round collects more and tries again."),
+    bool, typer.Option("--keep-going", help="Continue after a failed stage: the next round collects more and retries.")
 ]
 
 
 def loop(
     run: RunArg,
+    options: StageOptions,
     phase: PhaseOpt = "both",
     iterations: IterationsOpt = None,
     eval_every: EvalEveryOpt = None,
     until: UntilOpt = None,
     min_success: MinSuccessOpt = None,
     keep_going: KeepGoingOpt = False,
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
-    json: JsonOpt = False,
-    dry_run: DryRunOpt = False,
 ) -> None:
-    """Evaluate, roll out, prepare, train, swap: again and again.
+    """Repeat: evaluate, roll out, prepare, train, swap weights.
 
-    Run again, it goes on where it stopped; evaluations and stages stand in RUN/metrics.jsonl. A stage that fails ends
-    the loop with that stage's exit code, unless --keep-going.
+    Run again, the loop continues where it stopped; evaluations and stages are recorded in RUN/metrics.jsonl. A stage
+    that fails ends the loop with that stage's exit code, unless --keep-going is given.
 
     Examples:
       webgym loop runs/a -c demo --iterations 3
@@ -78,23 +74,26 @@ def loop(
     from webgym_cli.loop.loop_plan import Phase, plan_loop
     from webgym_cli.tracking.plan import plan_tracking
 
-    directory, settings = resolve(run, config, set_)
-    output = Output.for_events(json)
-    options: dict[str, Any] = {
+    directory, settings = resolve(run, options)
+    output = options.open_output()
+    own_options: dict[str, Any] = {
         "iterations": iterations,
         "eval_every": eval_every,
         "until": until,
         "min_success": min_success,
         "keep_going": keep_going,
     }
-    plan = plan_loop(directory, settings, phase=Phase(phase), **options)
-    if dry_run:
+    plan = plan_loop(directory, settings, phase=Phase(phase), **own_options)
+    if options.dry_run:
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
     if join_as_worker(directory, settings, output):
         return
-    work("loop", directory, settings, output, {"phase": phase, **options}, lambda pipeline: Loop(plan, pipeline))
-    output.next_step(_next(run, phase, plan.iterations))
+    work("loop", directory, settings, output, {"phase": phase, **own_options}, lambda pipeline: Loop(plan, pipeline))
+    if other := {"rollout": "update", "update": "rollout"}.get(phase):
+        output.next_step(f"webgym loop {run} --phase {other}")
+    else:
+        output.next_step(f"webgym inspect-buffer {run}   or   webgym loop {run} --iterations {plan.iterations + 1}")
 
 
 def work(
@@ -123,14 +122,6 @@ def work(
     lost = (failure["message"] for failure in failures)
     for line in [*gains(evaluations, settings.loop.demonstration_iterations), *lost]:
         output.note(line)
-
-
-def _next(run: Any, phase: str, iterations: int) -> str:
-    """Return the commands that may come next."""
-    other = {"rollout": "update", "update": "rollout"}.get(phase)
-    if other:
-        return f"webgym loop {run} --phase {other}"
-    return f"webgym inspect-buffer {run}   or   webgym loop {run} --iterations {iterations + 1}"
 
 
 def gains(evaluations: list[dict[str, Any]], baseline: int) -> list[str]:

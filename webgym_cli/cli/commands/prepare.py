@@ -7,34 +7,30 @@ from typing import Annotated, Literal
 
 import typer
 
-from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
-from webgym_cli.cli.output import Output
+from webgym_cli.cli.options import RunArg, SettingsOptions, StageOptions
 
 TargetOpt = Annotated[
     Literal["policy", "orm"],
-    typer.Option("--target", help="What is trained: the policy, or the run's own outcome reward model (RUN/orm)."),
+    typer.Option("--target", help="Model to train: the policy, or the run's outcome reward model (RUN/orm)."),
 ]
 
 
 def prepare(
     run: RunArg,
+    options: StageOptions,
     target: TargetOpt = "policy",
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
-    json: JsonOpt = False,
-    dry_run: DryRunOpt = False,
 ) -> None:
-    """Make of the replay buffer what the policy is trained on.
+    """Build the training data from the replay buffer.
 
-    With train.algorithm=sft it draws a dataset, RUN/llamafactory_data: finetune_train.json, finetune_val.json,
-    dataset_info.json, train_config.yaml, deepspeed.json, wandb_env.sh and dropped.json (what was left out, and why).
-    Else it makes the iteration's batch for policy gradients, RUN/rl_data: rows.jsonl (tokens as they were sampled),
+    With train.algorithm=sft it samples a dataset, RUN/llamafactory_data: finetune_train.json, finetune_val.json,
+    dataset_info.json, train_config.yaml, deepspeed.json, wandb_env.sh and dropped.json (what was dropped, and why).
+    Otherwise it builds the iteration's batch for policy gradients, RUN/rl_data: rows.jsonl (the sampled tokens),
     trajectories.jsonl (rewards and groups), rl.json, dropped.json. With train.algorithm=webrl a row is an action, and
-    there are actions of earlier successes beside (rl.replay), which the current policy's server scores.
+    the batch also has actions of earlier successes (rl.replay), which the current policy's server scores.
 
-    With --target orm it makes the training set of an outcome reward model: the questions of webgym score about the
-    run's training episodes, with YES or NO by the verdict of orm.labels. The model is trained in RUN/orm, a run of its
-    own, whose settings begin as the run's with those of `-c orm`; -c and -s change them, not the run's.
+    With --target orm it builds the training set of an outcome reward model: the prompts of webgym score for the run's
+    training episodes, with YES or NO by the verdict of orm.labels. The model is trained in RUN/orm, a separate run
+    whose settings start from the run's and those of `-c orm`; -c and -s change these, not the run's.
 
     Examples:
       webgym prepare runs/a
@@ -50,15 +46,13 @@ def prepare(
     from webgym_cli.cli.run_index import open_run_index
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.loop.preparation import plan_preparation, preparation_in_words
-    from webgym_cli.store.run import open_run
 
-    open_run(run)
     if target == "orm":
-        _prepare_orm(run, config or [], set_ or [], json=json, dry_run=dry_run)
+        _prepare_orm(run, options)
         return
-    directory, settings = resolve(run, config, set_)
-    output = Output.for_events(json)
-    if dry_run:
+    directory, settings = resolve(run, options, required=True)
+    output = options.open_output()
+    if options.dry_run:
         with open_run_index(directory, output, kept=False) as index:
             output.show(plan_preparation(directory, settings, index).to_json())
         return
@@ -68,17 +62,17 @@ def prepare(
     output.next_step(f"webgym train {run}")
 
 
-def _prepare_orm(run: Path, config: list[str], set_: list[str], *, json: bool, dry_run: bool) -> None:
+def _prepare_orm(run: Path, options: StageOptions) -> None:
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.loop.orm_preparation import orm_settings, prepare_orm
     from webgym_cli.loop.preparation import check_prepared
     from webgym_cli.prepare.orm.plan import plan_orm_dataset
 
-    directory, settings = resolve(run, None, None)
-    of_orm = orm_settings(directory, config, set_)
-    output = Output.for_events(json)
-    if dry_run:
+    directory, settings = resolve(run, SettingsOptions(), required=True)
+    of_orm = orm_settings(directory, options.config or [], options.set_ or [])
+    output = options.open_output()
+    if options.dry_run:
         output.show(plan_orm_dataset(directory, of_orm).to_json())
         return
     with stage("prepare", directory, settings, output, {"target": "orm"}) as at:

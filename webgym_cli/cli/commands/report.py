@@ -14,19 +14,18 @@ from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 
 HtmlOpt = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write the page there instead of RUN/report.html.")
+    Path | None, typer.Option("--html", metavar="FILE", help="Write the page to FILE (default: RUN/report.html).")
 ]
 OpenOpt = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 EpisodesOpt = Annotated[
-    int, typer.Option("--episodes", metavar="N", min=0, max=1000, help="Episodes shown with their last screenshot.")
+    int, typer.Option("--episodes", metavar="N", min=0, max=1000, help="Episodes shown, each with its last screenshot.")
 ]
 GpusOpt = Annotated[
     int | None,
-    typer.Option("--gpus", metavar="N", min=0, help="GPUs that the run has, for GPU hours (1; on a CPU none)."),
+    typer.Option("--gpus", metavar="N", min=0, help="GPUs of the run, for GPU hours (default: 1; on a CPU 0)."),
 ]
 PriceOpt = Annotated[
-    float | None,
-    typer.Option("--gpu-hour-price", metavar="PRICE", min=0, max=1e6, help="What an hour of one GPU costs."),
+    float | None, typer.Option("--gpu-hour-price", metavar="PRICE", min=0, max=1e6, help="Price of one GPU hour.")
 ]
 
 
@@ -40,12 +39,11 @@ def report(
     json: JsonOpt = False,
     dry_run: DryRunOpt = False,
 ) -> None:
-    """Write what the run came to as one HTML page.
+    """Write a report of the run as one HTML page.
 
-    It works from a file, without network, and can be mailed: learning curves with intervals, what was gained and lost
-    by task family, pass@k, steps, failures, the judge, time, idle time and cost, data and losses, and episodes to
-    filter. Writes RUN/report.html or --html FILE. It may be made while the run is at work. --json prints the numbers
-    too.
+    The page is self-contained and needs no network: learning curves with intervals, gains and losses by task family,
+    pass@k, steps, failures, the judge, time, idle time and cost, data and losses, and episodes to filter. It can be
+    written while a command works on the run. --json also prints the numbers.
 
     Examples:
       webgym report runs/a --open

@@ -3,48 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from webgym_cli.cli.commands.judge import IterationOpt, SplitOpt, query_of
+from webgym_cli.cli.commands.judge import IterationOpt, SplitOpt, build_query
 from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
-from webgym_cli.cli.output import Output
-from webgym_cli.errors import UsageError
+from webgym_cli.cli.options import RunArg, StageOptions
 
 OrmOpt = Annotated[
     str | None,
     typer.Option(
         "--orm",
         metavar="MODEL_OR_URL",
-        help="The model: a folder or hub id, served while it scores, or the base URL of a server.",
+        help="The model: a folder or hub id, served during the scoring, or the base URL of a server.",
     ),
 ]
-UnscoredOpt = Annotated[bool, typer.Option("--unscored", help="What no model has scored yet (the default).")]
-AllOpt = Annotated[bool, typer.Option("--all", help="Also what another model has scored (default with ids).")]
+UnscoredOpt = Annotated[bool, typer.Option("--unscored", help="Only trajectories that no model has scored (default).")]
+AllOpt = Annotated[bool, typer.Option("--all", help="Also those that another model has scored (default with ids).")]
 
 
 def score(
     run: RunArg,
+    options: StageOptions,
     ids: IdsArg = None,
     orm: OrmOpt = None,
     split: SplitOpt = None,
     iteration: IterationOpt = "all",
     unscored: UnscoredOpt = False,
     all_: AllOpt = False,
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
-    json: JsonOpt = False,
-    dry_run: DryRunOpt = False,
 ) -> None:
-    """Score stored trajectories by an outcome reward model.
+    """Score stored trajectories with an outcome reward model.
 
-    The model reads the task, all actions and the last page, and its first token says YES or NO: the probability of YES
-    is stored beside the trajectory. From orm.threshold on it is a success, but that is the reward only where neither
-    the environment nor a judge gave one. What a model has scored is not scored by it again, so the same command goes
-    on where it stopped; with another threshold it decides anew without asking. What can't be read is no success: it is
-    counted and asked again the next time.
+    The model reads the task, all actions and the last page; the probability of YES as the first token of its response
+    is stored beside the trajectory. From orm.threshold on it counts as a success, which is the reward only where
+    neither the environment nor a judge gave one. Trajectories that the model has scored are skipped, so the same
+    command continues where it stopped; another threshold is applied to stored probabilities without new requests. An
+    unreadable response is no success: it is counted, and requested again the next time.
 
     Examples:
       webgym score runs/a --orm models/orm
@@ -59,31 +54,28 @@ def score(
     from webgym_cli.loop.scoring import resolve_orm_model
     from webgym_cli.loop.scoring import score as score_run
     from webgym_cli.rewards.orm.scorer import OrmScorer
-    from webgym_cli.rewards.selection import plan_scoring
-    from webgym_cli.store.run import open_run
+    from webgym_cli.rewards.selection import ScoringSelection, plan_scoring
 
-    open_run(run)
-    if unscored and all_:
-        raise UsageError("--unscored and --all exclude each other")
-    options: dict[str, Any] = {"ids": read_ids(ids), "split": split and split.value, "iteration": iteration}
-    options |= {"unscored": unscored, "all_": all_}
-    query = query_of({**options, "unjudged": unscored, "failed": False})
-    directory, settings = resolve(run, config, [*(set_ or ()), *_list_settings(orm)])
+    ids = read_ids(ids)
+    selections = {ScoringSelection.UNJUDGED: ("--unscored", unscored), ScoringSelection.ALL: ("--all", all_)}
+    query = build_query(ids, split, iteration, selections)
+    directory, settings = resolve(run, options, _settings_of(orm), required=True)
     settings = resolve_orm_model(settings)
-    output = Output.for_events(json)
+    output = options.open_output()
     plan = plan_scoring(directory, OrmScorer(settings.orm), query)
-    if dry_run:
+    if options.dry_run:
         output.show(plan.to_json())
         return
-    with stage("score", directory, settings, output, options) as at:
+    own_options = {"ids": ids, "split": split, "iteration": iteration, "unscored": unscored, "all_": all_}
+    with stage("score", directory, settings, output, own_options) as at:
         summary = at.execute(lambda pipeline: score_run(pipeline, query))
     output.next_step(f"webgym score {run}" if summary["unreadable"] else f"webgym inspect-buffer {run}")
 
 
-def _list_settings(orm: str | None) -> list[str]:
+def _settings_of(orm: str | None) -> dict[str, str]:
     """Return the settings that `--orm` stands for."""
     if orm is None:
-        return []
+        return {}
     if orm.startswith(("http://", "https://")):
-        return [f"orm.base_url={orm}", "orm.model="]
-    return ["orm.base_url=", f"orm.model={Path(orm).resolve() if Path(orm).is_dir() else orm}"]
+        return {"orm.base_url": orm, "orm.model": ""}
+    return {"orm.base_url": "", "orm.model": str(Path(orm).resolve()) if Path(orm).is_dir() else orm}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
-from webgym_cli.cli.output import Output
+from webgym_cli.cli.options import RunArg, StageOptions
 
 if TYPE_CHECKING:
     from webgym_cli.records.events import EventSink
@@ -16,21 +16,18 @@ if TYPE_CHECKING:
 
 ModelOpt = Annotated[
     str | None,
-    typer.Option("--model", metavar="MODEL", help="Serve this folder or hub id, not the run's current policy."),
+    typer.Option("--model", metavar="MODEL", help="Folder or hub id to serve (default: the run's current policy)."),
 ]
 
 
 def serve(
     run: RunArg,
+    options: StageOptions,
     model: ModelOpt = None,
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
-    json: JsonOpt = False,
-    dry_run: DryRunOpt = False,
 ) -> None:
     """Serve the run's current policy with vLLM until Ctrl-C.
 
-    Changes nothing in the run. The server speaks the OpenAI protocol at the URL that is printed; vLLM's log is
+    The run is not changed. The server provides the OpenAI API at the printed URL; vLLM's log is
     RUN/logs/serve_<pid>/vllm.log.
 
     Examples:
@@ -49,28 +46,23 @@ def serve(
     from webgym_cli.store.checkpoints import policy_path
     from webgym_cli.venvs.locate import resolve_device, role_python
 
-    directory, settings = resolve(run, config, set_)
-    output = Output.for_events(json)
+    directory, settings = resolve(run, options)
+    output = options.open_output()
     weights = model or str(policy_path(directory, settings))
     device = resolve_device(settings.venvs.device)
     plans = plan_servers(settings, weights, role_python(settings, "serve"), device)
-    if dry_run:
+    if options.dry_run:
         for plan in plans:
             output.show(plan.to_json())
         return
+    # A folder that no other command writes to: the run is not locked.
+    logs = directory.logs / f"serve_{os.getpid()}"
     with output.progress() as board:
         try:
-            run_async(_serve(plans, settings.serve.restarts, _log_folder(directory.logs), board))
+            run_async(_serve(plans, settings.serve.restarts, logs, board))
         except (KeyboardInterrupt, Terminated):
             output.note("vLLM is stopped")
             raise
-
-
-def _log_folder(logs: Path) -> Path:
-    """Return a folder that no other command writes to: the run is not locked."""
-    import os
-
-    return logs / f"serve_{os.getpid()}"
 
 
 async def _serve(plans: list[ServerPlan], restarts: int, logs: Path, sink: EventSink) -> None:

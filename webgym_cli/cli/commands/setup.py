@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, SetOpt
+from webgym_cli.cli.options import StageOptions
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -29,31 +29,17 @@ class SetupPart(StrEnum):
     BROWSER = "browser"
 
 
-class DeviceFlavour(StrEnum):
-    """The values of `venvs.device`."""
-
-    AUTO = "auto"
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-RoleOpt = Annotated[list[SetupPart] | None, typer.Option("--role", help="What to set up. Repeatable; default: all.")]
+RoleOpt = Annotated[list[SetupPart] | None, typer.Option("--role", help="Part to set up. Repeatable; default: all.")]
 DeviceOpt = Annotated[
-    DeviceFlavour | None, typer.Option("--device", help="Flavour, in place of the setting venvs.device.")
+    Literal["auto", "cpu", "cuda"] | None,
+    typer.Option("--device", help="Hardware of the environments (default: the setting venvs.device)."),
 ]
 
 
-def setup(
-    role: RoleOpt = None,
-    device: DeviceOpt = None,
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
-    json: JsonOpt = False,
-    dry_run: DryRunOpt = False,
-) -> None:
-    """Install what stages run on: vLLM, LLaMA-Factory, Chromium.
+def setup(options: StageOptions, role: RoleOpt = None, device: DeviceOpt = None) -> None:
+    """Install vLLM, LLaMA-Factory and Chromium.
 
-    vLLM and LLaMA-Factory get an environment each, below $WEBGYM_HOME. What is there already is left as it is.
+    vLLM and LLaMA-Factory each get a virtual environment below $WEBGYM_HOME. Installed parts are left unchanged.
 
     Examples:
       webgym setup
@@ -64,20 +50,20 @@ def setup(
 
     See also: webgym doctor, webgym config show.
     """
-    from webgym_cli.cli.output import Output
-    from webgym_cli.config.load import load
+    from webgym_cli.jobs.signals import run_async
     from webgym_cli.venvs.browser import execute_browser, plan_browser
     from webgym_cli.venvs.locate import resolve_device
     from webgym_cli.venvs.setup import execute_setup, plan_setup
 
-    settings = load(config or (), set_ or ())
-    wanted = _select_parts(role)
-    output = Output.for_events(json)
+    settings = options.load()
+    parts: Sequence[str] = role or ["all"]
+    wanted = ("browser", "serve", "train") if "all" in parts else tuple(dict.fromkeys(parts))
+    output = options.open_output()
     flavour = resolve_device(device or settings.venvs.device)
-    plan = plan_setup(settings, [part for part in wanted if part != SetupPart.BROWSER], flavour)
-    browser = plan_browser(_finder(settings)) if SetupPart.BROWSER in wanted else None
-    if dry_run:
-        for part in (*(role.to_json() for role in plan), *([browser.to_json()] if browser else [])):
+    plan = plan_setup(settings, [part for part in wanted if part != "browser"], flavour)
+    browser = plan_browser(_finder(settings)) if "browser" in wanted else None
+    if options.dry_run:
+        for part in (*(one.to_json() for one in plan), *([browser.to_json()] if browser else [])):
             output.data({"event": "plan", "stage": "setup", **part})
         return
 
@@ -85,7 +71,7 @@ def setup(
         output.event({"event": "setup", "message": message})
 
     def run(command: Sequence[str], log: Path) -> int:
-        return run_logged(command, log, say)
+        return run_async(run_logged(command, log, say))
 
     if browser:
         execute_browser(browser, say, run, _finder(settings))
@@ -95,14 +81,8 @@ def setup(
     output.next_step("webgym doctor")
 
 
-def run_logged(command: Sequence[str], log: Path, report: Callable[[str], None]) -> int:
+async def run_logged(command: Sequence[str], log: Path, report: Callable[[str], None]) -> int:
     """Run a command of the set-up to its end, its output in a log; it ends with us. Tells how far it is."""
-    from webgym_cli.jobs.signals import run_async
-
-    return run_async(_run(command, log, report))
-
-
-async def _run(command: Sequence[str], log: Path, report: Callable[[str], None]) -> int:
     import asyncio
 
     from webgym_cli.jobs.process import Job, last_lines
@@ -121,11 +101,6 @@ async def _run(command: Sequence[str], log: Path, report: Callable[[str], None])
     finally:
         await job.stop()
     return 124 if code is None else code
-
-
-def _select_parts(roles: list[SetupPart] | None) -> list[SetupPart]:
-    every = [SetupPart.BROWSER, SetupPart.SERVE, SetupPart.TRAIN]
-    return every if not roles or SetupPart.ALL in roles else list(dict.fromkeys(roles))
 
 
 def _finder(settings: Settings) -> Callable[[], Path]:

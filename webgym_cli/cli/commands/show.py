@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 HtmlOpt = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Write it there as one HTML page that needs no other file."),
+    typer.Option("--html", metavar="FILE", help="Write the episode to FILE as one self-contained HTML page."),
 ]
 OpenOpt = Annotated[bool, typer.Option("--open", help="Write the page below RUN/pages and open it in the browser.")]
 
@@ -29,8 +29,8 @@ OpenOpt = Annotated[bool, typer.Option("--open", help="Write the page below RUN/
 def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt = False, json: JsonOpt = False) -> None:
     """Show episodes step by step.
 
-    What was seen, thought, said and done, and what the judges said of it. The page has the screenshots, with the point
-    or element that each action named, and the prompts.
+    Shows observations, reasoning, responses, actions and verdicts. The HTML page also has the prompts, and the
+    screenshots with the point or element of each action.
 
     Examples:
       webgym show runs/a train-0002-00017 --open
@@ -41,6 +41,7 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
 
     See also: webgym inspect-buffer, webgym diff, webgym report.
     """
+    from webgym_cli.cli.commands.episode_text import episode_text
     from webgym_cli.inspect.episode import read_episodes
     from webgym_cli.store.run import open_run
 
@@ -58,7 +59,7 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
                 if open_:
                     open_in_browser(path, output)
             else:
-                _draw(view, output)
+                output.draw(episode_text(view))
 
 
 def _names(run: Path, names: Sequence[str] | None, *, one: bool) -> list[str]:
@@ -79,9 +80,3 @@ def _write(run: RunDir, view: EpisodeView, path: Path, scale: float) -> None:
     from webgym_cli.util.files import write_atomic
 
     write_atomic(path, render_episode_page(view, ScreenshotStore(run.screenshots), scale))
-
-
-def _draw(view: EpisodeView, output: Output) -> None:
-    from webgym_cli.cli.commands.episode_text import episode_text
-
-    output.draw(episode_text(view))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ import typer
 
 from webgym_cli.cli.options import JsonOpt, RunArg
 from webgym_cli.cli.output import Output
+from webgym_cli.errors import StoreError
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from webgym_cli.store.state import RunningCommand
     from webgym_cli.store.status import RankStatus, StoredCounts
 
-WatchOpt = Annotated[bool, typer.Option("-w", "--watch", help="Look again each second until the rollout ends.")]
+WatchOpt = Annotated[bool, typer.Option("-w", "--watch", help="Refresh each second until the rollout ends.")]
 # Seconds between two looks.
 EVERY = 1.0
 _ROLLOUTS = ("rollout", "loop", "curriculum")
@@ -39,11 +41,11 @@ class RunStatus:
 
 
 def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
-    """Show what a run is doing, and what is stored.
+    """Show the activity and the stored data of a run.
 
-    The newest rollout episode by episode, and the evaluation that an asynchronous loop runs beside it, read from what
-    they write each second: so it works from any shell, on another machine that sees the folder, and after the end. It
-    takes no lock. `lost`: the rollout's process is gone; `silent`: no word for 15 seconds.
+    Shows the newest rollout episode by episode, and the concurrent evaluation of an asynchronous loop. Both are read
+    from files that they update each second: the command works in any shell, on any machine that can read the folder,
+    and after the end. It takes no lock. `lost`: the rollout's process is gone; `silent`: no update for 15 seconds.
 
     Examples:
       webgym status runs/a --watch
@@ -87,10 +89,14 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
     from webgym_cli.records.stored_events import EvaluationEvent, PhaseEvent
     from webgym_cli.store.checkpoints import policy_name, version
     from webgym_cli.store.metrics import read_valid_events
+    from webgym_cli.store.state import read_running_command
     from webgym_cli.store.status import read_lock_holder, read_status
 
-    rollouts, at_work, command = read_status(run), read_lock_holder(run), _read_running_command(run)
+    rollouts, at_work = read_status(run), read_lock_holder(run)
     first, beside = (*rollouts, None, None)[:2]
+    command: RunningCommand | None = None
+    with suppress(StoreError):  # cleared between two looks, or damaged, which `resume` reports
+        command = read_running_command(run)
     facts = {
         "event": "status",
         "run": str(run.root),
@@ -105,31 +111,14 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
         "phases": list(read_valid_events(run, PhaseEvent)),
         "evaluations": list(read_valid_events(run, EvaluationEvent)),
     }
-    coming = bool(at_work and command and _begins(command, first))
+    # A command that rolls out may have begun, while its rollout has not written anything yet.
+    since = datetime.fromisoformat(command.since) if at_work and command and command.command in _ROLLOUTS else None
+    coming = since is not None and (first is None or first.updated_at < since)
     return RunStatus(facts, coming or any(status.may_go_on() for status in rollouts))
-
-
-def _read_running_command(run: RunDir) -> RunningCommand | None:
-    from pydantic import ValidationError
-
-    from webgym_cli.errors import StoreError
-    from webgym_cli.store.state import read_running_command
-
-    try:
-        return read_running_command(run)
-    except (StoreError, ValidationError):  # cleared between two looks, or of another version: `resume` tells of that
-        return None
-
-
-def _begins(command: RunningCommand, rollout: RankStatus | None) -> bool:
-    """Return whether a command that rolls out has begun, and its rollout has not told anything yet."""
-    since = datetime.fromisoformat(command.since)
-    return command.command in _ROLLOUTS and (rollout is None or rollout.updated_at < since)
 
 
 def _rollout(status: RankStatus) -> dict[str, Any]:
     """Return a rollout's snapshot with its state. Raises `StoreError` where another version wrote it."""
-    from webgym_cli.errors import StoreError
     from webgym_cli.rollout.monitoring.snapshot import complete, end_snapshot, without_buckets
 
     try:
@@ -196,14 +185,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the same for a pipe: lines whose first cell tells what they are."""
-    from webgym_cli.util.text import escape_control
-
-    for line in _cells(facts):
-        yield tuple("" if cell is None else escape_control(str(cell)) for cell in line)
-
-
-def _cells(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield the same for a pipe: lines whose first cell names their kind."""
     command, rollout = facts["command"], facts["rollout"]
     yield "policy", facts["policy_version"], facts["policy"]
     if command:

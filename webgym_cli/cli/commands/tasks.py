@@ -12,8 +12,8 @@ import typer
 
 from webgym_cli.cli import completion as complete
 from webgym_cli.cli.commands.generate import generate
-from webgym_cli.cli.manual import Manual, ManualGroup
-from webgym_cli.cli.options import ConfigOpt, JsonOpt, SetOpt
+from webgym_cli.cli.manual import command, make_group
+from webgym_cli.cli.options import JsonOpt, SettingsOptions
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import DifficultyBand
@@ -22,64 +22,60 @@ if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
     from webgym_cli.tasks.check import FileReport
 
-app = typer.Typer(
-    name="tasks",
-    cls=ManualGroup,
-    help="Check, sample, convert and generate task files.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+app = make_group("Check, sample, convert and generate task files.")
 
 FilesArg = Annotated[list[str], typer.Argument(metavar="FILE...", help="Task files (JSON Lines); - for stdin.")]
 SourceArg = Annotated[
     str | None,
     typer.Argument(
         metavar="SOURCE",
-        help="A task file, miniwob:all, sites:all, ...; without: tasks.train of the settings.",
+        help="A task file, miniwob:all, sites:all, ... (default: tasks.train of the settings).",
         autocompletion=complete.tasks,
     ),
 ]
-CountOpt = Annotated[int, typer.Option("-n", "--count", min=1, help="How many tasks, all different.")]
+CountOpt = Annotated[int, typer.Option("-n", "--count", min=1, help="Number of distinct tasks.")]
 SamplerOpt = Annotated[
     Literal["uniform", "ratio"] | None,
-    typer.Option("--sampler", help="All tasks alike, or so many of each band (else: as the settings say)."),
+    typer.Option("--sampler", help="uniform: all tasks equally; ratio: by difficulty band (default: tasks.sampler)."),
 ]
 RatioOpt = Annotated[
     str | None,
-    typer.Option("--ratio", metavar="BAND=WEIGHT,...", help="Weights of the bands; means --sampler ratio."),
+    typer.Option("--ratio", metavar="BAND=WEIGHT,...", help="Weights of the bands; implies --sampler ratio."),
 ]
-SeedOpt = Annotated[int | None, typer.Option("--seed", min=0, help="Decides the draw (else: the settings' seed).")]
+SeedOpt = Annotated[int | None, typer.Option("--seed", min=0, help="Sampling seed (default: the settings' seed).")]
 BandOpt = Annotated[list[DifficultyBand] | None, typer.Option("--band", help="Only tasks of this band. Repeatable.")]
 SiteOpt = Annotated[
     list[str] | None,
-    typer.Option("--exclude-site", metavar="SITE", help="No task that starts on this site (example.com). Repeatable."),
+    typer.Option(
+        "--exclude-site", metavar="SITE", help="Exclude tasks starting on this site (example.com). Repeatable."
+    ),
 ]
 RawArg = Annotated[
-    Path, typer.Argument(metavar="RAW", help="A JSON file: a list, one record, or one a line; or a folder of such.")
+    Path, typer.Argument(metavar="RAW", help="JSON file (a list, one record, or one per line), or a folder of them.")
 ]
 FormatOpt = Annotated[
     str,
     typer.Option(
-        "--format", metavar="webarena|gsm8k|...", help="Whose records they are; an environment of yours has others."
+        "--format", metavar="webarena|gsm8k|...", help="Format of the records; your own environments may add others."
     ),
 ]
-OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Where to write (else: stdout).")]
+OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Output file (default: stdout).")]
 AddressOpt = Annotated[
     list[str] | None,
     typer.Option(
         "--site",
         metavar="NAME=URL",
-        help="Where a site of WebArena is, like shopping=http://host:7770; else: as the settings say. Repeatable.",
+        help="Address of a WebArena site, like shopping=http://host:7770 (default: the settings'). Repeatable.",
     ),
 ]
 
 
-@app.command(cls=Manual)
+@command(app)
 def check(files: FilesArg, json: JsonOpt = False) -> None:
-    """Check task files: every bad line with its number.
+    """Check task files and report every bad line.
 
-    And what the others are. Exits with 2 when a line is bad. Several files are compared too: a test set should share
-    no task with the training set.
+    Also counts the tasks. Exits with 2 if a line is bad. Several files are compared with each other: a test set should
+    share no task with the training set.
 
     Examples:
       webgym tasks check train.jsonl test.jsonl
@@ -92,7 +88,7 @@ def check(files: FilesArg, json: JsonOpt = False) -> None:
     output, checker, reports = Output(as_json=json), Checker(), []
     for file in files:
         report = FileReport("stdin" if file == "-" else file)
-        with _open_output(file) as lines:
+        with _open_source(file) as lines:
             for bad in checker.check(report.file, lines, report):
                 if json:
                     output.data(bad.to_json())
@@ -112,8 +108,9 @@ def check(files: FilesArg, json: JsonOpt = False) -> None:
         raise UsageError(f"{empty}: no task in the file", hint="put one task a line, as JSON")
 
 
-@app.command(cls=Manual)
+@command(app)
 def sample(
+    options: SettingsOptions,
     source: SourceArg = None,
     count: CountOpt = 100,
     sampler: SamplerOpt = None,
@@ -121,13 +118,11 @@ def sample(
     seed: SeedOpt = None,
     band: BandOpt = None,
     exclude_site: SiteOpt = None,
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
 ) -> None:
-    """Write a sample of different tasks on stdout.
+    """Write a sample of distinct tasks to stdout.
 
-    One JSON object a line, in webgym's own format. The same seed draws the same tasks. Shares of a ratio are by
-    largest remainder; of equal ones the easier band's comes first.
+    Writes one JSON object per line, in webgym's own format. The same seed gives the same tasks. The shares of a ratio
+    are rounded by largest remainder; of equal ones the easier band's comes first.
 
     Examples:
       webgym tasks sample train.jsonl -n 500 --seed 3 > some.jsonl
@@ -136,11 +131,10 @@ def sample(
 
     See also: webgym tasks check, webgym rollout.
     """
-    from webgym_cli.config.load import load
     from webgym_cli.tasks.sample import sample_tasks
     from webgym_cli.tasks.source import open_tasks
 
-    settings, output = load(config or (), set_ or ()), Output()
+    settings, output = options.load(), Output()
     weights = _weights(settings, sampler, ratio)
     sites = [_site(text) for text in exclude_site or ()]
     tasks = open_tasks(source or settings.tasks.train)
@@ -160,21 +154,20 @@ def sample(
         output.note(f"{len(drawn.indices)} tasks: there are no more that fit")
 
 
-@app.command(cls=Manual)
+@command(app)
 def convert(
     raw: RawArg,
     format_: FormatOpt,
+    options: SettingsOptions,
     out: OutOpt = None,
     site: AddressOpt = None,
-    config: ConfigOpt = None,
-    set_: SetOpt = None,
 ) -> None:
-    """Make a task file of other systems' records.
+    """Convert records of other systems into a task file.
 
-    webarena: WebArena's configurations, WebArena-Lite's among them, and WebRL's generated instructions. Placeholders of
-    sites (`__SHOPPING__`, ...) become their addresses, those of --site or of the settings (webarena). gsm8k: GSM8K's
-    published rows, as JSON Lines or Parquet; the number after `####` becomes the answer. Every field is kept. A record
-    that can't be scored as it is written is bad: each is told with its number, and then nothing is written.
+    webarena: WebArena's configurations, including WebArena-Lite's, and WebRL's generated instructions. Placeholders of
+    sites (`__SHOPPING__`, ...) are replaced by the addresses of --site or of the settings (webarena). gsm8k: GSM8K's
+    published rows, as JSON Lines or Parquet; the number after `####` is the answer. All fields are kept. A record that
+    can't be scored as it is written is bad: each is reported with its number, and nothing is written.
 
     Examples:
       webgym tasks convert test.raw.json --format webarena --site shopping=http://host:7770 -o webarena.jsonl
@@ -183,12 +176,11 @@ def convert(
 
     See also: webgym tasks check, webgym tasks sample, webgym login.
     """
-    from webgym_cli.config.load import load
     from webgym_cli.store.run import refuse_output_in_run
     from webgym_cli.tasks.registry import find_converter
     from webgym_cli.util.files import write_atomic
 
-    settings = load(config or (), set_ or ())
+    settings = options.load()
     output, converted = Output(), find_converter(format_)(raw, settings, site or ())
     for bad in converted.bad:
         output.note(f"{bad.file}:{bad.line}: {bad.reason}")
@@ -209,11 +201,11 @@ def convert(
     output.note(f"{len(lines)} tasks{unscored}")
 
 
-app.command(cls=Manual)(generate)
+command(app)(generate)
 
 
 @contextmanager
-def _open_output(file: str) -> Iterator[IO[bytes]]:
+def _open_source(file: str) -> Iterator[IO[bytes]]:
     if file == "-":
         yield sys.stdin.buffer
         return

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
+from webgym_cli.cli.options import RunArg, StageOptions
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import JobError, UsageError
 
 
-def track(
-    run: RunArg, config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False, dry_run: DryRunOpt = False
-) -> None:
-    """Send to Weights & Biases the events that it lacks.
+def track(run: RunArg, options: StageOptions) -> None:
+    """Upload pending events to Weights & Biases.
 
-    Every command on a run does so by itself, as far as it can without waiting. This one waits until all is sent: events
-    of RUN/metrics.jsonl, tables of trajectories, and the curves of trainings that were kept offline. For a run of a
-    machine without network, copy its folder to one that has it.
+    Each command on a run uploads what it can without waiting. This command waits until everything is uploaded: events
+    of RUN/metrics.jsonl, tables of trajectories, and the curves of trainings that were logged offline. For a run on a
+    machine without network, copy its folder to one that has network access.
 
     Examples:
       webgym track runs/a --dry-run
@@ -27,17 +25,16 @@ def track(
     from webgym_cli.cli.stage import resolve
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.store.lock import lock_run
-    from webgym_cli.store.run import new_attempt, open_run
+    from webgym_cli.store.run import new_attempt
     from webgym_cli.tracking.execute import LOG, Tracker
     from webgym_cli.tracking.pending import read_pending
     from webgym_cli.tracking.plan import plan_tracking
 
-    open_run(run)
-    directory, settings = resolve(run, config, set_)
-    output = Output(as_json=json)
+    directory, settings = resolve(run, options, required=True)
+    output = Output(as_json=options.json)
     plan = plan_tracking(directory, settings)
     facts = {"event": "track", **plan.to_json(), "events": len(read_pending(directory, plan.destination).events)}
-    if dry_run:
+    if options.dry_run:
         output.show(facts)
         return
     if not plan.enabled:

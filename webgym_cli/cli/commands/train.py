@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from webgym_cli.cli.options import ConfigOpt, DryRunOpt, JsonOpt, RunArg, SetOpt
-from webgym_cli.cli.output import Output
+from webgym_cli.cli.options import RunArg, StageOptions
 from webgym_cli.util.text import format_count
 
 
-def train(
-    run: RunArg, config: ConfigOpt = None, set_: SetOpt = None, json: JsonOpt = False, dry_run: DryRunOpt = False
-) -> None:
-    """Train the policy on what was prepared.
+def train(run: RunArg, options: StageOptions) -> None:
+    """Train the policy on the prepared data.
 
-    In RUN/checkpoints; with LLaMA-Factory (train.algorithm=sft), or by policy gradients on DeepSpeed or plain torch
-    (grpo, rloo, reinforce_plus_plus, remax, gae, gigpo), or by WebRL's critic and actor (webrl). Adam's moments are
-    carried over from the training before. An interrupted training goes on from its last state
-    (algorithm_config.save_steps, rl.trainer.save_freq). RUN/model.pt points at the new policy once it is complete.
+    Trains with LLaMA-Factory (train.algorithm=sft), by policy gradients on DeepSpeed or plain torch (grpo, rloo,
+    reinforce_plus_plus, remax, gae, gigpo), or by WebRL's actor-critic (webrl), and writes to RUN/checkpoints. Adam's
+    moments are carried over from the previous training. An interrupted training continues from its last state
+    (algorithm_config.save_steps, rl.trainer.save_freq). RUN/model.pt points to the new policy once it is complete.
 
     Examples:
       webgym train runs/a
@@ -31,9 +28,9 @@ def train(
     from webgym_cli.loop.preparation import plan_current_training
     from webgym_cli.store.checkpoints import current
 
-    directory, settings = resolve(run, config, set_)
-    output = Output.for_events(json)
-    if dry_run:
+    directory, settings = resolve(run, options)
+    output = options.open_output()
+    if options.dry_run:
         output.show(plan_current_training(directory, settings).to_json())
         return
     if join_as_worker(directory, settings, output):
