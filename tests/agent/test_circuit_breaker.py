@@ -1,4 +1,4 @@
-"""The circuit breaker on a clock that goes when it is told to."""
+"""The circuit breaker: what opens it, for how long, and what closes it."""
 
 import pytest
 from hypothesis import settings
@@ -8,22 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from webgym_cli.agent.circuit_breaker import BreakerState, CircuitBreaker
 
 
-class Clock:
-    def __init__(self):
-        self.seconds = 100.0
-
-    def __call__(self):
-        return self.seconds
-
-
 @pytest.fixture
-def clock():
-    return Clock()
-
-
-@pytest.fixture
-def breaker(clock):
-    return CircuitBreaker(limit=3, pause=5, longest=12, clock=clock)
+def breaker():
+    return CircuitBreaker(limit=3, first_pause=5, longest_pause=12)
 
 
 def fail(breaker, times=1):
@@ -37,7 +24,7 @@ def test_so_many_failures_in_a_row_open_it(breaker):
     fail(breaker, 2)
     assert (breaker.state, breaker.admits) == (BreakerState.CLOSED, True)
     fail(breaker)
-    assert (breaker.state, breaker.admits, breaker.times_opened, breaker.remaining) == (BreakerState.OPEN, False, 1, 5)
+    assert (breaker.state, breaker.admits, breaker.times_opened, breaker.pause) == (BreakerState.OPEN, False, 1, 5)
 
 
 def test_what_we_gave_up_says_nothing(breaker):
@@ -47,26 +34,23 @@ def test_what_we_gave_up_says_nothing(breaker):
     assert breaker.state is BreakerState.OPEN
 
 
-def test_requests_from_before_it_opened_say_nothing(breaker, clock):
+def test_requests_from_before_it_opened_say_nothing(breaker):
     before = [breaker.start_request() for _ in range(9)]
     for term in before[:3]:
         breaker.finish_request(term, worked=False)
     for term in before[3:6]:
         breaker.finish_request(term, worked=False)
-    assert (breaker.times_opened, breaker.remaining) == (1, 5)
+    assert (breaker.times_opened, breaker.pause) == (1, 5)
     breaker.finish_request(before[6], worked=True)
     assert breaker.state is BreakerState.OPEN
-    clock.seconds += 5
     breaker.record_probe(healthy=True)
     breaker.finish_request(before[7], worked=True)
     breaker.finish_request(before[8], worked=False)
     assert (breaker.state, breaker.admits) == (BreakerState.HALF_OPEN, True)
 
 
-def test_half_open_it_admits_one_request_which_decides(breaker, clock):
+def test_half_open_it_admits_one_request_which_decides(breaker):
     fail(breaker, 3)
-    clock.seconds += 5
-    assert breaker.remaining == 0
     breaker.record_probe(healthy=True)
     trial = breaker.start_request()
     assert not breaker.admits
@@ -85,48 +69,47 @@ def test_a_trial_that_we_gave_up_gives_its_place_to_another(breaker):
 
 def test_the_pause_doubles_up_to_the_limit_until_the_server_has_worked(breaker):
     fail(breaker, 3)
-    pauses = [breaker.remaining]
+    pauses = [breaker.pause]
     breaker.record_probe(healthy=False)
-    pauses.append(breaker.remaining)
+    pauses.append(breaker.pause)
     breaker.record_probe(healthy=True)
     fail(breaker)
-    pauses.append(breaker.remaining)
+    pauses.append(breaker.pause)
     assert (pauses, breaker.times_opened) == ([5, 10, 12], 2)
     breaker.record_probe(healthy=True)
     breaker.finish_request(breaker.start_request(), worked=True)
     fail(breaker, 3)
-    assert breaker.remaining == 5
+    assert breaker.pause == 5
 
 
-def test_the_first_pause_is_no_longer_than_the_longest(clock):
-    breaker = CircuitBreaker(limit=1, pause=60, longest=12, clock=clock)
+def test_the_first_pause_is_no_longer_than_the_longest():
+    breaker = CircuitBreaker(limit=1, first_pause=60, longest_pause=12)
     fail(breaker)
-    assert breaker.remaining == 12
+    assert breaker.pause == 12
 
 
 class Life(RuleBasedStateMachine):
-    """Requests that overlap, probes and time, beside a model that keeps the whole history of the present state."""
+    """Requests that overlap, and probes, beside a model that keeps the whole history of the present state."""
 
     LIMIT, PAUSE, LONGEST = 3, 2.0, 9.0
 
     @initialize()
     def begin(self):
-        self.clock = Clock()
-        self.breaker = CircuitBreaker(self.LIMIT, self.PAUSE, self.LONGEST, self.clock)
+        self.breaker = CircuitBreaker(self.LIMIT, self.PAUSE, self.LONGEST)
         self.flying = []
         """Requests under way: what `enter` gave, and in which state's life they began."""
         self.life = 0
         self.state = BreakerState.CLOSED
         self.results = []
         """How requests of this life ended."""
-        self.pause = self.PAUSE
-        self.until = 0.0
+        self.pauses = []
+        """The pauses since the server has worked."""
 
     def become(self, state):
         self.state, self.results, self.life = state, [], self.life + 1
 
     def shut(self):
-        self.until, self.pause = self.clock() + self.pause, min(self.LONGEST, 2 * self.pause)
+        self.pauses.append(min(self.LONGEST, self.PAUSE * 2 ** len(self.pauses)))
         self.become(BreakerState.OPEN)
 
     @property
@@ -147,16 +130,12 @@ class Life(RuleBasedStateMachine):
             return
         self.results.append(worked)
         if self.state is BreakerState.HALF_OPEN and worked:
-            self.pause = self.PAUSE
+            self.pauses = []
             self.become(BreakerState.CLOSED)
         elif self.state is BreakerState.HALF_OPEN or self.results[-self.LIMIT :] == [False] * self.LIMIT:
             self.shut()
 
-    @rule(seconds=st.floats(0, 10))
-    def wait(self, seconds):
-        self.clock.seconds += seconds
-
-    @precondition(lambda self: self.state is BreakerState.OPEN and self.breaker.remaining == 0)
+    @precondition(lambda self: self.state is BreakerState.OPEN)
     @rule(healthy=st.booleans())
     def probe(self, healthy):
         self.breaker.record_probe(healthy=healthy)
@@ -172,8 +151,7 @@ class Life(RuleBasedStateMachine):
             self.state is BreakerState.CLOSED or (self.state is BreakerState.HALF_OPEN and not self.mine)
         )
         assert self.state is not BreakerState.HALF_OPEN or len(self.mine) <= 1
-        left = max(0.0, self.until - self.clock()) if self.state is BreakerState.OPEN else 0.0
-        assert self.breaker.remaining == left <= self.LONGEST
+        assert self.breaker.pause == (self.pauses[-1] if self.pauses else 0.0)
 
 
 TestLife = Life.TestCase

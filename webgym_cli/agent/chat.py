@@ -9,12 +9,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Generic, Literal, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import httpx
 import openai
 from pydantic import ValidationError
 
+from webgym_cli.config.generate import GenerateSettings
+from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind
@@ -22,6 +24,8 @@ from webgym_cli.util.http_client import MAX_ANSWER, BoundedClient
 from webgym_cli.util.text import hide_passwords
 
 RecordT = TypeVar("RecordT", bound=Record)
+# The sections of the settings that name a server, and how it is asked.
+ChatSettings = JudgeSettings | GenerateSettings
 
 _NO_KEY = "none"
 # What servers call the limit of an answer: most know the short name, a few take only the long one.
@@ -39,50 +43,6 @@ class ChatError(BoundaryError):
 
 class UnreadableError(Exception):
     """An answer is not exactly one reply of the form that was asked for."""
-
-
-class ChatSettings(Protocol):
-    """A section of the settings that names a server, and how it is asked."""
-
-    @property
-    def base_url(self) -> str:
-        """Its address."""
-        ...
-
-    @property
-    def api_key_env_var(self) -> str:
-        """The environment variable that holds the key."""
-        ...
-
-    @property
-    def structured_output(self) -> Literal["json_schema", "json_object", "none"]:
-        """The `response_format` of requests."""
-        ...
-
-    @property
-    def temperature(self) -> float:
-        """Sampling temperature."""
-        ...
-
-    @property
-    def max_tokens(self) -> int:
-        """Maximum length of a response, in tokens."""
-        ...
-
-    @property
-    def retries(self) -> int:
-        """Maximum number of retries of a request whose response cannot be parsed."""
-        ...
-
-    @property
-    def timeout(self) -> float:
-        """Deadline of one request, in seconds."""
-        ...
-
-    @property
-    def concurrency(self) -> int:
-        """Maximum number of concurrent requests."""
-        ...
 
 
 class RequestCounter(Protocol):

@@ -7,9 +7,7 @@ request, the trial, decides whether it closes.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -30,53 +28,36 @@ class CircuitBreaker:
 
     limit: int
     """Consecutive failures that open it."""
-    pause: float
+    first_pause: float
     """Initial pause, in seconds."""
-    longest: float
+    longest_pause: float
     """Maximum pause, in seconds."""
-    clock: Callable[[], float] = time.monotonic
-    """Seconds that never go back."""
     state: BreakerState = BreakerState.CLOSED
+    pause: float = 0.0
+    """Seconds from the opening to the next probe; 0 once the server has worked again."""
     times_opened: int = 0
     """Number of times that failed requests opened it."""
-    _term: int = 0
-    """Number of state changes: a request that began in an earlier state is ignored."""
     _in_a_row: int = 0
-    _trial: bool = False
-    _next_pause: float = field(init=False)
-    _until: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Begin with the shortest pause."""
-        self._next_pause = min(self.pause, self.longest)
+    _on_trial: bool = False
 
     @property
     def admits(self) -> bool:
         """Whether a request may go to the server now."""
-        return self.state is BreakerState.CLOSED or (self.state is BreakerState.HALF_OPEN and not self._trial)
-
-    @property
-    def remaining(self) -> float:
-        """Seconds until the server may be probed; 0 when it may be, or need not."""
-        return max(0.0, self._until - self.clock()) if self.state is BreakerState.OPEN else 0.0
+        return self.state is BreakerState.CLOSED or (self.state is BreakerState.HALF_OPEN and not self._on_trial)
 
     def start_request(self) -> int:
         """Record the start of a request and return the term for `finish_request`. Requires `admits`."""
-        self._trial = self.state is BreakerState.HALF_OPEN
-        return self._term
+        self._on_trial = self.state is BreakerState.HALF_OPEN
+        return self.times_opened
 
     def finish_request(self, term: int, *, worked: bool | None) -> None:
-        """Record the result of a request; None: it was cancelled by us."""
-        # The request began in an earlier state: its result is outdated.
-        if term != self._term:
+        """Record the result of a request; None: it was cancelled by us, which is neither success nor failure."""
+        # The request began before the breaker opened: its result is outdated.
+        if term != self.times_opened:
             return
-        self._trial = False
+        self._on_trial = False
         if worked:
-            self._in_a_row = 0
-            if self.state is BreakerState.HALF_OPEN:
-                self._next_pause = min(self.pause, self.longest)
-                self._change(BreakerState.CLOSED)
-        # None (cancelled by us) counts neither as success nor as failure.
+            self.state, self.pause, self._in_a_row = BreakerState.CLOSED, 0.0, 0
         elif worked is False:
             self._in_a_row += 1
             if self.state is BreakerState.HALF_OPEN or self._in_a_row >= self.limit:
@@ -86,18 +67,11 @@ class CircuitBreaker:
     def record_probe(self, *, healthy: bool) -> None:
         """Record the result of a health probe after the pause."""
         if healthy:
-            self._change(BreakerState.HALF_OPEN)
+            self.state = BreakerState.HALF_OPEN
         else:
             self._open()
 
     def _open(self) -> None:
-        self._until = self.clock() + self._next_pause
+        self.state, self._in_a_row = BreakerState.OPEN, 0
         # Exponential backoff.
-        self._next_pause = min(self.longest, 2 * self._next_pause)
-        self._change(BreakerState.OPEN)
-
-    def _change(self, state: BreakerState) -> None:
-        self.state = state
-        self._term += 1
-        self._in_a_row = 0
-        self._trial = False
+        self.pause = min(self.longest_pause, 2 * self.pause or self.first_pause)

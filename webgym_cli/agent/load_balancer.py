@@ -108,24 +108,23 @@ class BalancedPolicy:
 
     async def close(self) -> None:
         """Close all connections."""
-        revivals = {server.probing for server in self._servers if server.probing}
-        for revival in revivals:
+        probes = [server.probing for server in self._servers if server.probing]
+        for probe in probes:
             # Cancelled before the clients are closed: a probe must not use a closed client.
-            revival.cancel()
-        if revivals:
-            await asyncio.wait(revivals)
+            probe.cancel()
+        endings = await asyncio.gather(*probes, return_exceptions=True)
         await asyncio.gather(*(server.policy.close() for server in self._servers))
-        for revival in revivals:
-            if not revival.cancelled():
-                revival.result()
+        for error in endings:
+            if isinstance(error, Exception):
+                raise error
 
     async def _choose_server(self, failed: list[_Server], prompt: Prompt) -> _Server:
         """Return the server for a request that these servers, once or more, have failed."""
         server = await self._wait_for_server(failed, prompt)
-        if server not in failed:
-            return server
-        await asyncio.sleep(RETRY_DELAY * 2 ** (failed.count(server) - 1))
-        return await self._wait_for_server(failed, prompt)
+        if server in failed:
+            await asyncio.sleep(RETRY_DELAY * 2 ** (failed.count(server) - 1))
+            server = await self._wait_for_server(failed, prompt)
+        return server
 
     async def _wait_for_server(self, failed: list[_Server], prompt: Prompt) -> _Server:
         """Return the best of the servers that admit a request; wait for one if need be."""
@@ -146,15 +145,15 @@ class BalancedPolicy:
         # Ties go to the server that was used longest ago, so that idle servers take turns.
         least = min(free, key=lambda one: (failed.count(one), one.outstanding, one.used), default=None)
         home = self._server_of_episode.get(prompt.episode)
-        if least is None or home is None or home in failed or home not in free:
-            return least
-        return home if home.outstanding - least.outstanding <= AFFINITY_SLACK else least
+        if least and home in free and home not in failed and home.outstanding - least.outstanding <= AFFINITY_SLACK:
+            return home
+        return least
 
-    def _remember_server(self, prompt: Prompt, server: _Server) -> None:
+    def _remember_server(self, episode: str, server: _Server) -> None:
         """Remember that a server knows an episode."""
-        if prompt.episode:
-            self._server_of_episode[prompt.episode] = server
-            self._server_of_episode.move_to_end(prompt.episode)
+        if episode:
+            self._server_of_episode[episode] = server
+            self._server_of_episode.move_to_end(episode)
             if len(self._server_of_episode) > _MAX_REMEMBERED_EPISODES:
                 self._server_of_episode.popitem(last=False)
 
@@ -164,7 +163,7 @@ class BalancedPolicy:
         term, began = server.breaker.start_request(), loop.time()
         worked: bool | None = None
         self._sent += 1
-        self._remember_server(prompt, server)
+        self._remember_server(prompt.episode, server)
         server.used, server.requests, server.outstanding = self._sent, server.requests + 1, server.outstanding + 1
         try:
             reply = await server.policy.reply(prompt)
@@ -192,7 +191,7 @@ class BalancedPolicy:
     async def _probe_until_healthy(self, server: _Server) -> None:
         """Probe an open server after each of its pauses until it is healthy; then a request may try it."""
         while server.breaker.state is BreakerState.OPEN:
-            await asyncio.sleep(server.breaker.remaining)
+            await asyncio.sleep(server.breaker.pause)
             server.breaker.record_probe(healthy=await server.policy.healthy())
         self._server_available.set()
 
