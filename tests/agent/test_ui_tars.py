@@ -49,7 +49,7 @@ def test_a_call_is_read_as_its_action_and_written_the_same_way(call):
         ("Action: click(500, 300)", ParseErrorKind.INVALID_ARGUMENTS, "named arguments"),
         ("Action: click(point='<point>500</point>')", ParseErrorKind.INVALID_ARGUMENTS, "no point"),
         ("Action: click(point='<point>500 3000</point>')", ParseErrorKind.INVALID_ARGUMENTS, "0 to 1000"),
-        ("Action: click()", ParseErrorKind.INVALID_ARGUMENTS, "takes point"),
+        ("Action: click()", ParseErrorKind.INVALID_ARGUMENTS, "lacks the argument point"),
         ("Action: wait(seconds='3')", ParseErrorKind.INVALID_ARGUMENTS, "no argument"),
         ("Action: scroll(point='<point>1 1</point>', direction='in')", ParseErrorKind.INVALID_ARGUMENTS, "'up'"),
         ("Action: type(content=open('x'))", ParseErrorKind.INVALID_ARGUMENTS, "no text"),

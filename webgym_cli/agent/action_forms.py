@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.webrl import AnyAction
 
 
 class UnknownActionError(ValueError):
@@ -129,10 +130,10 @@ class WebActions:
             fields |= argument.read(value)
         return Action.model_validate(fields, strict=True)
 
-    def write(self, action: Action, mode: InteractionMode) -> dict[str, Any]:
+    def write(self, action: AnyAction, mode: InteractionMode) -> dict[str, Any]:
         """Return the arguments that are read as an action. Raises `ValueError` where the set can't say it."""
         for called, form in self.forms[mode].items():
-            if form.name is not action.name:
+            if not isinstance(action, Action) or form.name is not action.name:
                 continue
             taken = [name for name in self.arguments if form.takes(name) is not None]
             values = {name: form.own.get(name, self.arguments[name]).write(action) for name in taken}

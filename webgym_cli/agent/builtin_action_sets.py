@@ -16,19 +16,13 @@ from webgym_cli.agent.tools import describe_action, render_web_action
 from webgym_cli.agent.vanilla import make_plain_template
 from webgym_cli.agent.webrl_actions import parse_webrl_action
 from webgym_cli.agent.webrl_forms import render_webrl_action
-from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 from webgym_cli.records.webrl import AnyAction
 
 
 def _parse_webrl(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
     return parse_webrl_action(response, truncated=truncated, thinking=spec.thinking, lenient=spec.lenient)
-
-
-def _require_web(action: AnyAction) -> Action:
-    if not isinstance(action, Action):
-        raise ValueError(f"the action set has no action {action.name}")
-    return action
 
 
 def _make_web_set(
@@ -41,7 +35,7 @@ def _make_web_set(
         return parse_web_action(response, mode, truncated=truncated, thinking=thinking, actions=actions)
 
     def write(action: AnyAction, mode: InteractionMode) -> str:
-        return render_web_action(_require_web(action), mode, actions)
+        return render_web_action(action, mode, actions)
 
     def write_with_sections(action: AnyAction, mode: InteractionMode) -> str:
         """Return a tool call after the sections of an expert: no memory, one goal."""

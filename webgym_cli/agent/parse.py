@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -25,6 +27,11 @@ class ParseError:
     detail: str = ""
 
 
+def make_no_call_error(detail: str, *, truncated: bool) -> ParseError:
+    """Return the error of a response without a whole call. `truncated`: it met its length limit, which is why."""
+    return ParseError(ParseErrorKind.TRUNCATED if truncated else ParseErrorKind.NO_TOOL_CALL, detail)
+
+
 def parse_web_action(
     response: str,
     mode: InteractionMode,
@@ -43,8 +50,7 @@ def parse_web_action(
     if len(calls) > 1:
         return ParseError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} tool calls")
     if not calls:
-        kind = ParseErrorKind.TRUNCATED if truncated else ParseErrorKind.NO_TOOL_CALL
-        return ParseError(kind, "no complete <tool_call>")
+        return make_no_call_error("no complete <tool_call>", truncated=truncated)
     try:
         call = json.loads(calls[0])
     except (ValueError, RecursionError) as error:
@@ -54,6 +60,11 @@ def parse_web_action(
     arguments = call.get("arguments")
     if not isinstance(arguments, dict):
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, "arguments must be an object")
+    return read_arguments(actions, arguments, mode)
+
+
+def read_arguments(actions: WebActions, arguments: Mapping[str, Any], mode: InteractionMode) -> Action | ParseError:
+    """Return the action of a call with these arguments, or the reason why there is none."""
     try:
         return actions.read(arguments, mode)
     except UnknownActionError as error:

@@ -8,11 +8,11 @@ from typing import Any
 from webgym_cli.agent.action_forms import WebActions
 from webgym_cli.agent.web_actions import BASIC
 from webgym_cli.agent.webrl_forms import render_webrl_action
-from webgym_cli.records.action import LATER_FIELDS, Action, CustomAction, InteractionMode
+from webgym_cli.records.action import LATER_FIELDS, CustomAction, InteractionMode
 from webgym_cli.records.webrl import AnyAction, WebRLAction
 
 
-def render_web_action(action: Action, mode: InteractionMode, actions: WebActions = BASIC) -> str:
+def render_web_action(action: AnyAction, mode: InteractionMode, actions: WebActions = BASIC) -> str:
     """Return an action as the text of a tool call: the inverse of the parser. Raises `ValueError`."""
     return format_tool_call(actions.functions[mode], actions.write(action, mode))
 
