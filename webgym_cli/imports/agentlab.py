@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,18 @@ from webgym_cli.imports.agentlab_actions import convert_action
 from webgym_cli.imports.arrays import NUMPY, Array
 from webgym_cli.imports.containers import read_pickle
 from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused, Stub
-from webgym_cli.imports.pictures import NoPicture, load_size
+from webgym_cli.imports.pictures import load_size
 from webgym_cli.imports.source import (
     ImportedEpisode,
     ImportedStep,
     ImportFormat,
     NotUnderstood,
     SkippedEpisode,
-    SkipReason,
+    Unfinished,
     compute_digest,
     format_time,
     parse_response,
-    shorten_error,
+    read_episode,
     to_fields,
     to_number,
     to_plain,
@@ -53,29 +54,24 @@ def find(path: Path) -> list[Path]:
 
 def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
     """Yield the episode of a folder. Raises `PickleRefused`."""
-    summary = _read_summary(source)
-    # AgentLab writes the summary at the end; a folder without it is still at work, or was killed.
-    if summary is None or not (summary.get("terminated") or summary.get("truncated") or summary.get("err_msg")):
-        yield SkippedEpisode(SkipReason.UNFINISHED, str(source), "its summary_info.json does not tell of an end")
-        return
-    try:
-        yield _read_episode(source, (images / source.name) if images else source, summary)
-    except NoPicture as error:
-        yield SkippedEpisode(SkipReason.SCREENSHOT_MISSING, str(source), str(error))
-    except ValueError as error:
-        yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, str(source), shorten_error(error))
+    yield read_episode(str(source), lambda: _read_episode(source, (images / source.name) if images else source))
 
 
-def _read_summary(source: Path) -> dict[str, Any] | None:
+def _read_summary(source: Path) -> dict[str, Any]:
     file = source / "summary_info.json"
     try:
         value = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
     except (OSError, ValueError) as error:
         raise PickleRefused(f"{file}: can't be read: {error}") from None
-    return value if isinstance(value, dict) else None
+    summary = value if isinstance(value, dict) else {}
+    # AgentLab writes the summary at the end; a folder without it is still at work, or was killed.
+    if not (summary.get("terminated") or summary.get("truncated") or summary.get("err_msg")):
+        raise Unfinished("its summary_info.json does not tell of an end")
+    return summary
 
 
-def _read_episode(source: Path, pictures: Path, summary: dict[str, Any]) -> ImportedEpisode:
+def _read_episode(source: Path, pictures: Path) -> ImportedEpisode:
+    summary = _read_summary(source)
     name, seed, policy = _read_identity(source)
     records = [to_fields(read_pickle(file, RESULTS), "a step") for file in _list_steps(source)]
     observed = [(number, record) for number, record in enumerate(records) if isinstance(record.get("obs"), Stub | dict)]
@@ -145,9 +141,7 @@ def _read_goal(source: Path, first: dict[str, Any]) -> str:
     file = source / "goal_object.pkl.gz"
     if not goal and file.is_file():
         goal = read_pickle(file, RESULTS)
-    parts = [to_fields(part, "a part of the goal") for part in goal or ()] if isinstance(goal, list | tuple) else []
-    texts = [to_text(part.get("text")) for part in parts if part.get("type") == "text"]
-    return "\n".join(filter(None, texts)) or to_text(first.get("goal"))
+    return _join_content(goal) or to_text(first.get("goal"))
 
 
 def _build_task(name: str, goal: str, url: str) -> Task:
@@ -197,11 +191,9 @@ def _read_step(folder: Path, number: int, record: dict[str, Any]) -> ImportedSte
     at = int(active.numbers()[0]) if isinstance(active, Array) and active.shape == (1,) else 0
     title = titles[at] if isinstance(titles, list | tuple) and 0 <= at < len(titles) else ""
     stats = to_plain(record.get("stats")) if isinstance(record.get("stats"), dict) else {}
-    return ImportedStep(
+    return replace(
+        parsed,
         picture=picture,
-        response=parsed.response,
-        action=parsed.action,
-        parse_error=parsed.parse_error,
         url=to_text(obs.get("url")),
         title=to_text(title),
         policy_seconds=max(0.0, to_number(stats.get("agent_elapsed"))),

@@ -11,20 +11,8 @@ from typing import Any
 from webgym_cli.imports.pickle_stubs import PickleRefused
 
 # Numpy's name of a number -> `struct`'s. Objects, texts and records are not admitted.
-CODES = {
-    "b1": "?",
-    "i1": "b",
-    "u1": "B",
-    "i2": "h",
-    "u2": "H",
-    "i4": "i",
-    "u4": "I",
-    "i8": "q",
-    "u8": "Q",
-    "f2": "e",
-    "f4": "f",
-    "f8": "d",
-}
+_NAMES = ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
+CODES = dict(zip(_NAMES, "?bBhHiIqQefd", strict=True))
 # Byte orders; pickles of another machine's native order are not told apart from ours, which is little-endian.
 ORDERS = {"<": "<", ">": ">", "|": "<", "=": "<"}
 MAX_DIMENSIONS = 8

@@ -38,22 +38,22 @@ _PROGRESS_EVERY = 20
 _EXAMPLES = 5
 
 
-@dataclass(slots=True)
+@dataclass
 class ImportCounts:
-    """The counts of one import."""
+    """The counts of one import, as its summary has them."""
 
     imported: int = 0
     steps: int = 0
     solved: int = 0
     judged: int = 0
     """Imported episodes with a verdict of their judge."""
-    lost_steps: int = 0
-    """Last steps that the policy had not answered: they are no part of an episode."""
-    foreign: int = 0
-    """Steps whose action has no place here: kept, and never trained on."""
-    images: int = 0
-    """Pictures that the run did not have."""
     failures: Counter[str] = field(default_factory=Counter)
+    steps_without_action: int = 0
+    """Steps whose action has no place here: kept, and never trained on."""
+    steps_not_answered: int = 0
+    """Last steps that the policy had not answered: they are no part of an episode."""
+    new_images: int = 0
+    """Pictures that the run did not have."""
     skipped: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
     """Some of those skipped, by reason."""
@@ -62,34 +62,24 @@ class ImportCounts:
         """Count an imported episode, its verdict in its outcome."""
         self.imported += 1
         self.steps += len(trajectory.steps)
-        self.lost_steps += lost
+        self.steps_not_answered += lost
         self.judged += verdict
         self.solved += trajectory.outcome.success is True
-        self.foreign += sum(step.action is None for step in trajectory.steps)
+        self.steps_without_action += sum(step.action is None for step in trajectory.steps)
         if trajectory.outcome.failure:
             self.failures[trajectory.outcome.failure.value] += 1
 
     def skip(self, skipped: SkippedEpisode) -> None:
         """Count an episode that is left out."""
         self.skipped[skipped.why.value] += 1
-        examples = self.examples.setdefault(skipped.why.value, [])
-        if skipped.why is not SkipReason.KNOWN and len(examples) < _EXAMPLES:
-            examples.append(f"{skipped.where}: {skipped.detail}" if skipped.detail else skipped.where)
+        if skipped.why is not SkipReason.KNOWN and self.skipped[skipped.why.value] <= _EXAMPLES:
+            example = f"{skipped.where}: {skipped.detail}" if skipped.detail else skipped.where
+            self.examples.setdefault(skipped.why.value, []).append(example)
 
     def to_json(self) -> dict[str, object]:
-        """Return the facts of the summary."""
-        return {
-            "imported": self.imported,
-            "steps": self.steps,
-            "solved": self.solved,
-            "judged": self.judged,
-            "failures": dict(sorted(self.failures.items())),
-            "steps_without_action": self.foreign,
-            "steps_not_answered": self.lost_steps,
-            "new_images": self.images,
-            "skipped": dict(sorted(self.skipped.items())),
-            "examples": {why: texts for why, texts in sorted(self.examples.items()) if texts},
-        }
+        """Return the facts of the summary, mappings in the order of their keys."""
+        facts = vars(self).items()
+        return {name: dict(sorted(fact.items())) if isinstance(fact, dict) else fact for name, fact in facts}
 
 
 @dataclass(slots=True)
@@ -195,7 +185,7 @@ class Importer:
         pairs = zip(trajectory.steps, pictures, strict=True)
         pngs = {shot.sha256: png for step, png in pairs if png for shot in step.observation.pictures}
         for sha256, png in pngs.items():
-            self.report.images += not store.path(sha256).exists()
+            self.report.new_images += not store.path(sha256).exists()
             if not self.dry:
                 store.put(png)
         if self.dry:

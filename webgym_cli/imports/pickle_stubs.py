@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 from webgym_cli.errors import UsageError
 
@@ -15,14 +15,6 @@ ATOMS = (str, int, float, bool, bytes, type(None))
 
 class PickleRefused(UsageError):
     """A pickle is damaged, too large, or names something that is not data."""
-
-
-class Buildable(Protocol):
-    """Something that takes a state, as a record does its fields."""
-
-    def build(self, state: Any) -> None:
-        """Take the state. Raises `PickleRefused` when it is none."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -55,11 +47,21 @@ class Stub:
                 self.arguments = (*self.arguments, part)
 
 
+def _make_stub(dotted: str) -> Callable[..., Stub]:
+    return lambda *arguments: Stub(dotted, arguments)
+
+
 @dataclass(frozen=True, slots=True)
 class Name:
     """A class or function that a pickle named and that is known. It is a word, not the thing."""
 
     dotted: str
+    make: Callable[..., Any]
+    """Makes what stands for an object of it, of the arguments that the pickle gives."""
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Make what stands for an object."""
+        return self.make(*arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,20 +75,17 @@ class AllowedNames:
     makers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """Functions and classes that are done by ours: name -> ours, called with the arguments."""
 
-    def admits(self, dotted: str) -> bool:
-        """Whether a file may use this name."""
-        of_package = any(dotted.startswith(f"{package}.") for package in self.packages)
-        return of_package or dotted in self.records or dotted in self.makers or dotted in PLAIN
-
-    def make(self, dotted: str, arguments: tuple[Any, ...]) -> Any:
-        """Return what stands for an object that is made with these arguments."""
+    def find(self, dotted: str) -> Name | None:
+        """Return a name; None where a file may not use it."""
         maker = self.makers.get(dotted) or PLAIN.get(dotted)
-        return maker(*arguments) if maker else Stub(dotted, arguments)
+        is_record = dotted in self.records or any(dotted.startswith(f"{package}.") for package in self.packages)
+        return Name(dotted, maker or _make_stub(dotted)) if maker or is_record else None
 
 
 def _make_reconstructed(of: Any, base: Any, state: Any) -> Any:
     """Stand for `copyreg._reconstructor`, by which old protocols make an object without calling its class."""
-    if not isinstance(of, Name) or base != Name("builtins.object") or state is not None:
+    is_plain = isinstance(base, Name) and base.dotted == "builtins.object"
+    if not isinstance(of, Name) or not is_plain or state is not None:
         raise PickleRefused("an object of an unknown making")
     return Stub(of.dotted)
 
@@ -136,14 +135,14 @@ PLAIN: dict[str, Callable[..., Any]] = {
     "builtins.list": _make_list,
     "builtins.bytes": _make_bytes,
     "builtins.bytearray": _make_bytes,
-    "builtins.object": lambda: Stub("builtins.object"),
+    "builtins.object": _make_stub("builtins.object"),
     "copyreg._reconstructor": _make_reconstructed,
     "_codecs.encode": _make_encoded,
     **{
         f"pathlib.{part}{kind}": _make_path for part in ("", "_local.") for kind in ("PosixPath", "WindowsPath", "Path")
     },
     **{
-        f"datetime.{kind}": (lambda name: lambda *arguments: Stub(name, arguments))(f"datetime.{kind}")
+        f"datetime.{kind}": _make_stub(f"datetime.{kind}")
         for kind in ("datetime", "date", "time", "timedelta", "timezone")
     },
 }

@@ -7,13 +7,13 @@ import struct
 from collections.abc import Callable
 from typing import IO, Any, cast
 
-from webgym_cli.imports.pickle_stubs import AllowedNames, Buildable, Name, PickleRefused, Stub, build_dict
+from webgym_cli.imports.pickle_stubs import AllowedNames, Name, PickleRefused, Stub, build_dict
 
 # Maximum number of opcodes in one pickle: a WebGym iteration of 20,000 steps has three million.
 MAX_OPERATIONS = 100_000_000
 # The names of Python 2, which low protocols keep.
 _PYTHON2_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
-# Opcodes that the standard library's unpickler may read: they make plain values, or call `find_class`.
+# Opcodes that the standard library's unpickler may read: they make plain values, call `find_class`, or call a name.
 _DATA = (
     *("PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "DUP"),
     *("NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4"),
@@ -21,7 +21,7 @@ _DATA = (
     *("BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8"),
     *("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE", "GET", "BINGET", "LONG_BINGET"),
     *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "LIST", "EMPTY_DICT"),
-    *("GLOBAL", "STACK_GLOBAL"),
+    *("GLOBAL", "STACK_GLOBAL", "REDUCE", "INST", "OBJ"),
 )
 _DAMAGE = (
     *(pickle.UnpicklingError, struct.error, EOFError, AssertionError),
@@ -45,7 +45,7 @@ def load(stream: IO[bytes], allowed: AllowedNames, origin: str) -> Any:
 # The unpickler in Python, not the one in C: there a forged memo number or byte array allocates gigabytes, a deep tuple
 # as a key overflows the stack, and BUILD can set attributes of whatever `find_class` has returned.
 class _StubUnpickler(pickle._Unpickler):
-    """An unpickler whose stack holds plain values, stubs and names. None of them can be called."""
+    """An unpickler whose stack holds plain values, stubs and names. Of these only names can be called."""
 
     stack: list[Any]
     pop_mark: Callable[[], list[Any]]
@@ -59,54 +59,30 @@ class _StubUnpickler(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Name:
         """Return the name itself. Raises `PickleRefused` when it is not allowed."""
         dotted = f"{_PYTHON2_MODULES.get(module, module)}.{name}"
-        if not self._allowed.admits(dotted):
+        if (known := self._allowed.find(dotted)) is None:
             raise PickleRefused(
                 f"it asks for {dotted[:200]!r}, which is no record of this format: nothing of it was run"
             )
-        return Name(dotted)
+        return known
 
     def push(self, value: Any) -> None:
         """Put a value on the stack, which is another one once a mark is gone."""
         self.stack.append(value)
 
-    def make(self, of: Any, arguments: Any) -> None:
-        """Push the stub of an object that is made with these arguments."""
-        if not isinstance(of, Name):
-            raise PickleRefused("it calls something that has no name: nothing of it was run")
-        if not isinstance(arguments, tuple):
-            raise PickleRefused("arguments that are no tuple")
-        self.stack.append(self._allowed.make(of.dotted, arguments))
-
-    def reduce(self) -> None:
-        """REDUCE and NEWOBJ: make an object of the name and the arguments on the stack."""
-        arguments, of = self.stack.pop(), self.stack.pop()
-        self.make(of, arguments)
-
     def new_with_keywords(self) -> None:
         """NEWOBJ_EX: the keywords become fields."""
         keywords = self.stack.pop()
-        self.reduce()
+        _STANDARD["REDUCE"](self)
         if keywords:
             self.stack.append(keywords)
             self.build()
-
-    def instantiate_global(self) -> None:
-        """INST: the name is a part of the opcode."""
-        readline = cast(Callable[[], bytes], self.readline)  # type: ignore[attr-defined]
-        module, name = (readline()[:-1].decode("ascii") for _ in range(2))
-        self.make(self.find_class(module, name), tuple(self.pop_mark()))
-
-    def instantiate(self) -> None:
-        """OBJ: the name is the first of a group."""
-        of, *arguments = self.pop_mark()
-        self.make(of, tuple(arguments))
 
     def build(self) -> None:
         """BUILD: give the top of the stack its state."""
         state, target = self.stack.pop(), self.stack[-1]
         if not hasattr(type(target), "build"):
             raise PickleRefused(f"a state for a {type(target).__name__}: nothing of it was run")
-        cast(Buildable, target).build(state)
+        target.build(state)
 
     def extend(self, values: list[Any]) -> None:
         """Add to the list on the top of the stack, or to the elements of a stub."""
@@ -139,14 +115,11 @@ def _pair_up(flat: list[Any]) -> dict[Any, Any]:
     return build_dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _codes(names: tuple[str, ...]) -> list[int]:
-    return [getattr(pickle, name)[0] for name in names]
-
-
 _Operation = Callable[[_StubUnpickler], None]
+_STANDARD = {name: cast(_Operation, pickle._Unpickler.dispatch[getattr(pickle, name)[0]]) for name in _DATA}
 # Opcode -> operation. All others are refused: persistent ids, the registry of extensions, buffers from elsewhere.
 _OPERATIONS: dict[int, _Operation] = {
-    **{code: cast(_Operation, pickle._Unpickler.dispatch[code]) for code in _codes(_DATA)},
+    **{getattr(pickle, name)[0]: operation for name, operation in _STANDARD.items()},
     # sets become lists: hashing a deep tuple would overflow the stack
     pickle.EMPTY_SET[0]: lambda self: self.push([]),
     pickle.FROZENSET[0]: lambda self: self.push(self.pop_mark()),
@@ -156,11 +129,8 @@ _OPERATIONS: dict[int, _Operation] = {
     pickle.DICT[0]: lambda self: self.push(_pair_up(self.pop_mark())),
     pickle.SETITEMS[0]: lambda self: self.update(self.pop_mark()),
     pickle.SETITEM[0]: _StubUnpickler.set_item,
-    pickle.REDUCE[0]: _StubUnpickler.reduce,
-    pickle.NEWOBJ[0]: _StubUnpickler.reduce,
+    pickle.NEWOBJ[0]: _STANDARD["REDUCE"],
     pickle.NEWOBJ_EX[0]: _StubUnpickler.new_with_keywords,
-    pickle.INST[0]: _StubUnpickler.instantiate_global,
-    pickle.OBJ[0]: _StubUnpickler.instantiate,
     pickle.BUILD[0]: _StubUnpickler.build,
     pickle.BYTEARRAY8[0]: _StubUnpickler.push_bytearray,
 }

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from PIL import Image
 
 from webgym_cli.imports.arrays import Array
-from webgym_cli.imports.source import NotUnderstood
+from webgym_cli.imports.source import NotUnderstood, SkipReason
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.util.files import open_regular
 
@@ -23,36 +26,42 @@ _BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image
 class NoPicture(NotUnderstood):
     """A picture is not there, or is none."""
 
+    why = SkipReason.SCREENSHOT_MISSING
+
 
 def load_png(picture: Path | Array) -> bytes:
     """Return a picture as PNG. Raises `NoPicture` that names it."""
     if isinstance(picture, Array):
         return _encode(_from_array(picture))
-    try:
-        with open_regular(picture) as file:
-            data = file.read()
+    with _open_file(picture) as file:
+        data = file.read()
         with Image.open(io.BytesIO(data)) as image:
-            _refuse_huge(image)
+            # Before anything is decoded: the header is enough.
+            if image.width * image.height > MAX_PIXELS:
+                raise ValueError(f"{image.width}x{image.height} pixels are no screenshot")
             # Byte for byte: the digest of the picture is its name in the store.
             if data.startswith(PNG_SIGNATURE):
                 image.verify()
                 return data
             return _encode(image if image.mode in PNG_MODES else image.convert("RGB"))
-    except _BROKEN as error:
-        raise NoPicture(f"{picture}: {_describe_error(error)}") from None
-
-
-def _load_file_size(picture: Path) -> tuple[int, int]:
-    try:
-        with open_regular(picture) as file, Image.open(file) as image:
-            return image.size
-    except _BROKEN as error:
-        raise NoPicture(f"{picture}: {_describe_error(error)}") from None
 
 
 def load_size(picture: Path | Array) -> tuple[int, int]:
     """Return width and height in pixels. Raises `NoPicture`."""
-    return _from_array(picture).size if isinstance(picture, Array) else _load_file_size(picture)
+    if isinstance(picture, Array):
+        return _from_array(picture).size
+    with _open_file(picture) as file, Image.open(file) as image:
+        return image.size
+
+
+@contextmanager
+def _open_file(picture: Path) -> Iterator[IO[bytes]]:
+    """Yield a picture's file. What the block finds broken raises `NoPicture` that names it."""
+    try:
+        with open_regular(picture) as file:
+            yield file
+    except _BROKEN as error:
+        raise NoPicture(f"{picture}: {_describe_error(error)}") from None
 
 
 def _from_array(array: Array) -> Image.Image:
@@ -60,12 +69,6 @@ def _from_array(array: Array) -> Image.Image:
         raise NoPicture(f"an array of shape {array.shape} is no picture")
     height, width, channels = array.shape
     return Image.frombytes("RGBA" if channels == 4 else "RGB", (width, height), array.data)
-
-
-def _refuse_huge(image: Image.Image) -> None:
-    # Before anything is decoded: the header is enough.
-    if image.width * image.height > MAX_PIXELS:
-        raise ValueError(f"{image.width}x{image.height} pixels are no screenshot")
 
 
 def _encode(image: Image.Image) -> bytes:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from webgym_cli.agent.action_forms import WebActions
 from webgym_cli.agent.parse import ParseError, parse_web_action
 from webgym_cli.agent.tools import render_web_action
 from webgym_cli.agent.web_actions import BASIC
 from webgym_cli.imports.arrays import Array
-from webgym_cli.imports.pickle_stubs import Stub
+from webgym_cli.imports.pickle_stubs import PickleRefused, Stub
 from webgym_cli.records.action import NOT_FEASIBLE, Action, ActionName, InteractionMode
 from webgym_cli.records.failure import Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement
@@ -48,12 +48,16 @@ class SkipReason(StrEnum):
     """The file is damaged, or was refused because it names what is not data."""
 
 
-class Unfinished(Exception):
-    """An episode of theirs came to no end; the message says why."""
-
-
 class NotUnderstood(ValueError):
     """An episode of theirs can't be represented; the message says why."""
+
+    why: ClassVar[SkipReason] = SkipReason.NOT_UNDERSTOOD
+
+
+class Unfinished(NotUnderstood):
+    """An episode of theirs came to no end; the message says why."""
+
+    why = SkipReason.UNFINISHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +83,12 @@ class ImportedPrompt:
 class ImportedStep:
     """One step of theirs, its picture still where they left it."""
 
-    picture: Path | Array | None
-    """None: an episode of text."""
     response: str
-    """What stands in the trajectory: see `spoken_action`."""
+    """What stands in the trajectory: see `parse_response`."""
     action: AnyAction | None
     parse_error: ParseErrorKind | None
+    picture: Path | Array | None = None
+    """None: an episode of text."""
     html: str = ""
     """The page as text, where the policy read it so."""
     url: str = ""
@@ -143,13 +147,13 @@ class ImportFormat:
     """Return the iteration that a source is of; None: its files don't say."""
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedResponse:
-    """What a step's response is in the buffer."""
-
-    response: str
-    action: Action | None
-    parse_error: ParseErrorKind | None
+def read_episode(where: str, build: Callable[[], ImportedEpisode]) -> ImportedEpisode | SkippedEpisode:
+    """Return the episode that `build` returns, or why it is left out where that raises a `ValueError`."""
+    try:
+        return build()
+    except ValueError as error:
+        why = error.why if isinstance(error, NotUnderstood) else SkipReason.NOT_UNDERSTOOD
+        return SkippedEpisode(why, where, " ".join(str(error).split())[:500])
 
 
 def parse_response(
@@ -160,8 +164,8 @@ def parse_response(
     known_action: Action | None = None,
     as_it_is: bool = False,
     actions: WebActions = BASIC,
-) -> ParsedResponse:
-    """Return a response with what our parser reads in it: the two never disagree.
+) -> ImportedStep:
+    """Return a step of a response and of what our parser reads in it: the two never disagree.
 
     A response without any call of ours, of which the action is known by other means, gets the call at its end: so it
     says what was done in the words that a policy here is asked for. A call that is there stays as it is, well-formed
@@ -173,12 +177,12 @@ def parse_response(
     # A response with a call of ours keeps it, even a malformed one: that is what the policy said.
     if known_action is not None and "<tool_call>" not in text:
         if as_it_is:
-            return ParsedResponse(text, known_action, None)
+            return ImportedStep(text, known_action, None)
         text = f"{text}\n{render_web_action(known_action, mode, actions)}".lstrip("\n")
     read = parse_web_action(text, mode, thinking=thinking, actions=actions)
     if isinstance(read, ParseError):
-        return ParsedResponse(text, None, read.kind)
-    return ParsedResponse(text, read, None)
+        return ImportedStep(text, None, read.kind)
+    return ImportedStep(text, read, None)
 
 
 def with_stop(outcome: Outcome, steps: tuple[ImportedStep, ...], otherwise: Stop) -> Outcome:
@@ -223,15 +227,17 @@ def to_plain(value: Any) -> Any:
         if isinstance(part, Stub):
             return {**copy(part.items, depth + 1), **copy(part.fields, depth + 1)}
         if isinstance(part, Array):
-            return part.numbers()
+            return _list_numbers(part)
         return f"<{type(part).__name__}>"
 
     return copy(value, 0)
 
 
-def shorten_error(error: Exception) -> str:
-    """Return what an error says, as one line of a moderate length."""
-    return " ".join(str(error).split())[:500]
+def _list_numbers(array: Array) -> list[Any]:
+    try:
+        return array.numbers()
+    except PickleRefused as error:
+        raise NotUnderstood(str(error)) from None
 
 
 def format_time(seconds: float) -> str:

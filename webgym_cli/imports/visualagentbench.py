@@ -6,24 +6,23 @@ import html
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import StoreError, UsageError
-from webgym_cli.imports.pictures import NoPicture, load_size
+from webgym_cli.imports.pictures import load_size
 from webgym_cli.imports.source import (
     ImportedEpisode,
     ImportedStep,
     ImportFormat,
     NotUnderstood,
     SkippedEpisode,
-    SkipReason,
     Unfinished,
     compute_digest,
     format_time,
     parse_response,
-    shorten_error,
+    read_episode,
     to_number,
     to_text,
     with_stop,
@@ -62,14 +61,7 @@ def find_traces(path: Path) -> list[Path]:
 def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
     """Yield the episode that a file names. Raises `UsageError`."""
     episode = _RecordedEpisode(source.parent.parent, source.stem)
-    try:
-        yield episode.to_imported(images)
-    except NoPicture as error:
-        yield SkippedEpisode(SkipReason.SCREENSHOT_MISSING, str(source), str(error))
-    except ValueError as error:
-        yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, str(source), shorten_error(error))
-    except Unfinished as error:
-        yield SkippedEpisode(SkipReason.UNFINISHED, str(source), str(error))
+    yield read_episode(str(source), lambda: episode.to_imported(images))
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,14 +183,7 @@ def _read_step(
         action = convert_line(response)
     parsed = parse_response(response, mode, known_action=action)
     prompt = json.dumps([line.get("prompt"), line.get("html")]) if line else ""
-    return ImportedStep(
-        picture=picture,
-        response=parsed.response,
-        action=parsed.action,
-        parse_error=parsed.parse_error,
-        url=url[0] if url else "",
-        prompt=prompt,
-    )
+    return replace(parsed, picture=picture, url=url[0] if url else "", prompt=prompt)
 
 
 # VisualAgentBench's WebArena-Lite, by whichever action set.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,7 +24,7 @@ from webgym_cli.imports.source import (
     compute_digest,
     format_time,
     parse_response,
-    shorten_error,
+    read_episode,
     to_fields,
     to_plain,
     to_text,
@@ -89,12 +91,10 @@ def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | Skippe
     file = _File(source, images, metadata if isinstance(metadata, dict) else {})
     for number, steps in enumerate(trajectories):
         where = f"{source}, trajectory {number}"
-        try:
-            yield file.to_imported(where, steps) if steps else SkippedEpisode(SkipReason.EMPTY, where)
-        except Unfinished as error:
-            yield SkippedEpisode(SkipReason.UNFINISHED, where, str(error))
-        except (ValueError, PickleRefused) as error:
-            yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, where, shorten_error(error))
+        if steps:
+            yield read_episode(where, partial(file.to_imported, where, steps))
+        else:
+            yield SkippedEpisode(SkipReason.EMPTY, where)
 
 
 class _File:
@@ -153,11 +153,9 @@ class _File:
             actions=WEBGYM_ACTIONS,
         )
         same = step.get("same_as_next_screenshot")
-        return ImportedStep(
+        return replace(
+            parsed,
             picture=self._find_picture(step),
-            response=parsed.response,
-            action=parsed.action,
-            parse_error=parsed.parse_error,
             url=to_text(page.get("url")),
             title=to_text(page.get("title")),
             prompt=to_text(response.get("raw_prompt")),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,9 @@ from webgym_cli.imports.source import (
     ImportFormat,
     NotUnderstood,
     SkippedEpisode,
-    SkipReason,
     compute_digest,
     format_time,
+    read_episode,
     to_fields,
     to_number,
     to_text,
@@ -66,10 +67,7 @@ def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | Skippe
     episodes = _read_trajectories(source) if source.suffix == ".pt" else _read_conversations(source)
     for number, (score, given) in enumerate(episodes):
         where = f"{source}, trajectory {number}"
-        try:
-            yield _build_episode(where, [_read_step(*step) for step in given], score, written)
-        except NotUnderstood as error:
-            yield SkippedEpisode(SkipReason.NOT_UNDERSTOOD, where, str(error))
+        yield read_episode(where, partial(_build_episode, where, given, score, written))
 
 
 def parse_prompt(text: str) -> tuple[str, tuple[str, ...], str]:
@@ -122,8 +120,9 @@ def _read_step(prompt: Any, response: Any) -> WebRLStep:
     return WebRLStep(instruction, past, page, to_text(response).removesuffix("<|eot_id|>"))
 
 
-def _build_episode(where: str, steps: list[WebRLStep], score: Score, written: str) -> ImportedEpisode:
-    """Return an episode of text. Raises `NotUnderstood` where a round is missing."""
+def _build_episode(where: str, given: list[tuple[Any, Any]], score: Score, written: str) -> ImportedEpisode:
+    """Return an episode of text, given its prompts and responses. Raises `NotUnderstood` where a round is missing."""
+    steps = [_read_step(*step) for step in given]
     for number, step in enumerate(steps):
         before = tuple(earlier.response.strip() for earlier in steps[:number])
         if step.instruction != steps[0].instruction or tuple(text.strip() for text in step.past) != before:
@@ -155,7 +154,7 @@ def _convert(step: WebRLStep) -> ImportedStep:
     parsed = parse_webrl_action(step.response, lenient=True)
     failed = parsed.kind if isinstance(parsed, ParseError) else None
     action = None if isinstance(parsed, ParseError) else parsed
-    return ImportedStep(picture=None, html=step.page, response=step.response, action=action, parse_error=failed)
+    return ImportedStep(step.response, action, failed, html=step.page)
 
 
 # What WebRL's authors released, and what its process_data.py writes.
