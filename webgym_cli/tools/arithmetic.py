@@ -266,10 +266,6 @@ def _gcd(*values: Number) -> Number:
     return Fraction(math.gcd(*map(int, values)))
 
 
-def _log(value: Number, base: Number = math.e) -> Number:
-    return math.log(value) if base == math.e else math.log(value, base)
-
-
 _PRODUCTS: dict[str, Callable[[Number, Number], Number]] = {
     "*": lambda a, b: a * b,
     "/": lambda a, b: a / b,
@@ -288,7 +284,7 @@ FUNCTIONS: dict[str, Callable[..., Number]] = {
     "factorial": _factorial,
     "gcd": _gcd,
     "exp": math.exp,
-    "log": _log,
+    "log": math.log,
     "ln": math.log,
     "log10": math.log10,
     "log2": math.log2,
