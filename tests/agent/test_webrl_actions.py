@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from webgym_cli.agent.parse import ParseError
-from webgym_cli.agent.webrl_actions import WAIT_SECONDS, parse_webrl_action
-from webgym_cli.agent.webrl_forms import render_webrl_action
+from webgym_cli.agent.webrl_actions import parse_webrl_action
+from webgym_cli.agent.webrl_forms import WAIT_SECONDS, render_webrl_action
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.trajectory import ParseErrorKind as Kind
 from webgym_cli.records.webrl import POINTING, SAYING, WebRLAction, WebRLActionName

@@ -18,7 +18,6 @@ from webgym_cli.scoring.numbers import (
 )
 from webgym_cli.scoring.registry import REWARDS, reward_fields
 from webgym_cli.scoring.text import (
-    f1_score,
     format_reward,
     infoseek_reward,
     normalise,
@@ -178,7 +177,7 @@ def test_squads_normalisation(text, plain):
     ],
 )
 def test_f1_over_words(given, wanted, value):
-    assert f1_score(given, wanted) == pytest.approx(value)
+    assert ok_vqa_reward(given, [wanted]) == pytest.approx(value)
 
 
 def test_exact_match_and_f1_take_the_best_of_several_answers():
@@ -247,8 +246,13 @@ def test_the_answer_may_be_the_last_tools_result():
 
 
 def test_yes_and_no_are_right_whole_or_not_at_all():
-    assert f1_score("yes it is", "yes") == f1_score("no", "no way") == f1_score("noanswer", "yes") == 0.0
-    assert f1_score("Yes.", "yes") == 1.0
+    assert (
+        ok_vqa_reward("yes it is", ["yes"])
+        == ok_vqa_reward("no", ["no way"])
+        == ok_vqa_reward("noanswer", ["yes"])
+        == 0.0
+    )
+    assert ok_vqa_reward("Yes.", ["yes"]) == 1.0
 
 
 def test_precision_and_recall_stand_beside_f1():

@@ -11,7 +11,7 @@ import json
 from functools import cache
 
 from webgym_cli.agent.action_forms import WebActions
-from webgym_cli.agent.memory_sections import read_sections, read_stated_action
+from webgym_cli.agent.memory_sections import read_sections
 from webgym_cli.agent.prompt_template import (
     EFFECT,
     HistoryWindow,
@@ -112,7 +112,7 @@ def _describe_step(step: Step) -> str:
     """Return what a step did: the call, on which element, and the sentence in which the policy told it."""
     if step.action is None:
         return f"no action ({step.parse_error})"
-    stated = truncate(read_stated_action(step.response), ACTION_LIMIT)
+    stated = truncate(read_sections(step.response).action, ACTION_LIMIT)
     parts = (
         truncate(describe_action(step.action), ACTION_LIMIT),
         _find_acted_element(step),

@@ -47,12 +47,6 @@ def read_sections(response: str) -> MemorySections:
     )
 
 
-def read_stated_action(response: str) -> str:
-    """Return only the sentence of a response that tells its action; empty without one."""
-    return _split_sections(response).get("action", "")
-
-
-@lru_cache(maxsize=_CACHED)
 def _split_sections(response: str) -> dict[str, str]:
     """Return what stands under each heading, the first of several that are the same."""
     text = response.rpartition(CLOSE)[2] if CLOSE in response else response

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from webgym_cli.agent.parse import ParseError
+from webgym_cli.agent.parse import ParseError, make_no_call_error
 from webgym_cli.agent.reasoning import strip_reasoning
 from webgym_cli.agent.webrl_forms import FORMS, WAIT_SECONDS
 from webgym_cli.records.action import Action, ActionName
@@ -21,16 +21,12 @@ from webgym_cli.records.trajectory import ParseErrorKind
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 from webgym_cli.util.literal_calls import BadCall, Call, Value, read_call
 
-__all__ = ["WAIT_SECONDS", "parse_webrl_action"]
-
 # What may stand before a call: space, a list's bullet, the marks of code.
 _LEAD = re.compile(r"[\s`;]*(?:[-*>]\s+)?`*")
 _OPENING = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\(")
 _REST = re.compile(r"[ \t`;]*(#[^\n]*)?")
 _WHOLE = re.compile(r"[0-9]{1,9}")
 _DECIMAL = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,30})?(?:e-?[0-9]{1,3})?")
-
-
 _BY_LOWER = {called.lower(): form for called, form in FORMS.items()}
 
 
@@ -53,23 +49,18 @@ def parse_webrl_action(
         text = strip_reasoning(response, thinking=thinking)
         calls = _read_last_call(text) if lenient else _read_calls(text)
         if len(calls) > 1:
-            raise _InvalidCallError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} calls")
+            return ParseError(ParseErrorKind.SEVERAL_TOOL_CALLS, f"{len(calls)} calls")
         if not calls:
-            raise _InvalidCallError(ParseErrorKind.NO_TOOL_CALL, "no line begins with a call")
+            return make_no_call_error("no line begins with a call", truncated=truncated)
         return _FUNCTIONS[calls[0].name](calls[0])
     except ValidationError as error:
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, error.errors()[0]["msg"])
     except BadCall as error:
         if error.is_open:
-            return ParseError(_missing_kind(truncated), str(error))
+            return make_no_call_error(str(error), truncated=truncated)
         return ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
     except _InvalidCallError as error:
-        kind = _missing_kind(truncated) if error.kind is ParseErrorKind.NO_TOOL_CALL else error.kind
-        return ParseError(kind, str(error))
-
-
-def _missing_kind(truncated: bool) -> ParseErrorKind:
-    return ParseErrorKind.TRUNCATED if truncated else ParseErrorKind.NO_TOOL_CALL
+        return ParseError(error.kind, str(error))
 
 
 def _read_calls(text: str) -> list[Call]:
@@ -114,8 +105,7 @@ def _drop_superfluous(call: Call) -> Call:
     form = _BY_LOWER.get(str(call.get(0, "action")).lower())
     wanted = {"exit": {"message"}, "quote": {"content"}}.get(call.name, set[str]())
     if call.name == "do":
-        takes = {"argument": form and form.argument, "element": form and form.element}
-        wanted = {"action", *(name for name, taken in takes.items() if taken)}
+        wanted = {"action", *(form.arguments if form else ())}
     return replace(call, named={name: value for name, value in call.named.items() if name in wanted})
 
 
@@ -135,8 +125,7 @@ def _read_do(call: Call) -> AnyAction:
     form = _BY_LOWER.get(called.lower()) if isinstance(called, str) else None
     if form is None:
         raise _InvalidCallError(ParseErrorKind.UNKNOWN_ACTION, f"no action {called!r}")
-    allowed = {"argument"} if form.argument else set[str]()
-    if unknown := given.keys() - allowed - ({"element"} if form.element else set()):
+    if unknown := given.keys() - form.arguments:
         raise _invalid_arguments(f"{called} has no argument {', '.join(sorted(unknown))}")
     fields: dict[str, Any] = {"direction": form.direction} if form.direction else {}
     if "element" in given:
@@ -159,22 +148,12 @@ def _read_quote(call: Call) -> AnyAction:
     return _make_action(WebRLActionName.QUOTE, {"text": _read_text("content", given["content"])} if given else {})
 
 
-def _read_go_backward(call: Call) -> AnyAction:
-    _take_arguments(call)
-    return _make_action(ActionName.GO_BACK, {})
-
-
-def _read_go_forward(call: Call) -> AnyAction:
-    _take_arguments(call)
-    return _make_action(WebRLActionName.GO_FORWARD, {})
-
-
 _FUNCTIONS: dict[str, Callable[[Call], AnyAction]] = {
     "do": _read_do,
     "exit": _read_exit,
     "quote": _read_quote,
-    "go_backward": _read_go_backward,
-    "go_forward": _read_go_forward,
+    "go_backward": lambda call: _make_action(ActionName.GO_BACK, _take_arguments(call)),
+    "go_forward": lambda call: _make_action(WebRLActionName.GO_FORWARD, _take_arguments(call)),
 }
 # The beginning of a call, wherever it stands.
 _ANYWHERE = re.compile(rf"\b(?:{'|'.join(_FUNCTIONS)})\(")
@@ -202,19 +181,20 @@ def _read_text(name: str, value: Value) -> str:
     return value
 
 
+def _match_number(pattern: re.Pattern[str], name: str, value: Value, what: str) -> str:
+    """Return the text of a number, with or without quotes."""
+    text = str(value) if isinstance(value, str | int | float) else ""
+    if not pattern.fullmatch(text):
+        raise _invalid_arguments(f"{name} must be {what}")
+    return text
+
+
 def _read_integer(name: str, value: Value) -> int:
-    """Read a whole number, with or without quotes."""
-    text = str(value) if isinstance(value, str | int) else ""
-    if not _WHOLE.fullmatch(text):
-        raise _invalid_arguments(f"{name} must be a whole number")
-    return int(text)
+    return int(_match_number(_WHOLE, name, value, "a whole number"))
 
 
 def _read_seconds(name: str, value: Value) -> float:
-    text = str(value) if isinstance(value, str | int | float) else ""
-    if not _DECIMAL.fullmatch(text):
-        raise _invalid_arguments(f"{name} must be a number of seconds")
-    return float(text)
+    return float(_match_number(_DECIMAL, name, value, "a number of seconds"))
 
 
 _READ: dict[str, Callable[[str, Value], str | int | float]] = {

@@ -23,6 +23,11 @@ class ActionForm:
     """The field that its argument is."""
     direction: Literal["up", "down"] | None = None
 
+    @property
+    def arguments(self) -> set[str]:
+        """The names of its arguments in a call."""
+        return {name for name, taken in (("argument", self.argument), ("element", self.element)) if taken}
+
 
 # What `do` can be asked for, by the names that it has for it.
 FORMS: dict[str, ActionForm] = {

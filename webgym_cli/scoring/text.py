@@ -16,6 +16,7 @@ Messages = Sequence[Mapping[str, Any]]
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = frozenset(string.punctuation)
+_MEASURES = ("f1", "precision", "recall", "em")
 _CLOSED = frozenset({"yes", "no", "noanswer"})
 _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 
@@ -91,23 +92,21 @@ def normalise(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", letters).split())
 
 
-def f1_score(given: str, wanted: str) -> float:
-    """Return 2 p r / (p + r) over the words that both have; 1 where both have none, 0 where one has."""
-    return _overlap(given, wanted)["f1"]
-
-
 def count_tool_results(trajectory: Messages) -> int:
     """Return how many results of tools an episode has."""
     return sum(message.get("role") == "tool" for message in trajectory)
 
 
-def _overlap(given: str, wanted: str) -> dict[str, float]:
-    """Return F1, precision and recall over words. `yes`, `no` and `noanswer` are right whole or not at all."""
+def _compare(given: str, wanted: str) -> dict[str, float]:
+    """Return F1, precision, recall over words, and exact match; `yes`, `no`, `noanswer` are right whole or not at all.
+
+    F1 is 1 for the same words in another order too, and an exact match is not.
+    """
     ours, theirs = normalise(given), normalise(wanted)
     if ours == theirs:
-        return dict.fromkeys(("f1", "precision", "recall"), 1.0)
+        return dict.fromkeys(_MEASURES, 1.0)
     if {ours, theirs} & _CLOSED or not ours or not theirs:
-        return dict.fromkeys(("f1", "precision", "recall"), 0.0)
+        return dict.fromkeys(_MEASURES, 0.0)
     words, wanted_words = ours.split(), theirs.split()
     # Words that occur twice count twice, as in SQuAD.
     shared = sum((Counter(words) & Counter(wanted_words)).values())
@@ -115,16 +114,15 @@ def _overlap(given: str, wanted: str) -> dict[str, float]:
         "f1": 2 * shared / (len(words) + len(wanted_words)),
         "precision": shared / len(words),
         "recall": shared / len(wanted_words),
+        "em": 0.0,
     }
 
 
 def _measures(given: str, answers: Sequence[str]) -> dict[str, float]:
     """Return the measures against the best of the answers, F1 as the reward; all 0 without an answer."""
-    none = {"f1": 0.0, "precision": 0.0, "recall": 0.0}
-    best = max((_overlap(given, wanted) for wanted in answers), key=lambda measures: measures["f1"], default=none)
-    # F1 is 1 for the same words in another order too, and an exact match is not.
-    exact = float(any(normalise(wanted) == normalise(given) for wanted in answers))
-    return {"reward": best["f1"], **best, "em": exact}
+    compared = [_compare(given, wanted) for wanted in answers]
+    best = max(compared, key=lambda it: (it["f1"], it["em"]), default=dict.fromkeys(_MEASURES, 0.0))
+    return {"reward": best["f1"], **best}
 
 
 def _extract_answer(final_response: str) -> str:

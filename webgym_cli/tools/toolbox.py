@@ -73,11 +73,10 @@ class Toolbox:
 
         Raises `BoundaryError` where a tool fails as infrastructure, or returns what is no output.
         """
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._call_guarded(call)) for call in calls]
-        results = [task.result() for task in tasks]
+        # Where one fails as infrastructure, the calls beside it come to their end.
+        results = await asyncio.gather(*map(self._call, calls), return_exceptions=True)
         for result in results:
-            if isinstance(result, BoundaryError):
+            if isinstance(result, BaseException):
                 raise result
         return [result for result in results if isinstance(result, CallResult)]
 
@@ -87,13 +86,6 @@ class Toolbox:
         self.context.tools.clear()
         closers = [close for state in states if callable(close := getattr(state, "close", None))]
         await asyncio.gather(*(self._workers.call(close, CLOSE_SECONDS) for close in closers), return_exceptions=True)
-
-    async def _call_guarded(self, call: ToolCall) -> CallResult | BoundaryError:
-        """Make one call; a failure of infrastructure is returned, so that the calls beside it come to their end."""
-        try:
-            return await self._call(call)
-        except BoundaryError as error:
-            return error
 
     async def _call(self, call: ToolCall) -> CallResult:
         tool = self._tools.get(call.name)
