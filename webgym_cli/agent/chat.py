@@ -108,7 +108,8 @@ class ChatClient:
             async with self._slots:
                 answer = await client.chat.completions.with_raw_response.create(**request)
         except openai.APIError as error:
-            counter.calls += _retry_number(error.request) + 1
+            # The library writes into a header which repeat a request was.
+            counter.calls += int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
             if _LONG_NAME in str(error) and _SHORT_NAME in request:  # OpenAI's reasoning models refuse the short name
                 self._limit_name = _LONG_NAME
                 limit = {_LONG_NAME: request.pop(_SHORT_NAME)}
@@ -199,7 +200,8 @@ def read_object(text: str, kind: type[RecordT]) -> RecordT:
         place = ".".join(map(str, first["loc"]))
         raise UnreadableError(f"the answer is not of the form asked for: {place} {first['msg']}") from error
     except (ValueError, RecursionError) as error:
-        raise UnreadableError(f"the answer is not one JSON object: {_excerpt(text)}") from error
+        excerpt = repr(" ".join(text.split())[:100]) if text else "it is empty"
+        raise UnreadableError(f"the answer is not one JSON object: {excerpt}") from error
 
 
 def fence_data(data: Mapping[str, Any]) -> str:
@@ -213,15 +215,6 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(entries) != len(pairs):
         raise ValueError("a key stands twice")
     return entries
-
-
-def _retry_number(request: Any) -> int:
-    """Return which repeat a request was: the library writes it into a header."""
-    return int(request.headers.get("x-stainless-retry-count", 0))
-
-
-def _excerpt(text: str) -> str:
-    return repr(" ".join(text.split())[:100]) if text else "it is empty"
 
 
 def describe_error(error: Exception, secret: str = _NO_KEY) -> str:

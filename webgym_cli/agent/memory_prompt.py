@@ -16,8 +16,9 @@ from webgym_cli.agent.prompt_template import (
     EFFECT,
     HistoryWindow,
     PromptTemplate,
-    format_element,
+    format_acted_element,
     format_elements,
+    format_failure,
     format_notices,
     format_parse_error,
     format_tabs,
@@ -115,16 +116,10 @@ def _describe_step(step: Step) -> str:
     stated = truncate(read_sections(step.response).action, ACTION_LIMIT)
     parts = (
         truncate(describe_action(step.action), ACTION_LIMIT),
-        _find_acted_element(step),
+        format_acted_element(step),
         quote_text(stated) if stated else "",
     )
     return sanitize_line(", ".join(filter(None, parts)), None)
-
-
-def _find_acted_element(step: Step) -> str:
-    """Return the element of a step's action without its number; nothing when there is none."""
-    wanted = step.action.element_id if step.action else None
-    return next((format_element(element) for element in step.observation.elements if element.id == wanted), "")
 
 
 def _render_last_memory(window: HistoryWindow) -> list[str]:
@@ -154,7 +149,7 @@ def _render_turn(window: HistoryWindow, index: int) -> str:
         if observation.elements:
             lines += ["Elements:", format_elements(observation.elements)]
         lines.append(_REMINDER)
-    elif acted := _find_acted_element(window.past[index]):
+    elif acted := format_acted_element(window.past[index]):
         lines.append(f"Acted on: {acted}")
     return "\n".join(lines)
 
@@ -164,5 +159,5 @@ def _describe_result(before: Step) -> list[str]:
         why = format_parse_error(before)
         return [f"The last reply was no action ({why}): it must end with exactly one valid tool call."]
     if before.action_error:
-        return [f"The last action failed: {sanitize_line(before.action_error)}."]
+        return [format_failure(before)]
     return ["The last action changed nothing that can be seen."] if before.page_changed is False else []

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webgym_cli.agent.prompt_template import format_element, format_elements, format_notices
+from webgym_cli.agent.prompt_template import format_acted_element, format_elements, format_notices, quote_text
 from webgym_cli.agent.reasoning import history_text
 from webgym_cli.agent.sanitize import sanitize_line, sanitize_page
 from webgym_cli.agent.tools import describe_action
@@ -60,7 +60,7 @@ def build_orm_prompt(trajectory: Trajectory) -> OrmPrompt:
     ]
     last = steps[-1].action if steps else None
     if answer is not None and (last is None or last.text != answer):
-        lines.append(f"answer {_quote(answer)}")
+        lines.append(f"answer {quote_text(answer)}")
     page = _format_page(steps[-1].observation) if steps else ""
     return OrmPrompt(sanitize_page(trajectory.instruction), "\n".join(lines), page)
 
@@ -102,11 +102,10 @@ def _describe_step(step: Step) -> str:
     """Return a step's action in words, with the element that it named."""
     if step.action is None:
         return f"no action ({step.parse_error})"
-    named = step.action.element_id
-    element = next((candidate for candidate in step.observation.elements if candidate.id == named), None)
-    words = [describe_action(step.action), format_element(element) if element else ""]
-    words.append(f"(refused: {step.action_error})" if step.action_error else "")
-    return sanitize_line(" ".join(filter(None, words)), None)
+    refused = f"(refused: {step.action_error})" if step.action_error else ""
+    return sanitize_line(
+        " ".join(filter(None, (describe_action(step.action), format_acted_element(step), refused))), None
+    )
 
 
 def _format_response(step: Step, *, thinking: bool) -> str:
@@ -125,7 +124,3 @@ def _format_page(page: Observation) -> str:
     ]
     lines += [f"{result.name}: {sanitize_page(result.text)}" for result in page.results]
     return "\n".join([*lines, format_elements(page.elements)] if page.elements else lines)
-
-
-def _quote(text: str) -> str:
-    return sanitize_line(json.dumps(text, ensure_ascii=False), None)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from webgym_cli.agent.chat import ChatError
 from webgym_cli.agent.orm_prompt import OrmPrompt, cut_middle, format_gap, split_cut
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.orm import OrmSettings
-from webgym_cli.errors import BoundaryError
-from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sample import Message
 
 # So often a prompt is cut shorter: joined again, texts have a few tokens more than their parts had.
@@ -25,28 +24,8 @@ FieldT = TypeVar("FieldT", int, str, list[int])
 ServerCall = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
 
-class OrmError(BoundaryError):
-    """The model gave no probability. `unavailable`: its server was down or refused the request."""
-
-    def __init__(self, message: str, *, unavailable: bool = False) -> None:
-        super().__init__(FailureKind.JUDGE_FAILED, message)
-        self.unavailable = unavailable
-
-
-class OrmTokenizer(Protocol):
-    """The model's tokenizer, wherever it is."""
-
-    async def count(self, messages: Sequence[Message]) -> tuple[int, int | None]:
-        """Return the tokens of a chat up to the answer, and the model's own limit of both where it is known."""
-        ...
-
-    async def ids(self, text: str) -> list[int]:
-        """Return a text's ids."""
-        ...
-
-    async def text(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
-        ...
+class OrmError(ChatError):
+    """The model gave no probability."""
 
 
 class ServerTokenizer:
@@ -56,7 +35,7 @@ class ServerTokenizer:
         self._call = call
 
     async def count(self, messages: Sequence[Message]) -> tuple[int, int | None]:
-        """Ask how long a chat is."""
+        """Return the tokens of a chat up to the answer, and the model's own limit of both."""
         body = {"messages": to_chat(messages), "chat_template_kwargs": NO_THINKING}
         answer = await self._call("tokenize", body)
         return _get_field(answer, "count", int), _get_field(answer, "max_model_len", int)
@@ -89,6 +68,9 @@ class FileTokenizer:
     async def text(self, ids: Sequence[int]) -> str:
         """Return the text of ids."""
         return str(self._tokens.tokenizer.decode(list(ids), skip_special_tokens=False))
+
+
+OrmTokenizer = ServerTokenizer | FileTokenizer
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,12 @@ def format_element(element: Element) -> str:
     return sanitize_line(_format_element(element), None)
 
 
+def format_acted_element(step: Step) -> str:
+    """Return the element of a step's action without its number; nothing when there is none."""
+    wanted = step.action.element_id if step.action else None
+    return next((format_element(element) for element in step.observation.elements if element.id == wanted), "")
+
+
 def _format_element(element: Element) -> str:
     role = truncate(element.role, ROLE_LIMIT).replace("\n", " ")
     value = f" = {_json(truncate(element.value))}" if element.value else ""
@@ -88,6 +94,13 @@ def format_tabs(observation: Observation) -> list[str]:
 def format_parse_error(step: Step) -> str:
     """Return why a step's reply was no action, with what is known of the reason."""
     return f"{step.parse_error}{f': {sanitize_line(step.parse_detail)}' if step.parse_detail else ''}"
+
+
+def format_failure(step: Step) -> str:
+    """Return what went wrong in a step, as the turn after it tells; nothing where nothing did."""
+    if step.parse_error:
+        return f"The last reply was no action: {format_parse_error(step)}."
+    return f"The last action failed: {sanitize_line(step.action_error)}." if step.action_error else ""
 
 
 def quote_text(text: str, limit: int | None = None) -> str:

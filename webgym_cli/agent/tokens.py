@@ -95,7 +95,11 @@ class ModelTokens:
     @cached_property
     def grid(self) -> ImageGrid:
         """The image grid. Raises `SettingsError` when the model takes no images."""
-        values = self._image_processor()
+        values: Any = None
+        if (self._folder / "processor_config.json").is_file():  # newer transformers write all processors into it
+            values = self._json("processor_config.json").get("image_processor")
+        if not isinstance(values, dict):
+            values = self._json("preprocessor_config.json")
         size = values.get("size") or {}
         try:
             factor = int(values["patch_size"]) * int(values["merge_size"])
@@ -115,16 +119,16 @@ class ModelTokens:
         """The id of the token with which the chat template ends an assistant's turn; None where it is no such token."""
         content = "so it is"
         text = self._render([{"role": "user", "content": ""}, {"role": "assistant", "content": content}], prompt=False)
-        after = self._ids(text.rpartition(content)[2])
+        after = self.response_ids(text.rpartition(content)[2])
         return after[0] if after and after[0] in self.tokenizer.get_added_tokens_decoder() else None
 
     def prompt_ids(self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]) -> list[int]:
         """Return the ids of a prompt up to the assistant's turn. `sizes`: (width, height) of each image, in order."""
         if is_raw(messages):
-            return self._ids(self.first + messages[0].content)
+            return self.response_ids(self.first + messages[0].content)
         text = self._render([{"role": message.role, "content": _split_content(message)} for message in messages])
         pad = self.placeholder
-        left, text_ids = iter(sizes), self._ids(text)
+        left, text_ids = iter(sizes), self.response_ids(text)
         ids: list[int] = []
         start = 0
         for place in [place for place, token in enumerate(text_ids) if token == pad]:
@@ -153,10 +157,7 @@ class ModelTokens:
         return self._special_tokens["bos_token"]
 
     def response_ids(self, text: str) -> list[int]:
-        """Return the ids of a response, without a stop token."""
-        return self._ids(text)
-
-    def _ids(self, text: str) -> list[int]:
+        """Return the ids of a response, or of any other text, without a stop token."""
         return self._join_ids(text) if self._in_pieces else list(self._encode(text))
 
     def _join_ids(self, text: str) -> list[int]:
@@ -211,7 +212,12 @@ class ModelTokens:
     @cached_property
     def _source(self) -> str:
         file = self._folder / "chat_template.jinja"
-        return file.read_text(encoding="utf-8") if file.is_file() else self._template_in_config()
+        if file.is_file():
+            return file.read_text(encoding="utf-8")
+        template = self._json("tokenizer_config.json").get("chat_template")
+        if not isinstance(template, str):
+            raise SettingsError(f"{self._folder}: the model has no chat template")
+        return template
 
     @cached_property
     def _template(self) -> jinja2.Template:
@@ -220,20 +226,6 @@ class ModelTokens:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False, **options)
         return environment.from_string(self._source)
-
-    def _template_in_config(self) -> str:
-        template = self._json("tokenizer_config.json").get("chat_template")
-        if not isinstance(template, str):
-            raise SettingsError(f"{self._folder}: the model has no chat template")
-        return template
-
-    def _image_processor(self) -> dict[str, Any]:
-        """Return the image processor's settings: newer transformers write all processors into one file."""
-        if (self._folder / "processor_config.json").is_file():
-            values = self._json("processor_config.json").get("image_processor")
-            if isinstance(values, dict):
-                return values
-        return self._json("preprocessor_config.json")
 
     def _json(self, name: str) -> dict[str, Any]:
         try:

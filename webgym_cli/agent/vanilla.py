@@ -15,8 +15,8 @@ from webgym_cli.agent.prompt_template import (
     HistoryWindow,
     PromptTemplate,
     format_elements,
+    format_failure,
     format_notices,
-    format_parse_error,
     format_tabs,
 )
 from webgym_cli.agent.sanitize import sanitize_line, sanitize_page, truncate
@@ -67,13 +67,8 @@ def _summarize_step(step: Step) -> str:
 
 def _render_turn(window: HistoryWindow, index: int) -> str:
     """Return what went wrong before a round, and its marked elements."""
-    lines = []
-    before = window.past[index - 1] if index > 0 else None
-    if before and before.parse_error:
-        lines.append(f"The last reply was no action: {format_parse_error(before)}.")
-    elif before and before.action_error:
-        lines.append(f"The last action failed: {sanitize_line(before.action_error)}.")
-    lines += format_notices(window.observation(index))
+    failure = format_failure(window.past[index - 1]) if index > 0 else ""
+    lines = [*([failure] if failure else []), *format_notices(window.observation(index))]
     if elements := window.observation(index).elements:
         lines += ["Elements:", format_elements(elements)]
     return "\n".join(lines)

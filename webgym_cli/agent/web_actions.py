@@ -22,6 +22,13 @@ _POINT: dict[str, Any] = {
     "maxItems": 2,
 }
 _MARK: dict[str, Any] = {"type": "integer", "minimum": 0}
+# The clicks of larger sets beside the plain one.
+_CLICKS: dict[str, dict[str, Any]] = {
+    "double_click": {"clicks": 2},
+    "triple_click": {"clicks": 3},
+    "right_click": {"button": "right"},
+    "middle_click": {"button": "middle"},
+}
 _WORDS = {"type": "array", "items": {"type": "string"}}
 _PLACES = {
     "coordinate": make_argument(
@@ -120,13 +127,7 @@ _FULL_ARGUMENTS = {
 
 def _make_full_forms(place: str) -> dict[str, CallForm]:
     left, to = ("left_click", "to_coordinate") if place == "coordinate" else ("click", "to_element_id")
-    clicks: dict[str, dict[str, Any]] = {
-        left: {},
-        "double_click": {"clicks": 2},
-        "triple_click": {"clicks": 3},
-        "right_click": {"button": "right"},
-        "middle_click": {"button": "middle"},
-    }
+    clicks: dict[str, dict[str, Any]] = {left: {}, **_CLICKS}
     focused = {"here": True, "append": True}  # what is typed to the focus goes where its caret is
     return {
         **{name: CallForm(ActionName.CLICK, f"{place} modifiers?", fields) for name, fields in clicks.items()},
@@ -204,13 +205,7 @@ def _read_status(value: Any) -> dict[str, Any]:
 
 
 _STATUS: dict[str, Any] = {"type": "string", "enum": ["success", "failure"], "description": "How the task ended."}
-_QWEN_CLICKS: dict[str, dict[str, Any]] = {
-    "left_click": {},
-    "right_click": {"button": "right"},
-    "middle_click": {"button": "middle"},
-    "double_click": {"clicks": 2},
-    "triple_click": {"clicks": 3},
-}
+_QWEN_CLICKS = ("left_click", "right_click", "middle_click", "double_click", "triple_click")
 # The mouse is somewhere: a scroll without a place is there, and how far a page is, it does not know.
 _QWEN_SCROLL = frozenset({"here", "amount"})
 
@@ -222,7 +217,7 @@ COMPUTER_USE = WebActions(
             "key": CallForm(ActionName.KEY, "keys"),
             "type": CallForm(ActionName.TYPE, "text", {"here": True, "append": True}),
             "mouse_move": CallForm(ActionName.HOVER, "coordinate"),
-            **{name: CallForm(ActionName.CLICK, "coordinate?", fields) for name, fields in _QWEN_CLICKS.items()},
+            **{name: CallForm(ActionName.CLICK, "coordinate?", _CLICKS.get(name, {})) for name in _QWEN_CLICKS},
             "left_click_drag": CallForm(
                 ActionName.DRAG, "coordinate", {"here": True}, own={"coordinate": _FULL_ARGUMENTS["to_coordinate"]}
             ),

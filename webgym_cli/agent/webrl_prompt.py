@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from webgym_cli.agent.prompt_template import format_notices, format_parse_error, format_tabs
+from webgym_cli.agent.prompt_template import format_failure, format_notices, format_tabs
 from webgym_cli.agent.reasoning import history_text
-from webgym_cli.agent.sanitize import sanitize_line, sanitize_page, sanitize_text
+from webgym_cli.agent.sanitize import sanitize_page, sanitize_text
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 
@@ -105,12 +105,8 @@ def _render_round(instruction: str, past: Sequence[Step], page: Observation | No
 def _render_head(instruction: str, past: Sequence[Step]) -> str:
     """Return what stands before a round's page: its number, and what went wrong before it."""
     opening = "" if past else f"Task Instruction: {sanitize_page(instruction)}\n\n"
-    lines = [f"Round {len(past)}", ""]
-    if past and past[-1].parse_error:
-        lines += [f"The last reply was no action: {format_parse_error(past[-1])}.", ""]
-    elif past and past[-1].action_error:
-        lines += [f"The last action failed: {sanitize_line(past[-1].action_error)}.", ""]
-    return opening + "\n".join(lines) + "\n"
+    failure = format_failure(past[-1]) if past else ""
+    return f"{opening}Round {len(past)}\n\n" + (f"{failure}\n\n" if failure else "")
 
 
 def _render_tail(observation: Observation) -> str:
