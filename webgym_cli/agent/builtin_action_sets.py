@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from webgym_cli.agent import web_actions, webrl_prompt
 from webgym_cli.agent.action_forms import WebActions
@@ -59,10 +60,6 @@ def _render_webrl(spec: PromptSpec, instruction: str, past: Sequence[Step], curr
     return (*webrl_prompt.render_system_message(spec), *turns), ()
 
 
-def _render_released(spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation) -> Conversation:
-    return (webrl_prompt.render_raw(spec, instruction, past, current),), ()
-
-
 # A tool call on a page.
 VANILLA = _make_web_set(web_actions.BASIC, make_plain_template)
 # A tool call on a page, after memory, progress and intention.
@@ -82,6 +79,7 @@ WEBRL = ActionSet(
     parse=_parse_webrl, format_action=lambda action, mode: render_webrl_action(action), render=_render_webrl
 )
 # The same in the one text that WebRL's published models were trained on.
-WEBRL_RELEASED = ActionSet(
-    parse=_parse_webrl, format_action=lambda action, mode: render_webrl_action(action), render=_render_released
+WEBRL_RELEASED = replace(
+    WEBRL,
+    render=lambda spec, instruction, past, current: ((webrl_prompt.render_raw(spec, instruction, past, current),), ()),
 )

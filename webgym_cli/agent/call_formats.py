@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from webgym_cli.agent.action_sets import ActionSet
-from webgym_cli.agent.parse import ParseError
+from webgym_cli.agent.parse import ParseError, make_no_call_error
 from webgym_cli.agent.reasoning import history_text, strip_reasoning
 from webgym_cli.agent.sanitize import sanitize_page, sanitize_text
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -66,11 +66,11 @@ def make_call_format(
             reading = read(text, spec.tools or ())
         except ValueError as error:
             reading = ParseError(ParseErrorKind.INVALID_ARGUMENTS, str(error))
-        if not isinstance(reading, ParseError) and not reading[0] and (truncated or not reading[1].strip()):
-            reading = ParseError(ParseErrorKind.NO_TOOL_CALL, "a call that does not end, or nothing at all")
         if isinstance(reading, ParseError):
-            cut = truncated and reading.kind is ParseErrorKind.NO_TOOL_CALL
-            return ParseError(ParseErrorKind.TRUNCATED, reading.detail) if cut else reading
+            is_open = reading.kind is ParseErrorKind.NO_TOOL_CALL
+            return make_no_call_error(reading.detail, truncated=truncated) if is_open else reading
+        if not reading[0] and (truncated or not reading[1].strip()):
+            return make_no_call_error("a call that does not end, or nothing at all", truncated=truncated)
         return _make_action(*reading, limit=max_calls)
 
     def format_action(action: AnyAction, mode: InteractionMode) -> str:

@@ -91,7 +91,7 @@ class ChatClient:
             request = {"messages": messages, "model": model, **self._parameters(form), **sampling}
             answer = await self._send(request, left, counter)
             try:
-                return read_completion(_parse_body(answer), form.kind)
+                return read_completion(answer, form.kind)
             except UnreadableError as error:
                 left -= answer.retries_taken + 1
                 if left < 0:
@@ -164,20 +164,13 @@ def read_api_key(variable: str) -> str:
     return key or _NO_KEY
 
 
-def _parse_body(answer: Any) -> Any:
+def read_completion(answer: Any, kind: type[RecordT]) -> RecordT:
+    """Return the one record that the library's raw answer to a chat holds. Raises `UnreadableError`."""
     try:
-        return answer.parse()
-    except (openai.APIError, AttributeError, TypeError, ValueError, RecursionError) as error:
-        raise UnreadableError(f"the answer is no chat completion: {describe_error(error)}") from error
-
-
-def read_completion(completion: Any, kind: type[RecordT]) -> RecordT:
-    """Return the one record that a chat completion holds. Raises `UnreadableError`."""
-    try:
-        (choice,) = completion.choices
+        (choice,) = answer.parse().choices
         finished, text = choice.finish_reason, choice.message.content
-    except (AttributeError, TypeError, ValueError) as error:
-        raise UnreadableError("the answer is no chat completion with one choice") from error
+    except (openai.APIError, AttributeError, TypeError, ValueError, RecursionError) as error:
+        raise UnreadableError(f"the answer is no chat completion with one choice: {describe_error(error)}") from error
     if finished != "stop":
         raise UnreadableError(f"the answer was not finished (finish_reason {finished!r})")
     if not isinstance(text, str):

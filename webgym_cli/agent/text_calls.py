@@ -66,8 +66,9 @@ def write_react(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> st
 
 def describe_code(tools: Schemas) -> str:
     """Return what the system message says of the tool that runs code."""
+    about = f"{runner['description']}\n" if (runner := _find_runner(tools)) else ""
     return (
-        f"To run Python code, write it in a block of its own, or in several:\n```python\n...\n```\n{_about(tools)}"
+        f"To run Python code, write it in a block of its own, or in several:\n```python\n...\n```\n{about}"
         "Its output comes in the next turn. A reply without a block is the answer."
     )
 
@@ -77,10 +78,10 @@ def read_code(text: str, tools: Schemas) -> Reading | ParseError:
     around, blocks = _BLOCK.sub("", text), _BLOCK.findall(text)
     if "```python" in around:
         return ParseError(ParseErrorKind.NO_TOOL_CALL, "a block that does not end")
-    name = _find_runner(tools)
-    if blocks and not name:
+    runner = _find_runner(tools)
+    if blocks and not runner:
         return ParseError(ParseErrorKind.UNKNOWN_FUNCTION, "no tool takes code")
-    return [(name, {"code": block}) for block in blocks], around
+    return [(runner["name"], {"code": block}) for block in blocks if runner], around
 
 
 def write_code(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
@@ -107,14 +108,10 @@ def _parameters(tools: Schemas, name: str) -> Sequence[str]:
     return next((list(schema["parameters"]["properties"]) for schema in schemas if schema["name"] == name), [])
 
 
-def _find_runner(tools: Schemas) -> str:
-    schemas = (schema["function"] for schema in tools)
-    return next((schema["name"] for schema in schemas if "code" in schema["parameters"]["properties"]), "")
-
-
-def _about(tools: Schemas) -> str:
-    schemas = (schema["function"] for schema in tools)
-    return next((f"{schema['description']}\n" for schema in schemas if schema["name"] == _find_runner(tools)), "")
+def _find_runner(tools: Schemas) -> dict[str, Any] | None:
+    """Return the function that runs code, if there is one."""
+    functions = (schema["function"] for schema in tools)
+    return next((function for function in functions if "code" in function["parameters"]["properties"]), None)
 
 
 REACT = make_call_format(describe_react, read_react, write_react, lambda text: f"Observation: {text}")

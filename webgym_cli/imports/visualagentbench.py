@@ -77,7 +77,8 @@ class _RecordedEpisode:
         """Return the episode. Raises `NotUnderstood`, `Unfinished`, `UsageError`."""
         lines, (actions, facts) = self._read_trace(), self._read_actions()
         score = self._read_score(lines, facts)
-        responses = [_choose_response(line) for line in lines] or actions
+        said = [to_text(line.get("fixed_response")) or to_text(line.get("response")) for line in lines]
+        responses = said or actions
         # The driver appends a last action of its own where the policy was stopped.
         forced = bool(responses) and (not responses[-1].strip() or responses[-1].startswith(_FORCED))
         responses = responses[: len(responses) - forced]
@@ -101,7 +102,7 @@ class _RecordedEpisode:
             where=str(self.root / self.name),
             digest=compute_digest(task.key, responses, [line.get("html") for line in lines], score.value),
             task=task,
-            policy=self._read_policy(),
+            policy=to_text(_read_object(self.root / "config.json").get("model")) or "visualagentbench",
             prompt=PromptSpec(interaction_mode=mode),
             steps=steps,
             outcome=with_stop(outcome, steps, Stop.STEP_LIMIT if forced else Stop.TERMINATED),
@@ -153,9 +154,6 @@ class _RecordedEpisode:
         environment = find_benchmark("visualagentbench").name
         return Task(id=self.name, instruction=intent, start_url=start, environment=environment)
 
-    def _read_policy(self) -> str:
-        return to_text(_read_object(self.root / "config.json").get("model")) or "visualagentbench"
-
     def _read_time(self) -> str:
         files = [self.root / "actions" / f"{self.name}.json", self.root / "traces" / f"{self.name}.jsonl", self.root]
         seconds = next(file for file in files if file.exists()).stat().st_mtime
@@ -168,10 +166,6 @@ def _read_object(file: Path) -> dict[str, Any]:
     except StoreError as error:
         raise UsageError(str(error)) from None
     return value if isinstance(value, dict) else {}
-
-
-def _choose_response(line: dict[str, Any]) -> str:
-    return to_text(line.get("fixed_response")) or to_text(line.get("response"))
 
 
 def _read_step(

@@ -56,14 +56,8 @@ _TASK_FIELDS = (
     "task_id",
 )
 # Their action's key -> ours. Their `wait` is what they take for a response that they can't read, so it is left out.
-_ACTION_NAMES = {
-    "click": "click",
-    "type": "type",
-    "hover": "hover",
-    "scroll": "scroll",
-    "answer": "answer",
-    "goback": "go_back",
-    "navigate": "navigate",
+_ACTION_NAMES = {name: name for name in ("click", "type", "hover", "scroll", "answer", "navigate")} | {
+    "goback": "go_back"
 }
 
 

@@ -118,9 +118,11 @@ def tool(
         function = _method_of(called, given) if stateful else given
         context = find_context_parameter(function)
         text, parameters = read_docstring(given)
+        if not (described := description or text):
+            raise UsageError(f"tool {called}: the policy is not told what it does", hint="give it a docstring")
         return Tool(
             name=called,
-            description=_describe(called, description or text),
+            description=described,
             arguments=argument_model(called, function, parameters | read_docstring(function)[1], hidden=context),
             make=given if stateful else lambda: given,
             context=context,
@@ -170,12 +172,6 @@ def _png(image: Any) -> bytes | None:
     buffer = BytesIO()
     image.save(buffer, format="PNG")
     return buffer.getvalue()
-
-
-def _describe(name: str, text: str) -> str:
-    if not text:
-        raise UsageError(f"tool {name}: the policy is not told what it does", hint="give it a docstring")
-    return text
 
 
 def _method_of(name: str, given: Callable[..., Any]) -> Callable[..., Any]:

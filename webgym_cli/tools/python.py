@@ -74,7 +74,8 @@ async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS, output: int
         _, complaint = await process.communicate()
     if complaint:  # the code itself can't write there
         raise _no_sandbox(complaint.decode(errors="replace").strip())
-    return _format_result(printed, stopped or _why(process.returncode))
+    reason = stopped or _describe_end(process.returncode)
+    return "\n".join(filter(None, (printed.rstrip("\n"), f"[{reason}]" if reason else ""))) or _EMPTY
 
 
 def _job(code: str) -> bytes:
@@ -141,14 +142,10 @@ async def _talk(process: asyncio.subprocess.Process, job: bytes, wall_seconds: f
     return printed[:limit].decode(errors="replace"), stopped
 
 
-def _why(status: int | None) -> str:
+def _describe_end(status: int | None) -> str:
     """Return why the code ended without being asked to; empty where it ran to its end."""
     if status is None or status >= 0:
         return ""
-    return (
-        f"stopped: more than {CPU_SECONDS} s of computing" if -status in _BY_LIMIT else f"stopped by signal {-status}"
-    )
-
-
-def _format_result(printed: str, stopped: str) -> str:
-    return "\n".join(filter(None, (printed.rstrip("\n"), f"[{stopped}]" if stopped else ""))) or _EMPTY
+    if -status in _BY_LIMIT:
+        return f"stopped: more than {CPU_SECONDS} s of computing"
+    return f"stopped by signal {-status}"
