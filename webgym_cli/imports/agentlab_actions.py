@@ -49,7 +49,7 @@ def convert_action(text: str, elements: Any, width: int, height: int) -> Action 
 
 def _build(name: ActionName, place: Point | None, **fields: Any) -> Action | None:
     """Return an action at a place; None without one."""
-    return build_action({"name": name, "coordinate": place, **fields}) if place else None
+    return build_action(name, coordinate=place, **fields) if place else None
 
 
 def _convert_click(call: Call, place: Point | None, rest: int, clicks: int | None = None) -> Action | None:
@@ -79,18 +79,18 @@ def _convert_scroll(call: Call, width: int, height: int) -> Action | None:
         return None
     direction = ("down" if down > 0 else "up") if down else "right" if across > 0 else "left"
     amount = round(abs(down / height if down else across / width) * NORMALISED, 1)
-    return build_action({"name": ActionName.SCROLL, "direction": direction, "amount": amount})
+    return build_action(ActionName.SCROLL, direction=direction, amount=amount)
 
 
 def _convert_wait(call: Call) -> Action | None:
     milliseconds = call.get(0, "wait_ms", 1000)
     if not isinstance(milliseconds, int | float):
         return None
-    return build_action({"name": ActionName.WAIT, "seconds": min(MAX_WAIT, milliseconds / 1000)})
+    return build_action(ActionName.WAIT, seconds=min(MAX_WAIT, milliseconds / 1000))
 
 
 def _convert_typing(call: Call) -> Action | None:
-    return build_action({"name": ActionName.TYPE, "here": True, "append": True, "text": call.get(0, "text")})
+    return build_action(ActionName.TYPE, here=True, append=True, text=call.get(0, "text"))
 
 
 # Calls that name an element, or a point -> what they are here, given the place and where their other arguments begin.
@@ -113,17 +113,17 @@ _AT_POINTS: dict[str, Callable[[Call, Point | None, int], Action | None]] = {
 # Calls that point at nothing -> what they are here.
 _CONVERTERS: dict[str, Callable[[Call], Action | None]] = {
     "noop": _convert_wait,
-    "goto": lambda call: build_action({"name": ActionName.NAVIGATE, "url": call.get(0, "url")}),
-    "go_back": lambda call: build_action({"name": ActionName.GO_BACK}),
-    "go_forward": lambda call: build_action({"name": ActionName.GO_FORWARD}),
-    "new_tab": lambda call: build_action({"name": ActionName.NEW_TAB}),
-    "tab_close": lambda call: build_action({"name": ActionName.CLOSE_TAB}),
-    "tab_focus": lambda call: build_action({"name": ActionName.SWITCH_TAB, "tab": call.get(0, "index")}),
-    "keyboard_press": lambda call: build_action({"name": ActionName.KEY, "keys": (call.get(0, "key"),)}),
+    "goto": lambda call: build_action(ActionName.NAVIGATE, url=call.get(0, "url")),
+    "go_back": lambda call: build_action(ActionName.GO_BACK),
+    "go_forward": lambda call: build_action(ActionName.GO_FORWARD),
+    "new_tab": lambda call: build_action(ActionName.NEW_TAB),
+    "tab_close": lambda call: build_action(ActionName.CLOSE_TAB),
+    "tab_focus": lambda call: build_action(ActionName.SWITCH_TAB, tab=call.get(0, "index")),
+    "keyboard_press": lambda call: build_action(ActionName.KEY, keys=(call.get(0, "key"),)),
     "keyboard_type": _convert_typing,
     "keyboard_insert_text": _convert_typing,
-    "send_msg_to_user": lambda call: build_action({"name": ActionName.ANSWER, "text": to_text(call.get(0, "text"))}),
+    "send_msg_to_user": lambda call: build_action(ActionName.ANSWER, text=to_text(call.get(0, "text"))),
     "report_infeasible": lambda call: build_action(
-        {"name": ActionName.TERMINATE, "text": to_text(call.get(0, "reason", call.get(None, "text")))}
+        ActionName.TERMINATE, text=to_text(call.get(0, "reason", call.get(None, "text")))
     ),
 }

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
-from webgym_cli.records.action import NORMALISED, Action
+from webgym_cli.records.action import NORMALISED, Action, ActionName
 from webgym_cli.util.literal_calls import BadCall, Call, Identifier, read_call
 
 # Lines at the beginning that are empty or comments.
@@ -28,10 +27,10 @@ def read_single_call(text: str) -> Call | None:
     return call
 
 
-def build_action(fields: Mapping[str, Any]) -> Action | None:
+def build_action(name: ActionName, **fields: Any) -> Action | None:
     """Return the action with these fields; None where it lacks something or something is of another kind."""
     try:
-        return Action.model_validate(dict(fields), strict=True)
+        return Action.model_validate({"name": name, **fields}, strict=True)
     except ValueError:
         return None
 

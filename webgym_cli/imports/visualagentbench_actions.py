@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 from webgym_cli.imports.calls import Point, box_centre, build_action, read_single_call
 from webgym_cli.imports.source import to_text
@@ -25,7 +26,7 @@ def convert_call(response: str, page: str, width: int, height: int) -> Action | 
     if (call := read_single_call(response)) is None:
         return None
     if call.name == "exit":
-        return build_action({"name": ActionName.ANSWER, "text": to_text(call.get(None, "message"))})
+        return build_action(ActionName.ANSWER, text=to_text(call.get(None, "message")))
     convert = _CONVERTERS.get(to_text(call.get(None, "action")).lower()) if call.name == "do" else None
     return convert(call, _locate(page, call.get(None, "element"), width, height)) if convert else None
 
@@ -45,13 +46,11 @@ def _locate(page: str, element: object, width: int, height: int) -> Point | None
 
 # What `do` does -> what it is here. A search also presses Enter and a hover has no place here: they have none.
 _CONVERTERS: dict[str, Callable[[Call, Point | None], Action | None]] = {
-    "click": lambda call, at: build_action({"name": ActionName.CLICK, "coordinate": at}),
-    "type": lambda call, at: build_action(
-        {"name": ActionName.TYPE, "coordinate": at, "text": call.get(None, "argument")}
-    ),
-    "scroll up": lambda call, at: build_action({"name": ActionName.SCROLL, "direction": "up"}),
-    "scroll down": lambda call, at: build_action({"name": ActionName.SCROLL, "direction": "down"}),
-    "go backward": lambda call, at: build_action({"name": ActionName.GO_BACK}),
+    "click": lambda call, at: build_action(ActionName.CLICK, coordinate=at),
+    "type": lambda call, at: build_action(ActionName.TYPE, coordinate=at, text=call.get(None, "argument")),
+    "scroll up": lambda call, at: build_action(ActionName.SCROLL, direction="up"),
+    "scroll down": lambda call, at: build_action(ActionName.SCROLL, direction="down"),
+    "go backward": lambda call, at: build_action(ActionName.GO_BACK),
 }
 
 
@@ -62,7 +61,7 @@ def convert_line(line: str) -> Action | None:
     name, first, text = match["name"], match["first"], match["text"]
     # int() of a very long text takes quadratic time.
     number = int(first) if first and first.isdecimal() and len(first) < 10 else None
-    convert: dict[str, dict[str, object]] = {
+    convert: dict[str, dict[str, Any]] = {
         "click": {"name": ActionName.CLICK, "element_id": number},
         "hover": {"name": ActionName.HOVER, "element_id": number},
         "type": {"name": ActionName.TYPE, "element_id": number, "text": text},
@@ -72,4 +71,4 @@ def convert_line(line: str) -> Action | None:
         "go_back": {"name": ActionName.GO_BACK},
         "stop": {"name": ActionName.ANSWER, "text": first},
     }
-    return build_action(convert[name])
+    return build_action(**convert[name])
