@@ -80,9 +80,7 @@ class WebActions:
     arguments: Mapping[str, Argument]
     """All arguments of the forms, in the order of the schema."""
     rules: str = ""
-    """What the schema does not say of the actions."""
-    plain_typing_rule: str = ""
-    """How typing works, for a prompt without `typing_rule`; `vanilla` never said it."""
+    """What the schema does not say of the actions, for a prompt without `typing_rule`; `vanilla` never said it."""
     typing_rule: str = "Typing replaces what the field holds; a line break at the end of the text presses Enter."
 
     def has(self, name: ActionName) -> bool:

@@ -33,7 +33,6 @@ class PromptLogprobs:
     ) -> None:
         """Connect to nothing yet. `model`: its name in requests; `timeout`: of one request, in seconds."""
         self._model = model
-        self._secret = api_key
         self._requests = 0
         self._clients = [
             openai_client(url, api_key, timeout, retries=retries, max_answer=MAX_PROMPT_ANSWER) for url in base_urls
@@ -71,7 +70,7 @@ class PromptLogprobs:
     def _to_error(self, client: openai.AsyncOpenAI, error: Exception) -> WebGymError:
         where = hide_passwords(f"{client.base_url}").rstrip("/")
         return WebGymError(
-            f"{where}: no log-probabilities of a prompt: {describe_error(error, self._secret)}", hint=HINT
+            f"{where}: no log-probabilities of a prompt: {describe_error(error, client.api_key)}", hint=HINT
         )
 
 

@@ -42,7 +42,7 @@ def make_plain_template(actions: WebActions) -> PromptTemplate:
             "Write the call as JSON between tags, after your reasoning if you need any:\n"
             '<tool_call>\n{"name": <function>, "arguments": <object>}\n</tool_call>\n'
             "When the task asks for information, give it with the action answer."
-        ) + "".join(f" {rule}" for rule in (actions.rules, actions.plain_typing_rule) if rule)
+        ) + (f" {actions.rules}" if actions.rules else "")
 
     def render_turn(window: HistoryWindow, index: int) -> str:
         tabs = format_tabs(window.observation(index)) if actions.has(ActionName.SWITCH_TAB) else []

@@ -82,7 +82,7 @@ WEBGYM = WebActions(
     },
     arguments=_BASIC_ARGUMENTS,
     typing_rule=_WEBGYM_TYPING,
-    plain_typing_rule=_WEBGYM_TYPING,
+    rules=_WEBGYM_TYPING,
 )
 
 
@@ -162,7 +162,7 @@ FULL = WebActions(
     forms={mode: _make_full_forms(place) for mode, place in _PLACE_BY_MODE.items()},
     arguments=_FULL_ARGUMENTS,
     typing_rule=_FULL_TYPING,
-    plain_typing_rule=_FULL_TYPING,
+    rules=_FULL_TYPING,
 )
 
 _ANSWERING = (
@@ -180,7 +180,7 @@ FULL_WITH_DIALOGS = replace(
         for mode, forms in FULL.forms.items()
     },
     typing_rule=_ANSWERING,
-    plain_typing_rule=_ANSWERING,
+    rules=_ANSWERING,
 )
 
 
