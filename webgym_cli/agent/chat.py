@@ -77,7 +77,7 @@ class ChatClient:
         self,
         messages: Sequence[Mapping[str, Any]],
         form: ReplyFormat[RecordT],
-        counter: RequestCounter,
+        counter: RequestCounter | None = None,
         *,
         model: str,
         sampling: Mapping[str, Any] = MappingProxyType({}),
@@ -101,22 +101,23 @@ class ChatClient:
         """Close the connections."""
         await self._client.close()
 
-    async def _send(self, request: dict[str, Any], retries: int, counter: RequestCounter) -> Any:
+    async def _send(self, request: dict[str, Any], retries: int, counter: RequestCounter | None) -> Any:
         """Return the library's raw answer; it repeats what failed, and waits between as the server asks."""
         client = self._client.with_options(max_retries=retries)
         try:
             async with self._slots:
                 answer = await client.chat.completions.with_raw_response.create(**request)
         except openai.APIError as error:
-            # The library writes into a header which repeat a request was.
-            counter.calls += int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
+            if counter:  # the library writes into a header which repeat a request was
+                counter.calls += int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
             if _LONG_NAME in str(error) and _SHORT_NAME in request:  # OpenAI's reasoning models refuse the short name
                 self._limit_name = _LONG_NAME
                 limit = {_LONG_NAME: request.pop(_SHORT_NAME)}
                 return await self._send(request | limit, retries, counter)
             reason = describe_error(error, client.api_key)
             raise ChatError(f"{hide_passwords(str(client.base_url))}: {reason}", unavailable=True) from error
-        counter.calls += answer.retries_taken + 1
+        if counter:
+            counter.calls += answer.retries_taken + 1
         return answer
 
     def _parameters(self, form: ReplyFormat[RecordT]) -> dict[str, Any]:

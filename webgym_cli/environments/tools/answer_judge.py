@@ -44,8 +44,6 @@ class AnswerJudge:
     def __init__(self, settings: JudgeSettings) -> None:
         self._settings = settings
         self._client: ChatClient | None = None
-        self.calls = 0
-        """Requests, repeats included."""
 
     async def __call__(self, question: str, /, **data: Any) -> Ruling:
         """Return the ruling on a question about some data.
@@ -57,7 +55,7 @@ class AnswerJudge:
             self._client = ChatClient(self._settings)
         user = {"role": "user", "content": f"{question}\n{fence_data(data)}"}
         messages = [{"role": "system", "content": _SYSTEM}, user]
-        return await self._client.ask(messages, _FORM, self, model=self._settings.model)
+        return await self._client.ask(messages, _FORM, model=self._settings.model)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -51,14 +51,12 @@ class FuzzyJudge:
 
     def __init__(self, settings: JudgeSettings) -> None:
         """Raises `SettingsError` for a key that no header can carry."""
-        self.calls = 0
-        """Requests, repeats included."""
         self._model = settings.model
         self._chat = ChatClient(settings)
 
     async def __call__(self, question: FuzzyQuestion) -> bool:
         """Return whether the answer is right. Raises `BoundaryError` (judge_failed) where the judge does not tell."""
-        reply = await self._chat.ask(fuzzy_messages(question), _FORM, self, model=self._model)
+        reply = await self._chat.ask(fuzzy_messages(question), _FORM, model=self._model)
         return reply.verdict == "right"
 
     async def close(self) -> None:
