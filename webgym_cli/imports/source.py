@@ -179,10 +179,14 @@ def parse_response(
         if as_it_is:
             return ImportedStep(text, known_action, None)
         text = f"{text}\n{render_web_action(known_action, mode, actions)}".lstrip("\n")
-    read = parse_web_action(text, mode, thinking=thinking, actions=actions)
+    return make_step(text, parse_web_action(text, mode, thinking=thinking, actions=actions))
+
+
+def make_step(response: str, read: AnyAction | ParseError, *, html: str = "") -> ImportedStep:
+    """Return a step of a response and of what a parser reads in it."""
     if isinstance(read, ParseError):
-        return ImportedStep(text, None, read.kind)
-    return ImportedStep(text, read, None)
+        return ImportedStep(response, None, read.kind, html=html)
+    return ImportedStep(response, read, None, html=html)
 
 
 def with_stop(outcome: Outcome, steps: tuple[ImportedStep, ...], otherwise: Stop) -> Outcome:

@@ -6,12 +6,10 @@ Both hold each step's whole prompt: the instruction, the earlier responses, and 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.agent.parse import ParseError
 from webgym_cli.agent.webrl_actions import parse_webrl_action
 from webgym_cli.errors import StoreError
 from webgym_cli.imports.containers import read_pickle
@@ -24,6 +22,7 @@ from webgym_cli.imports.source import (
     SkippedEpisode,
     compute_digest,
     format_time,
+    make_step,
     read_episode,
     to_fields,
     to_number,
@@ -41,17 +40,6 @@ _USER = "<|eot_id|><|start_header_id|>user<|end_header_id|>\n"
 _REPLY = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n"
 # Characters of history and page together in WebRL's prompts.
 _MAX_CHARACTERS = 15872
-
-
-@dataclass(frozen=True, slots=True)
-class WebRLStep:
-    """One step of theirs."""
-
-    instruction: str
-    past: tuple[str, ...]
-    """The responses before it."""
-    page: str
-    response: str
 
 
 def find(path: Path) -> list[Path]:
@@ -115,26 +103,24 @@ def _read_conversations(source: Path) -> Iterator[tuple[Score, list[tuple[Any, A
         yield score, episode
 
 
-def _read_step(prompt: Any, response: Any) -> WebRLStep:
-    instruction, past, page = parse_prompt(to_text(prompt))
-    return WebRLStep(instruction, past, page, to_text(response).removesuffix("<|eot_id|>"))
-
-
 def _build_episode(where: str, given: list[tuple[Any, Any]], score: Score, written: str) -> ImportedEpisode:
     """Return an episode of text, given its prompts and responses. Raises `NotUnderstood` where a round is missing."""
-    steps = [_read_step(*step) for step in given]
-    for number, step in enumerate(steps):
-        before = tuple(earlier.response.strip() for earlier in steps[:number])
-        if step.instruction != steps[0].instruction or tuple(text.strip() for text in step.past) != before:
+    instruction, steps, responses = "", list[ImportedStep](), list[str]()
+    for number, (prompt, response) in enumerate(given):
+        asked, past, page = parse_prompt(to_text(prompt))
+        instruction = instruction or asked
+        if asked != instruction or [text.strip() for text in past] != responses:
             raise NotUnderstood(f"step {number} does not follow the steps before it")
+        text = to_text(response).removesuffix("<|eot_id|>")
+        steps.append(make_step(text, parse_webrl_action(text, lenient=True), html=page))
+        responses.append(text.strip())
     if not steps:
         raise NotUnderstood("no step")
-    instruction = steps[0].instruction
-    imported = tuple(_convert(step) for step in steps)
+    imported = tuple(steps)
     outcome = Outcome(reward=score.value, scores=(score,))
     return ImportedEpisode(
         where=where,
-        digest=compute_digest(instruction, [(step.page, step.response) for step in steps], score.value),
+        digest=compute_digest(instruction, [(step.html, step.response) for step in steps], score.value),
         task=Task(
             id=compute_digest(instruction)[:16],
             instruction=instruction,
@@ -148,13 +134,6 @@ def _build_episode(where: str, given: list[tuple[Any, Any]], score: Score, writt
         started_at=written,
         split=Split.TRAIN,
     )
-
-
-def _convert(step: WebRLStep) -> ImportedStep:
-    parsed = parse_webrl_action(step.response, lenient=True)
-    failed = parsed.kind if isinstance(parsed, ParseError) else None
-    action = None if isinstance(parsed, ParseError) else parsed
-    return ImportedStep(step.response, action, failed, html=step.page)
 
 
 # What WebRL's authors released, and what its process_data.py writes.
