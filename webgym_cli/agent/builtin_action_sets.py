@@ -9,7 +9,6 @@ from webgym_cli.agent import web_actions, webrl_prompt
 from webgym_cli.agent.action_forms import WebActions
 from webgym_cli.agent.action_sets import ActionSet, Conversation
 from webgym_cli.agent.memory_prompt import make_memory_template
-from webgym_cli.agent.memory_sections import MemorySections, format_sections
 from webgym_cli.agent.parse import ParseError, parse_web_action
 from webgym_cli.agent.prompt_template import PromptTemplate
 from webgym_cli.agent.sanitize import sanitize_line
@@ -41,9 +40,8 @@ def _make_web_set(
     def write_with_sections(action: AnyAction, mode: InteractionMode) -> str:
         """Return a tool call after the sections of an expert: no memory, one goal."""
         state = "done" if action.name is ActionName.ANSWER else "doing"
-        line = sanitize_line(describe_action(action))
-        sections = MemorySections(progress={"the task": state}, intention="the task", action=line)
-        return f"{format_sections(sections)}\n{write(action, mode)}"
+        sections = f'Memory: []\nProgress: {{"the task": "{state}"}}\nIntention: the task'
+        return f"{sections}\nAction: {sanitize_line(describe_action(action))}\n{write(action, mode)}"
 
     with_memory = make_template is make_memory_template
     return ActionSet(

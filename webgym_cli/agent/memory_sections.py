@@ -95,14 +95,3 @@ def _to_text(value: Any) -> str:
     text = value.strip().encode(errors="replace").decode()
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`"
     return text[1:-1] if quoted else text
-
-
-def format_sections(kept: MemorySections) -> str:
-    """Return notes as they stand in a response, before its tool call: the inverse of `read_sections`."""
-    parts = {
-        "Memory": json.dumps(list(kept.memory), ensure_ascii=False),
-        "Progress": json.dumps(dict(kept.progress), ensure_ascii=False),
-        "Intention": kept.intention,
-        "Action": kept.action,
-    }
-    return "\n".join(f"{name}: {text}" for name, text in parts.items())
