@@ -45,12 +45,12 @@ _BASIC_ARGUMENTS = {
 }
 
 
-def _make_basic_forms(place: str, typing: CallForm) -> dict[str, CallForm]:
-    clicking = {"left_click" if place == "coordinate" else "click": CallForm(ActionName.CLICK, place), "type": typing}
+def _make_basic_forms(place: str) -> dict[str, CallForm]:
     # WebGym's computer_use has no hover.
     hovering = {"hover": CallForm(ActionName.HOVER, place)} if place == "element_id" else {}
     return {
-        **clicking,
+        "left_click" if place == "coordinate" else "click": CallForm(ActionName.CLICK, place),
+        "type": CallForm(ActionName.TYPE, f"{place} text"),
         **hovering,
         "scroll": CallForm(ActionName.SCROLL, "direction"),
         "wait": CallForm(ActionName.WAIT, "time"),
@@ -63,24 +63,18 @@ def _make_basic_forms(place: str, typing: CallForm) -> dict[str, CallForm]:
 # What a policy needs at least. Trajectories were stored with digests of its schema, so it doesn't change.
 BASIC = WebActions(
     functions=FUNCTIONS,
-    forms={
-        mode: _make_basic_forms(place, CallForm(ActionName.TYPE, f"{place} text"))
-        for mode, place in _PLACE_BY_MODE.items()
-    },
+    forms={mode: _make_basic_forms(place) for mode, place in _PLACE_BY_MODE.items()},
     arguments=_BASIC_ARGUMENTS,
 )
 
 _WEBGYM_TYPING = "Typing replaces what the field holds and then presses Enter."
 # WebGym's: the same names, but typing always presses Enter.
-WEBGYM = WebActions(
-    functions=FUNCTIONS,
+WEBGYM = replace(
+    BASIC,
     forms={
-        mode: _make_basic_forms(
-            place, CallForm(ActionName.TYPE, f"{place} text", {"submit": True}, ignored=frozenset({"submit"}))
-        )
-        for mode, place in _PLACE_BY_MODE.items()
+        mode: {**forms, "type": replace(forms["type"], fields={"submit": True}, ignored=frozenset({"submit"}))}
+        for mode, forms in BASIC.forms.items()
     },
-    arguments=_BASIC_ARGUMENTS,
     typing_rule=_WEBGYM_TYPING,
     rules=_WEBGYM_TYPING,
 )
