@@ -77,8 +77,8 @@ class _RecordedEpisode:
         """Return the episode. Raises `NotUnderstood`, `Unfinished`, `UsageError`."""
         lines, (actions, facts) = self._read_trace(), self._read_actions()
         score = self._read_score(lines, facts)
-        said = [to_text(line.get("fixed_response")) or to_text(line.get("response")) for line in lines]
-        responses = said or actions
+        in_trace = [to_text(line.get("fixed_response")) or to_text(line.get("response")) for line in lines]
+        responses = in_trace or actions
         # The driver appends a last action of its own where the policy was stopped.
         forced = bool(responses) and (not responses[-1].strip() or responses[-1].startswith(_FORCED))
         responses = responses[: len(responses) - forced]

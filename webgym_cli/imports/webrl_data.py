@@ -107,9 +107,9 @@ def _build_episode(where: str, given: list[tuple[Any, Any]], score: Score, writt
     """Return an episode of text, given its prompts and responses. Raises `NotUnderstood` where a round is missing."""
     instruction, steps, responses = "", list[ImportedStep](), list[str]()
     for number, (prompt, response) in enumerate(given):
-        asked, past, page = parse_prompt(to_text(prompt))
-        instruction = instruction or asked
-        if asked != instruction or [text.strip() for text in past] != responses:
+        task, past, page = parse_prompt(to_text(prompt))
+        instruction = instruction if number else task
+        if task != instruction or [text.strip() for text in past] != responses:
             raise NotUnderstood(f"step {number} does not follow the steps before it")
         text = to_text(response).removesuffix("<|eot_id|>")
         steps.append(make_step(text, parse_webrl_action(text, lenient=True), html=page))
