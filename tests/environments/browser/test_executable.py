@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def program(path: Path, text: str = "exit 0") -> Path:
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "cache"))
-    monkeypatch.setattr(find, "_USUAL_PLACES", ())
+    monkeypatch.setattr(find, "_USUAL_FOLDERS", ())
     return tmp_path
 
 
@@ -50,9 +51,7 @@ def test_the_headless_shell_comes_before_the_full_browser(nowhere: Path):
 
 def test_playwrights_own_browser_comes_before_the_systems(nowhere: Path):
     program(nowhere / "bin" / "chromium-headless-shell")
-    package = find._playwright_package()
-    assert package is not None
-    listed = json.loads((package / "browsers.json").read_text())["browsers"]
+    listed = json.loads((files("playwright") / "driver" / "package" / "browsers.json").read_text())["browsers"]
     revision = next(entry["revision"] for entry in listed if entry["name"] == "chromium-headless-shell")
     program(nowhere / "cache" / "chromium_headless_shell-1" / "linux" / "headless_shell")
     own = program(nowhere / "cache" / f"chromium_headless_shell-{revision}" / "linux" / "headless_shell")

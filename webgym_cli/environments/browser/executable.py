@@ -7,36 +7,18 @@ import os
 import re
 import shutil
 import subprocess
-import sys
-from importlib.util import find_spec
+from importlib.resources import files
 from pathlib import Path
 
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.errors import VenvError
 
 # The headless shell comes first: it needs half of the memory and CPU time of the full browser.
-_ON_PATH = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-_USUAL_PLACES = (
-    "/usr/bin/chromium-headless-shell",
-    "/usr/bin/chromium",
-    "/usr/bin/google-chrome",
-    "/snap/bin/chromium",
-    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
-    "/Applications/Chromium.app/Contents/MacOS/Chromium",
-)
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# Searched after PATH.
+_USUAL_FOLDERS = ("/usr/bin", "/snap/bin")
 _PLAYWRIGHT_NAMES = ("chromium-headless-shell", "chromium")
-_BINARIES = frozenset(
-    {
-        "chrome-headless-shell",
-        "headless_shell",
-        "chrome",
-        "Google Chrome for Testing",
-        "Chromium",
-        "chrome-headless-shell.exe",
-        "headless_shell.exe",
-        "chrome.exe",
-    }
-)
+_PLAYWRIGHT_BINARIES = ("chrome-headless-shell", "headless_shell", "chrome")
 _VERSION_TIMEOUT = 20.0
 
 
@@ -77,51 +59,36 @@ def chromium_version(path: Path) -> str:
 
 
 def _install_hint() -> str:
-    if sys.platform == "linux" and shutil.which("apt-get"):
-        return "webgym setup --role browser   (on Debian also: apt-get install -y chromium-headless-shell)"
-    return "webgym setup --role browser"
+    on_debian = "   (on Debian also: apt-get install -y chromium-headless-shell)" if shutil.which("apt-get") else ""
+    return f"webgym setup --role browser{on_debian}"
 
 
 def _system_chromium() -> Path | None:
-    for name in _ON_PATH:
-        if on_path := shutil.which(name):
-            return Path(on_path)
-    return next((Path(place) for place in _USUAL_PLACES if os.access(place, os.X_OK)), None)
+    for folders in (None, os.pathsep.join(_USUAL_FOLDERS)):
+        if program := next(filter(None, (shutil.which(name, path=folders) for name in _NAMES)), None):
+            return Path(program)
+    return None
 
 
 def _playwright_chromium() -> Path | None:
     """Return the browser of exactly the revision that the installed Playwright asks for, if it is on disk."""
-    package = _playwright_package()
-    if package is None:
-        return None
     try:
+        package = Path(str(files("playwright"))) / "driver" / "package"
         listed = json.loads((package / "browsers.json").read_text(encoding="utf-8"))["browsers"]
         revisions = {entry["name"]: entry["revision"] for entry in listed}
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ImportError, OSError, ValueError, KeyError, TypeError):
         return None
     for name in _PLAYWRIGHT_NAMES:
         folder = _playwright_cache(package) / f"{name.replace('-', '_')}-{revisions.get(name)}"
-        programs = (file for file in sorted(folder.glob("*/**/*")) if file.name in _BINARIES)
+        programs = (file for file in sorted(folder.glob("*/**/*")) if file.name in _PLAYWRIGHT_BINARIES)
         if program := next((file for file in programs if file.is_file() and os.access(file, os.X_OK)), None):
             return program
     return None
-
-
-def _playwright_package() -> Path | None:
-    spec = find_spec("playwright")
-    if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent / "driver" / "package"
 
 
 def _playwright_cache(package: Path) -> Path:
     chosen = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
     if chosen == "0":
         return package / ".local-browsers"
-    if chosen:
-        return Path(chosen)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "ms-playwright"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "ms-playwright"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ms-playwright"
+    return Path(chosen) if chosen else usual
