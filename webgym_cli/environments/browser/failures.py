@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 from webgym_cli.environments.browser.cdp import CDPError
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
-
-if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page
-
-_CLOSE_TIMEOUT = 5.0
 
 CRASH_SIGNS = ("crashed", "has been closed", "connection closed", "target closed", "browser closed", "disconnected")
 # How the browser says that the page was replaced while it was asked something.
@@ -54,10 +49,10 @@ def has_sign(error: Exception, signs: tuple[str, ...]) -> bool:
     return any(sign in str(error).lower() for sign in signs)
 
 
-async def close_quietly(context: BrowserContext | Page) -> None:
-    """Close a context, or a page, within a deadline, whatever state its browser is in."""
+async def close_quietly(close: Callable[[], Awaitable[object]], seconds: float = 5.0) -> None:
+    """Close something of the browser's within a deadline, whatever state its browser is in."""
     try:
-        async with asyncio.timeout(_CLOSE_TIMEOUT):
-            await context.close()
+        async with asyncio.timeout(seconds):
+            await close()
     except Exception:  # noqa: BLE001  Playwright's boundary: what is gone already needs no closing
         return

@@ -85,7 +85,7 @@ class PageTracker:
         if page in self._open:
             return
         if self.is_full:
-            closing = asyncio.create_task(close_quietly(page))
+            closing = asyncio.create_task(close_quietly(page.close))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.executable import find_chromium
@@ -57,9 +58,7 @@ class BrowserPool:
         """Stop all browsers and wait until all of their processes are gone."""
         for place in self._places:
             async with place.lock:
-                if place.process is not None:
-                    self._leaving.add(place.process)
-                    place.process = None
+                self._leave(place)
         for process in tuple(self._leaving):
             self._stop(process)
         while self._stopping:
@@ -71,7 +70,7 @@ class BrowserPool:
         Raises `BROWSER_CRASHED` when no browser can be had.
         """
         failures = []
-        for place in sorted(self._places, key=lambda place: (place.down, place.load)):
+        for place in sorted(self._places, key=lambda place: (time.monotonic() < place.rests_until, place.load)):
             try:
                 return await self._session_at(place, options)
             except BoundaryError as error:
@@ -87,57 +86,47 @@ class BrowserPool:
         finally:
             place.expected -= 1
         try:
-            return await self._open(process, options)
+            return await process.session(options)
         except BoundaryError as error:
             if error.kind is not FailureKind.BROWSER_CRASHED:
                 raise
         # A browser that died a moment ago may not be known as disconnected yet: one more try with another.
-        await self._discard(place, process)
-        return await self._open(await self._live(place), options)
+        return await (await self._live(place, broken=process)).session(options)
 
     def processes(self) -> list[int]:
         """Return the pids of the drivers and of the browsers' processes that are alive now."""
         running = [place.process for place in self._places if place.process is not None]
         return [pid for process in (*running, *self._leaving) for pid in process.processes()]
 
-    async def _open(self, process: BrowserProcess, options: SessionOptions) -> BrowserSession:
-        def closed() -> None:
-            if process in self._leaving and not process.sessions:
-                self._stop(process)
-
-        return await process.session(options, closed)
-
-    async def _live(self, place: _BrowserSlot) -> BrowserProcess:
+    async def _live(self, place: _BrowserSlot, broken: BrowserProcess | None = None) -> BrowserProcess:
         """Return the place's browser, started anew when it must be; only the first of several callers starts it."""
         async with place.lock:
             process = place.process
-            if process is not None and process.alive and not process.retired:
+            if process is not None and process is not broken and process.alive and not process.retired:
                 return process
-            if process is not None:
-                self._leave(place, process)
+            self._leave(place)
             fresh = BrowserProcess(self._settings, self._proxy, place.cdp_url)
             try:
                 await fresh.start()
             except BoundaryError:
-                place.rest()
+                place.rests_until = time.monotonic() + _REST
                 raise
             place.process = fresh
             return fresh
 
-    async def _discard(self, place: _BrowserSlot, process: BrowserProcess) -> None:
-        """Stop this browser, unless another caller has replaced it already."""
-        async with place.lock:
-            if place.process is process:
-                self._leave(place, process)
-
-    def _leave(self, place: _BrowserSlot, process: BrowserProcess) -> None:
+    def _leave(self, place: _BrowserSlot) -> None:
         """Take a browser out of service: it ends with its last session, at once when it is dead or idle."""
-        place.process = None
+        process, place.process = place.process, None
+        if process is None:
+            return
         self._leaving.add(process)
+        process.when_idle = partial(self._stop, process)
         if not process.alive or not process.sessions:
             self._stop(process)
 
     def _stop(self, process: BrowserProcess) -> None:
+        if process not in self._leaving:
+            return  # it is stopping already
         self._leaving.discard(process)
         task = asyncio.create_task(process.stop())
         self._stopping.add(task)
@@ -151,19 +140,11 @@ class _BrowserSlot:
         self.cdp_url = cdp_url
         self.process: BrowserProcess | None = None
         self.lock = asyncio.Lock()
-        self._rests_until = 0.0
+        self.rests_until = 0.0
+        """Until then it is only tried when no other has a browser, by the clock `time.monotonic`."""
         self.expected = 0
         """Sessions that wait for its browser to start."""
 
     @property
     def load(self) -> int:
         return self.expected + (self.process.sessions if self.process else 0)
-
-    @property
-    def down(self) -> bool:
-        """Whether its browser could not be had a moment ago."""
-        return time.monotonic() < self._rests_until
-
-    def rest(self) -> None:
-        """Note that its browser can't be had now."""
-        self._rests_until = time.monotonic() + _REST

@@ -8,7 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from webgym_cli.environments.browser.driver import start_driver
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.failures import close_quietly, to_boundary_error
 from webgym_cli.environments.browser.options import SessionOptions
-from webgym_cli.environments.browser.process_tree import ProcessTree
+from webgym_cli.environments.browser.process_tree import VARIABLE, ProcessTree
 from webgym_cli.environments.browser.profile_folder import ProfileFolder
 from webgym_cli.environments.browser.remote import error_reason, redact_keys
 from webgym_cli.environments.browser.session import BrowserSession
@@ -52,6 +52,8 @@ _LAUNCH_TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 30.0
 _CLOSE_TIMEOUT = 10.0
 _ADDRESS_POLL = 0.02
+# Characters of Playwright's words that are kept.
+_LONGEST_REASON = 800
 
 
 class BrowserProcess:
@@ -65,14 +67,15 @@ class BrowserProcess:
         """Contexts that are open now."""
         self.contexts_opened = 0
         """Contexts that were ever opened."""
+        self.when_idle: Callable[[], None] | None = None
+        """Called when the last session closes."""
         self._settings = settings
         self._proxy = proxy
         self._cdp_url = cdp_url
         self._family = ProcessTree()
-        self._playwright: Playwright | None = None
         self._browser: Browser | None = None
         self._direct: CDPConnection | None = None
-        self._folder: ProfileFolder | None = None
+        self._resources = AsyncExitStack()
         self._born = time.monotonic()
 
     @property
@@ -94,121 +97,93 @@ class BrowserProcess:
     async def start(self) -> None:
         """Start the browser. Raises `BoundaryError` (`BROWSER_CRASHED`) within a deadline; nothing is left then."""
         if self._cdp_url:
-            await self._connect()
-            return
-        name = str(await asyncio.to_thread(find_chromium, self._settings))
+            name, limit, late = f"the browser at {redact_keys(self._cdp_url)}", _CONNECT_TIMEOUT, "did not answer"
+        else:
+            name = str(await asyncio.to_thread(find_chromium, self._settings))
+            limit, late = _LAUNCH_TIMEOUT, "did not start"
         try:
-            async with asyncio.timeout(_LAUNCH_TIMEOUT):
-                await self._launch(name)
-        except TimeoutError as error:
+            async with asyncio.timeout(limit):
+                await (self._connect() if self._cdp_url else self._launch(name))
+        except BaseException as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
             await self.stop()
-            message = f"{name} did not start within {_LAUNCH_TIMEOUT:g} s"
-            raise BoundaryError(FailureKind.BROWSER_CRASHED, message) from error
-        except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
-            await self.stop()
-            detail = " ".join(str(error).split())[:800]
-            raise BoundaryError(FailureKind.BROWSER_CRASHED, f"{name} can't be started: {detail}") from error
-        except BaseException:
-            await self.stop()
-            raise
+            if not isinstance(error, Exception):
+                raise
+            if isinstance(error, TimeoutError):
+                reason = f"{late} within {limit:g} s"
+            elif self._cdp_url:
+                reason = f"can't be reached: {error_reason(error)}"
+            else:
+                reason = f"can't be started: {' '.join(str(error).split())[:_LONGEST_REASON]}"
+            # Of a remote browser Playwright's words have the whole address in them.
+            raise BoundaryError(FailureKind.BROWSER_CRASHED, f"{name} {reason}") from None if self._cdp_url else error
 
-    async def session(self, options: SessionOptions, closed: Callable[[], None]) -> BrowserSession:
-        """Return a session in a fresh context; `closed` is called once when it closes. Raises `BoundaryError`."""
-        browser, context = self._browser, None
+    async def session(self, options: SessionOptions) -> BrowserSession:
+        """Return a session in a fresh context. Raises `BoundaryError`."""
+        context = None
         self.sessions += 1
         self.contexts_opened += 1
-
-        def on_close() -> None:
-            self.sessions -= 1
-            closed()
-
         try:
             async with asyncio.timeout(options.navigation_timeout):
-                if browser is None:
+                if self._browser is None:
                     raise BoundaryError(FailureKind.BROWSER_CRASHED, "the browser has been closed")
-                context = await browser.new_context(
+                context = await self._browser.new_context(
                     viewport={"width": options.width, "height": options.height},
                     device_scale_factor=options.device_scale_factor,
                     **options.context_arguments,
                 )
-                session = await BrowserSession.open(context, options, self._direct, on_close)
-                context = None
-                return session
-        except BoundaryError:
-            on_close()
-            raise
-        except TimeoutError as error:
-            on_close()
-            raise BoundaryError(FailureKind.PAGE_TIMEOUT, "no browser context within the deadline") from error
-        except Exception as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
-            on_close()
-            raise to_boundary_error(error, "opening a browser context") from error
-        finally:
+                return await BrowserSession.open(context, options, self._direct, self._count_closed)
+        except BaseException as error:  # the boundary to Playwright, whose driver raises bare Exceptions too
             if context is not None:
-                await close_quietly(context)
+                await close_quietly(context.close)
+            self._count_closed()
+            if isinstance(error, TimeoutError):
+                raise BoundaryError(FailureKind.PAGE_TIMEOUT, "no browser context within the deadline") from error
+            if isinstance(error, BoundaryError) or not isinstance(error, Exception):
+                raise
+            raise to_boundary_error(error, "opening a browser context") from error
 
     async def stop(self) -> None:
         """Ask browser and driver to end, each within a deadline; kill what stays."""
-        direct, self._direct = self._direct, None
-        browser, self._browser = self._browser, None
-        playwright, self._playwright = self._playwright, None
+        self._browser = self._direct = None
         await asyncio.to_thread(self._family.scan)
-        endings = (
-            direct.close() if direct else None,
-            browser.close() if browser else None,
-            playwright.stop() if playwright else None,
-        )
-        for ending in endings:
-            if ending is None:
-                continue
-            try:
-                async with asyncio.timeout(_CLOSE_TIMEOUT):
-                    await ending
-            except Exception:  # noqa: BLE001  Playwright's boundary: whatever it says, the processes are ended below
-                continue
-        await asyncio.to_thread(self._family.end)
-        folder, self._folder = self._folder, None
-        if folder is not None:
-            await asyncio.to_thread(folder.remove)
+        await self._resources.aclose()
+
+    def _count_closed(self) -> None:
+        self.sessions -= 1
+        if self.when_idle and not self.sessions:
+            self.when_idle()
+
+    async def _start_driver(self, **variables: str) -> Playwright:
+        self._resources.push_async_callback(asyncio.to_thread, self._family.end)
+        playwright = await start_driver(**variables)
+        self._resources.push_async_callback(close_quietly, playwright.stop, _CLOSE_TIMEOUT)
+        return playwright
 
     async def _connect(self) -> None:
-        name = f"the browser at {redact_keys(self._cdp_url)}"
-        try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT):
-                self._playwright = await start_driver()
-                self._browser = await self._playwright.chromium.connect_over_cdp(self._cdp_url)
-        except TimeoutError:
-            await self.stop()
-            message = f"{name} did not answer within {_CONNECT_TIMEOUT:g} s"
-            raise BoundaryError(FailureKind.BROWSER_CRASHED, message) from None
-        except Exception as error:  # noqa: BLE001  the boundary to Playwright, whose driver raises bare Exceptions too
-            await self.stop()
-            # Not chained: Playwright's words have the whole address in them.
-            raise BoundaryError(
-                FailureKind.BROWSER_CRASHED, f"{name} can't be reached: {error_reason(error)}"
-            ) from None
-        except BaseException:
-            await self.stop()
-            raise
+        playwright = await self._start_driver()
+        self._browser = await playwright.chromium.connect_over_cdp(self._cdp_url)
+        self._resources.push_async_callback(close_quietly, self._browser.close, _CLOSE_TIMEOUT)
 
     async def _launch(self, name: str) -> None:
-        self._folder = await asyncio.to_thread(ProfileFolder)
-        self._playwright = await start_driver(TMPDIR=str(self._folder.path))
-        chromium = self._playwright.chromium
-        self._browser = await chromium.launch(
+        folder = await asyncio.to_thread(ProfileFolder)
+        self._resources.push_async_callback(asyncio.to_thread, folder.remove)
+        playwright = await self._start_driver(TMPDIR=str(folder.path))
+        self._browser = await playwright.chromium.launch(
             executable_path=name,
             args=self._arguments(),
             proxy={"server": self._proxy} if self._proxy else None,
             chromium_sandbox=self._is_sandboxed(),
-            env={**_without_secrets(os.environ), self._family.variable: self._family.mark},
+            env={**_without_secrets(os.environ), VARIABLE: self._family.mark},
             handle_sigint=False,
             handle_sigterm=False,
             handle_sighup=False,
             timeout=_LAUNCH_TIMEOUT * 1000,
         )
+        self._resources.push_async_callback(close_quietly, self._browser.close, _CLOSE_TIMEOUT)
         await asyncio.to_thread(self._family.scan)
         await asyncio.to_thread(self._family.hand_to_reaper)
         self._direct = await CDPConnection.open(await asyncio.to_thread(self._address))
+        self._resources.push_async_callback(close_quietly, self._direct.close, _CLOSE_TIMEOUT)
 
     def _arguments(self) -> list[str]:
         gate = _THROUGH_GATE if self._proxy else ()
@@ -231,7 +206,7 @@ class BrowserProcess:
 
     def _is_sandboxed(self) -> bool:
         if self._settings.sandbox == "auto":
-            return not (hasattr(os, "geteuid") and os.geteuid() == 0)
+            return os.geteuid() != 0
         return self._settings.sandbox == "on"
 
 

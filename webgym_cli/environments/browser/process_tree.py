@@ -14,16 +14,16 @@ from webgym_cli.jobs.process_tree import Reaper
 
 # Seconds between two looks at processes that were asked to end.
 _POLL_SECONDS = 0.05
+# The environment variable that a browser carries.
+VARIABLE = "WEBGYM_BROWSER"
 
 
 @dataclass(slots=True)
 class ProcessTree:
     """Remembers the driver and everything below it, so that also those that lost their parent can be ended."""
 
-    variable: str = "WEBGYM_BROWSER"
-    """The environment variable that the browser carries."""
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Its value: tells this pool's browser from any other below this process."""
+    """Value of the variable: tells this pool's browser from any other below this process."""
     _members: dict[int, str] = field(default_factory=dict)
     """Start times by pid."""
     _reaper: Reaper | None = None
@@ -61,7 +61,7 @@ class ProcessTree:
             reaper.dismiss()
 
     def _is_marked(self, pid: int) -> bool:
-        return os.fsencode(f"{self.variable}={self.mark}") in _read(pid, "environ").split(b"\0")
+        return os.fsencode(f"{VARIABLE}={self.mark}") in _read(pid, "environ").split(b"\0")
 
 
 def _read(pid: int, name: str) -> bytes:

@@ -205,7 +205,7 @@ class BrowserSession:
         """Close the context. Never raises and never hangs: what can't be closed ends with its browser."""
         self._expiry.cancel()
         if self._closing is None:
-            self._closing = asyncio.create_task(close_quietly(self._context))
+            self._closing = asyncio.create_task(close_quietly(self._context.close))
         await self._closing
         when_closed, self._when_closed = self._when_closed, None
         if when_closed is not None:
@@ -291,4 +291,4 @@ class BrowserSession:
     def _expire(self) -> None:
         """End the context's life, with whatever an episode is doing with it."""
         self._sound, self._expired = False, True
-        self._closing = asyncio.create_task(close_quietly(self._context))
+        self._closing = asyncio.create_task(close_quietly(self._context.close))
