@@ -104,23 +104,23 @@ async def test_waiting_ends_with_the_next_event_or_in_time(traffic):
 
 
 async def test_leaving_is_told_to_whoever_waits_for_it(traffic):
-    leaving = asyncio.ensure_future(traffic.leave())
+    leaving = asyncio.ensure_future(traffic.until(lambda: traffic.navigating))
     await asyncio.sleep(0)
     asks(traffic, 1)
     await asyncio.sleep(0)
     assert not leaving.done()
     traffic.note("Page.frameStartedNavigating", {"frameId": MAIN, "navigationType": "differentDocument"})
     await asyncio.wait_for(leaving, 5)
-    await asyncio.wait_for(traffic.leave(), 5)
+    await asyncio.wait_for(traffic.until(lambda: traffic.navigating), 5)
 
 
 async def test_a_further_document_is_told_to_whoever_waits_for_it(traffic):
     assert traffic.documents == 0
-    waiting = asyncio.ensure_future(traffic.beyond(0))
+    waiting = asyncio.ensure_future(traffic.until(lambda: traffic.documents > 0))
     await asyncio.sleep(0)
     traffic.note("Page.frameNavigated", {"frame": {"id": "other"}})
     await asyncio.sleep(0)
     assert not waiting.done()
     traffic.note("Page.frameNavigated", {"frame": {"id": MAIN}})
     await asyncio.wait_for(waiting, 5)
-    await asyncio.wait_for(traffic.beyond(0), 5)
+    await asyncio.wait_for(traffic.until(lambda: traffic.documents > 0), 5)

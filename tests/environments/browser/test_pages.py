@@ -29,7 +29,7 @@ def pages():
     found = PageTracker(context, opener)
     context.heard["page"](popup)
     for page in (opener, popup):
-        found.links[page] = SimpleNamespace(is_open=True)
+        found.connections[page] = SimpleNamespace(is_open=True)
     return found
 
 
@@ -37,8 +37,8 @@ def pages():
 def test_a_session_that_chrome_does_not_know_is_a_page_that_closed(pages, words):
     popup = pages.current
     assert pages.moved_on(popup, RuntimeError(words))
-    assert pages.current is pages.opener is not popup
-    assert not pages.moved_on(pages.opener, RuntimeError(words))  # the last one stays, and gives the error its name
+    assert pages.current is pages.tabs[0] is not popup
+    assert not pages.moved_on(pages.tabs[0], RuntimeError(words))  # the last one stays, and gives the error its name
 
 
 @pytest.mark.parametrize("words", ["Execution context was destroyed", "Target closed", "element is not visible"])

@@ -10,18 +10,12 @@ import asyncio
 import itertools
 import json
 from collections import Counter
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import websockets
 from websockets.asyncio.client import ClientConnection, connect
 
-from webgym_cli.environments.browser.page_activity import DOMAINS, EVENTS, PageActivity
-
-if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page
-
+from webgym_cli.environments.browser.page_activity import DOMAINS, PageActivity
 
 _CRASHED = "the page crashed"
 
@@ -64,8 +58,9 @@ class CDPConnection:
     async def attach(self, target: str) -> CDPSession:
         """Return a channel to a page by its target id."""
         answer = await self.call("Target.attachToTarget", {"targetId": target, "flatten": True})
-        self._targets[str(answer["sessionId"])] = target
-        return CDPSession(self, str(answer["sessionId"]), target)
+        session = str(answer["sessionId"])
+        self._targets[session] = target
+        return CDPSession(self, session)
 
     async def listen(self, channel: CDPSession, traffic: PageActivity) -> None:
         """Let a page's traffic be noted from now on. Raises `CDPError`."""
@@ -91,13 +86,10 @@ class CDPConnection:
         finally:
             self._waiting.pop(number, None)
 
-    def knows(self, target: str) -> bool:
-        """Whether a page is still open, as far as the browser has told."""
-        return target in self._pages
-
-    def has_session(self, session: str) -> bool:
-        """Whether a session with a page has not ended."""
-        return session in self._targets
+    def is_open(self, session: str) -> bool:
+        """Whether the page of a session is still there, as far as the browser has told."""
+        # The session ends first, and what was asked in it fails then: that its page is gone is told a moment later.
+        return self._targets.get(session) in self._pages
 
     def open_pages(self, context: str) -> int:
         """Return how many pages a browser context has: Playwright hears of popups later than we do."""
@@ -159,58 +151,16 @@ class CDPConnection:
 class CDPSession:
     """One page over a `CDPConnection`."""
 
-    def __init__(self, connection: CDPConnection, session: str, target: str) -> None:
+    def __init__(self, connection: CDPConnection, session: str) -> None:
         self._connection = connection
         self.session = session
         """Id of the protocol's session."""
-        self.target = target
-        """The page's target id."""
 
     @property
     def is_open(self) -> bool:
         """Whether the page is still there."""
-        # The session ends first, and what was asked in it fails then: that its page is gone is told a moment later.
-        return self._connection.has_session(self.session) and self._connection.knows(self.target)
+        return self._connection.is_open(self.session)
 
     async def send(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the command's result. Raises `CDPError`."""
         return await self._connection.call(method, params, self.session)
-
-
-@dataclass(frozen=True, slots=True)
-class PageConnection:
-    """How one page is talked to."""
-
-    channel: CDPSender
-    traffic: PageActivity
-    context: str
-    """Chrome's id of the page's context."""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the page is still there, as far as the browser has told."""
-        return not isinstance(self.channel, CDPSession) or self.channel.is_open
-
-
-async def connect_page(
-    context: BrowserContext, page: Page, direct: CDPConnection | None, *, watch: bool
-) -> PageConnection:
-    """Return the link to a page: direct where there is a connection, else through the driver.
-
-    `watch` follows its traffic. Raises `CDPError`, or Playwright's own error.
-    """
-    session = await context.new_cdp_session(page)
-    about = (await session.send("Target.getTargetInfo"))["targetInfo"]
-    traffic = PageActivity(about["targetId"])
-    channel: CDPSender = session
-    if direct is not None:
-        await session.detach()
-        straight = channel = await direct.attach(about["targetId"])
-        if watch:
-            await direct.listen(straight, traffic)
-    elif watch:
-        for event in EVENTS:
-            session.on(event, partial(traffic.note, event))
-        for domain in DOMAINS:
-            await session.send(f"{domain}.enable")
-    return PageConnection(channel, traffic, about.get("browserContextId", ""))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from webgym_cli.environments.browser.pages import MOST_NOTICES, PageTracker
-from webgym_cli.jobs.workers import cancel_tasks
+from webgym_cli.jobs.workers import race
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Dialog
@@ -74,17 +74,12 @@ class DialogTracker:
 
     async def until_raised(self, doing: Coroutine[None, None, T]) -> T | None:
         """Return what comes of something; None when a dialog comes first: what its page blocks is not waited for."""
-        done, raised = asyncio.create_task(doing), asyncio.create_task(self.raised.wait())
-        try:
-            await asyncio.wait((done, raised), return_when=asyncio.FIRST_COMPLETED)
-            return None if self.raised.is_set() else await done
-        finally:
-            await cancel_tasks(done, raised)
+        async with race(doing, self.raised.wait()) as (done, _):
+            return None if self.raised.is_set() else cast(T, done.result())
 
     def _take(self) -> Dialog:
-        dialog, self.typed = self._open.pop(0), None
-        if not self._open:
-            self.raised.clear()
+        dialog = self._open[0]
+        self._forget(dialog)
         return dialog
 
     def _keep(self, dialog: Dialog) -> None:
@@ -97,7 +92,7 @@ class DialogTracker:
         self.raised.set()
 
     def _forget(self, dialog: Dialog) -> None:
-        """Note that a dialog went away with its page."""
+        """Note that a dialog was answered, or went away with its page."""
         if dialog in self._open:
             self._open.remove(dialog)
             self.typed = None
@@ -123,9 +118,9 @@ class DialogTracker:
             await dialog.dismiss()
         except Exception:  # noqa: BLE001  Playwright's boundary: the page is gone, so it was left
             return False
-        link = self._pages.links.get(dialog.page) if dialog.page else None
-        if dialog.type == "beforeunload" and link is not None:
-            link.traffic.stop()
+        asked = self._pages.connections.get(dialog.page) if dialog.page else None
+        if dialog.type == "beforeunload" and asked is not None:
+            asked.traffic.stop()
         return True
 
 

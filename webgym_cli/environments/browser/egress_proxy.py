@@ -13,7 +13,7 @@ from collections import OrderedDict
 from urllib.parse import urlsplit
 
 from webgym_cli.environments.browser.address_rules import AddressRules
-from webgym_cli.jobs.workers import cancel_tasks
+from webgym_cli.jobs.workers import race
 
 _HEAD_LIMIT = 64 * 1024
 _HEAD_TIMEOUT = 60.0
@@ -157,14 +157,11 @@ async def _relay(
     far_writer: asyncio.StreamWriter,
 ) -> None:
     """Copy both ways until either side ends: a browser hangs up only when it wants nothing more."""
-    asking = asyncio.create_task(_copy(reader, far_writer))
-    answering = asyncio.create_task(_copy(far_reader, writer))
     try:
-        await asyncio.wait((asking, answering), return_when=asyncio.FIRST_COMPLETED)
-        if asking.done() and not asking.result():
-            await answering  # a site may have answered before it stopped listening
+        async with race(_copy(reader, far_writer), _copy(far_reader, writer)) as (asked, answered):
+            if asked.done() and not asked.result():
+                await answered  # a site may have answered before it stopped listening
     finally:
-        await cancel_tasks(asking, answering)
         far_writer.close()
 
 

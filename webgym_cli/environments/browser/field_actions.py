@@ -47,11 +47,11 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
         await _type_keys(session, action, ready, text, at_end=point is not None)
         if ready.get("editor") and text and not (await script.call("paste", text)).get("done"):
             async with session.guard("typing"):
-                await session.keyboard.insert_text(text)
+                await session.page.keyboard.insert_text(text)
     error = (await script.call("typed", text)).get("error") if is_typed else None
     if enter:
         async with session.guard("typing"):
-            await session.keyboard.press("Enter")
+            await session.page.keyboard.press("Enter")
     return error
 
 
@@ -60,7 +60,7 @@ async def _type_keys(
 ) -> None:
     """Type to the field that has the focus and was made ready."""
     async with session.guard("typing"):
-        keyboard = session.keyboard
+        keyboard = session.page.keyboard
         if action.append and at_end:
             await keyboard.press("Control+End")
         if ready.get("editor") and not action.append:
@@ -84,7 +84,7 @@ async def press_keys(session: BrowserSession, action: Action, point: mouse.Point
     if point is not None:
         await session.evaluate(_FOCUS, list(point))
     async with session.guard("pressing keys"):
-        await session.keyboard.press(keys)
+        await session.page.keyboard.press(keys)
     return None
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 # The protocol's domains that must be on for these events.
@@ -37,17 +38,13 @@ class PageActivity:
         self._main = main_frame
         self.documents = 0
         """How many documents have come."""
-        self._navigating = False
+        self.navigating = False
+        """Whether another document was asked for and has not come yet."""
         self._requests: set[str] = set()
         self._sockets: dict[str, float] = {}
         """When something was sent that has no answer yet, by WebSocket."""
         self._silent: set[str] = set()
         self._changed = asyncio.Event()
-
-    @property
-    def navigating(self) -> bool:
-        """Whether another document was asked for and has not come yet."""
-        return self._navigating
 
     @property
     def busy(self) -> bool:
@@ -56,7 +53,7 @@ class PageActivity:
         for socket in [socket for socket, sent in self._sockets.items() if sent < late]:
             del self._sockets[socket]
             self._silent.add(socket)
-        return self._navigating or bool(self._requests) or bool(self._sockets)
+        return self.navigating or bool(self._requests) or bool(self._sockets)
 
     def mark(self) -> None:
         """Forget the requests so far: those that never end are not waited for again."""
@@ -65,27 +62,19 @@ class PageActivity:
 
     def stop(self) -> None:
         """Note that the navigation under way was given up."""
-        self._navigating = False
+        self.navigating = False
         self._changed.set()
 
     async def change(self, seconds: float) -> None:
         """Wait for the next event, or so long."""
         self._changed.clear()
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
-        except TimeoutError:
-            return
 
-    async def leave(self) -> None:
-        """Wait until another document is asked for."""
-        while not self._navigating:
-            self._changed.clear()
-            await self._changed.wait()
-
-    async def beyond(self, documents: int) -> None:
-        """Wait until more documents than this have come."""
-        while self.documents <= documents:
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until an event has made a condition true."""
+        while not condition():
             self._changed.clear()
             await self._changed.wait()
 
@@ -112,12 +101,12 @@ class PageActivity:
         if frame != self._main:
             return
         if method == "Page.frameRequestedNavigation":
-            self._navigating = self._navigating or params.get("disposition") == "currentTab"
+            self.navigating = self.navigating or params.get("disposition") == "currentTab"
         elif method == "Page.frameStartedNavigating":
             if "samedocument" not in str(params.get("navigationType", "")).lower():
-                self._navigating = True
+                self.navigating = True
         else:
-            self._navigating = False
+            self.navigating = False
             if method == "Page.frameNavigated":
                 self.documents += 1
                 self._requests.clear()  # they belonged to the document before

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from webgym_cli.environments.browser.cdp import PageConnection
 from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, SESSION_GONE, close_quietly, has_sign
+from webgym_cli.environments.browser.page_connection import PageConnection
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Download, FileChooser, Page
@@ -27,11 +27,13 @@ class PageTracker:
         """How often a page asked for files and got none."""
         self.crashed: set[Page] = set()
         """Pages whose process died."""
-        self.links: dict[Page, PageConnection] = {}
+        self.connections: dict[Page, PageConnection] = {}
         """How the open pages are talked to, as far as they were."""
+        self.current = first
+        """The page that is shown: the newest unless another was chosen; the last one stays, also when it has closed."""
+        self.closing: set[asyncio.Task[None]] = set()
+        """Of pages that were too many."""
         self._open = [first]
-        self._current = first
-        self._closing: set[asyncio.Task[None]] = set()
         self._watch(first)
         context.on("page", self._on_open)
 
@@ -44,11 +46,6 @@ class PageTracker:
         return len(self._open) >= _MOST_PAGES
 
     @property
-    def current(self) -> Page:
-        """The page that is shown: the newest unless another was chosen; the last one stays, also when it has closed."""
-        return self._current
-
-    @property
     def tabs(self) -> tuple[Page, ...]:
         """All that are open, in the order in which they were opened."""
         return tuple(self._open)
@@ -56,17 +53,7 @@ class PageTracker:
     def show(self, page: Page) -> None:
         """Make an open page the current one."""
         if page in self._open:
-            self._current = page
-
-    @property
-    def opener(self) -> Page:
-        """The first of the pages."""
-        return self._open[0]
-
-    @property
-    def closing(self) -> int:
-        """Pages too many, which are being closed."""
-        return len(self._closing)
+            self.current = page
 
     def moved_on(self, page: Page, error: Exception) -> bool:
         """Tell by an error whether its page closed while another one is left, which is now the current one."""
@@ -74,8 +61,8 @@ class PageTracker:
             return False
         if page not in self._open:  # Playwright told of it first
             return True
-        link = self.links.get(page)
-        known = has_sign(error, SESSION_GONE) or page.is_closed() or (link is not None and not link.is_open)
+        asked = self.connections.get(page)
+        known = has_sign(error, SESSION_GONE) or page.is_closed() or (asked is not None and not asked.is_open)
         is_closed = len(self._open) > 1 and known
         if is_closed:
             self._on_close(page)
@@ -86,16 +73,16 @@ class PageTracker:
             return
         if self.is_full:
             closing = asyncio.create_task(close_quietly(page.close))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self.closing.add(closing)
+            closing.add_done_callback(self.closing.discard)
             return
         self._open.append(page)
-        self._current = page
+        self.current = page
         self._watch(page)
 
     def _watch(self, page: Page) -> None:
         page.on("close", self._on_close)
-        page.on("crash", self._page_crashed)
+        page.on("crash", self.crashed.add)
         page.on("download", self._refuse_download)
         # Listening from the start: to ask the browser for the request just before a click may come too late.
         page.on("filechooser", self._note_chooser)
@@ -103,16 +90,13 @@ class PageTracker:
     def _note_chooser(self, chooser: FileChooser) -> None:
         self.file_requests += 1
 
-    def _page_crashed(self, page: Page) -> None:
-        self.crashed.add(page)
-
     def _on_close(self, page: Page) -> None:
-        self.links.pop(page, None)
+        self.connections.pop(page, None)
         # The last page stays: asking it raises the browser's own error, which then gets its name.
         if len(self._open) > 1 and page in self._open:
             self._open.remove(page)
-            if self._current is page:
-                self._current = self._open[-1]
+            if self.current is page:
+                self.current = self._open[-1]
 
     def _refuse_download(self, download: Download) -> None:
         if len(self.downloads) < MOST_NOTICES:

@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from webgym_cli.environments.browser.asking import capture_screenshot, run_script
-from webgym_cli.environments.browser.cdp import CDPConnection, PageConnection, connect_page
+from webgym_cli.environments.browser.cdp import CDPConnection
 from webgym_cli.environments.browser.dialogs import DialogTracker
 from webgym_cli.environments.browser.failures import LOST_CONTEXT, close_quietly, has_sign, to_boundary_error
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.page_activity import PageActivity
+from webgym_cli.environments.browser.page_connection import PageConnection, connect_page
 from webgym_cli.environments.browser.pages import PageTracker
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Keyboard, Page
+    from playwright.async_api import BrowserContext, Page
 
     from webgym_cli.environments.browser.frames import FramedElement
 
@@ -55,8 +55,9 @@ class BrowserSession:
         self._sound, self._expired = True, False
         self._context = context
         self._direct = direct
-        self._when_closed: Callable[[], None] | None = closed
-        self._expiry = asyncio.get_running_loop().call_later(options.life_seconds, self._expire)
+        self._closed = closed
+        self._expiry: asyncio.TimerHandle
+        """Begins once the session is open."""
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -64,17 +65,18 @@ class BrowserSession:
         cls,
         context: BrowserContext,
         options: SessionOptions,
-        direct: CDPConnection | None = None,
-        closed: Callable[[], None] = lambda: None,
+        direct: CDPConnection | None,
+        closed: Callable[[], None],
     ) -> BrowserSession:
-        """Make the context's first page. `direct`: the short way to the browser's pages, where there is one."""
+        """Make the context's first page. `direct`: the short way to the browser; `closed` is called at its end."""
         context.set_default_timeout(options.action_timeout * 1000)
         context.set_default_navigation_timeout(options.navigation_timeout * 1000)
         for script in options.init_scripts:
             await context.add_init_script(script)
         page = await context.new_page()
         session = cls(context, page, options, direct, closed)
-        await session._link(page)
+        await session.connection()
+        session._expiry = asyncio.get_running_loop().call_later(options.life_seconds, session._expire)
         return session
 
     @property
@@ -88,11 +90,6 @@ class BrowserSession:
         alone = len(self.pages) == 1 and not self.page.is_closed()
         quiet = not self.dialogs.answered and self.dialogs.open is None
         return self._sound and alone and quiet and self._closing is None
-
-    @property
-    def keyboard(self) -> Keyboard:
-        """The current page's keyboard; use it within `guard`."""
-        return self.page.keyboard
 
     @property
     def url(self) -> str:
@@ -110,9 +107,9 @@ class BrowserSession:
     async def stop_loading(self) -> None:
         """Give up the navigation that is under way: until it ends, the browser runs no script in the page."""
         async with self.guard("stopping the page"):
-            link = await self._link(self.page)
-            await link.channel.send("Page.stopLoading")
-            link.traffic.stop()
+            page = await self.connection()
+            await page.channel.send("Page.stopLoading")
+            page.traffic.stop()
 
     async def go_back(self) -> bool:
         """Go back in history; a popup without history closes. Returns False when there is nowhere to go."""
@@ -149,7 +146,7 @@ class BrowserSession:
     async def evaluate(self, function: str, argument: object = None) -> Any:
         """Call a JavaScript function in the page. When the page is replaced meanwhile, the next one is asked."""
         for _ in range(_REPLACED):
-            answered, value = await self._ask(function, argument)
+            answered, value = await self.evaluate_once(function, argument)
             if answered:
                 return value
             async with self.guard("waiting for the next page"):
@@ -157,7 +154,16 @@ class BrowserSession:
         raise BoundaryError(FailureKind.PAGE_TIMEOUT, "the page is replaced again and again")
 
     async def evaluate_once(self, function: str, argument: object = None, seconds: float = 0.0) -> tuple[bool, Any]:
-        """Call a JavaScript function that takes so long. Returns whether the page lived to answer, and the answer."""
+        """Call a JavaScript function that takes so long. Returns whether the page lived to answer, and the answer.
+
+        A navigation that doesn't come is given up.
+        """
+        try:
+            return await self._ask(function, argument, seconds)
+        except BoundaryError as error:
+            if error.kind is not FailureKind.PAGE_TIMEOUT or not await self._may_be_navigating():
+                raise
+        await self.stop_loading()
         return await self._ask(function, argument, seconds)
 
     async def screenshot(self) -> bytes:
@@ -165,11 +171,11 @@ class BrowserSession:
         async with self.guard("taking a screenshot"):
             page = self.page
             try:
-                return await capture_screenshot(await self._link(page))
+                return await (await self.connection()).capture_screenshot()
             except Exception as error:
                 if not self.pages.moved_on(page, error):
                     raise
-            return await capture_screenshot(await self._link(self.page))
+            return await (await self.connection()).capture_screenshot()
 
     async def move(self, x: float, y: float) -> None:
         """Move the mouse to a point of the viewport."""
@@ -179,14 +185,22 @@ class BrowserSession:
     async def send_mouse(self, x: float, y: float, *events: dict[str, Any]) -> None:
         """Move the mouse to a point and do there what is asked, all at once: the browser keeps the order."""
         self.pointer = x, y
-        channel = (await self._link(self.page)).channel
+        channel = (await self.connection()).channel
         sent = ({**event, "x": x, "y": y} for event in ({"type": "mouseMoved"}, *events))
         await asyncio.gather(*(channel.send("Input.dispatchMouseEvent", event) for event in sent))
 
     async def traffic(self) -> PageActivity:
         """Return what the current page is doing; quiet unless `watch_traffic` is set."""
         async with self.guard("watching the page"):
-            return (await self._link(self.page)).traffic
+            return (await self.connection()).traffic
+
+    async def connection(self, page: Page | None = None) -> PageConnection:
+        """Return how a page, the current one, is talked to; use it within `guard`."""
+        page = page or self.page
+        if page not in self.pages.connections:
+            watch = self.options.watch_traffic
+            self.pages.connections[page] = await connect_page(self._context, page, self._direct, watch=watch)
+        return self.pages.connections[page]
 
     async def wait_for_popups(self) -> None:
         """Wait until a page that an action just opened is the current one. The driver hears of it later than we do."""
@@ -195,8 +209,8 @@ class BrowserSession:
         async with self.guard("waiting for a new page"):
             deadline = asyncio.get_running_loop().time() + _POPUP_TIMEOUT
             # Playwright has no event for "all pages that Chrome has are known".
-            context = (await self._link(self.pages.opener)).context
-            while self._direct.open_pages(context) > len(self.pages) + self.pages.closing:
+            context = (await self.connection(self.pages.tabs[0])).context
+            while self._direct.open_pages(context) > len(self.pages) + len(self.pages.closing):
                 if asyncio.get_running_loop().time() > deadline:
                     return
                 await asyncio.sleep(0.01)
@@ -204,12 +218,8 @@ class BrowserSession:
     async def close(self) -> None:
         """Close the context. Never raises and never hangs: what can't be closed ends with its browser."""
         self._expiry.cancel()
-        if self._closing is None:
-            self._closing = asyncio.create_task(close_quietly(self._context.close))
+        self._closing = self._closing or asyncio.create_task(self._end())
         await self._closing
-        when_closed, self._when_closed = self._when_closed, None
-        if when_closed is not None:
-            when_closed()
 
     @asynccontextmanager
     async def guard(self, doing: str, seconds: float | None = None, *, navigation: bool = False) -> AsyncIterator[None]:
@@ -249,21 +259,11 @@ class BrowserSession:
                 await self.stop_loading()
             raise
 
-    async def _ask(self, function: str, argument: object, seconds: float = 0.0) -> tuple[bool, Any]:
-        """Return whether the page lived to answer, and the answer. A navigation that doesn't come is given up."""
-        try:
-            return await self._ask_once(function, argument, seconds)
-        except BoundaryError as error:
-            if error.kind is not FailureKind.PAGE_TIMEOUT or not await self._may_be_navigating():
-                raise
-        await self.stop_loading()
-        return await self._ask_once(function, argument, seconds)
-
-    async def _ask_once(self, function: str, argument: object, seconds: float) -> tuple[bool, Any]:
+    async def _ask(self, function: str, argument: object, seconds: float) -> tuple[bool, Any]:
         async with self.guard("running a script in the page", self.options.action_timeout + seconds):
             page = self.page
             try:
-                return True, await run_script(await self._link(page), function, argument)
+                return True, await (await self.connection()).run_script(function, argument)
             except Exception as error:
                 if not has_sign(error, LOST_CONTEXT) and not self.pages.moved_on(page, error):
                     raise
@@ -277,18 +277,15 @@ class BrowserSession:
 
     async def _history(self) -> tuple[int, list[str]]:
         """Return where in its history the current page is, and the addresses in it."""
-        channel = (await self._link(self.page)).channel
+        channel = (await self.connection()).channel
         history = await channel.send("Page.getNavigationHistory")
         return int(history["currentIndex"]), [str(entry["url"]) for entry in history["entries"]]
-
-    async def _link(self, page: Page) -> PageConnection:
-        link = self.pages.links.get(page)
-        if link is None:
-            link = await connect_page(self._context, page, self._direct, watch=self.options.watch_traffic)
-            self.pages.links[page] = link
-        return link
 
     def _expire(self) -> None:
         """End the context's life, with whatever an episode is doing with it."""
         self._sound, self._expired = False, True
-        self._closing = asyncio.create_task(close_quietly(self._context.close))
+        self._closing = asyncio.create_task(self._end())
+
+    async def _end(self) -> None:
+        await close_quietly(self._context.close)
+        self._closed()

@@ -7,7 +7,7 @@ import asyncio
 from webgym_cli.environments.browser.observe import ACT_JS
 from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.jobs.workers import cancel_tasks
+from webgym_cli.jobs.workers import race
 
 _IS_SPLASH = "window[Symbol.for('webgym.kinds')].isSplash()"
 _WAIT_UNTIL_IDLE = f"async (limit) => {{ await {ACT_JS}.calm(limit); return {_IS_SPLASH}; }}"
@@ -82,14 +82,10 @@ class PageSettler:
 
         A page that begins to be replaced runs no scripts.
         """
-        waiting = asyncio.create_task(session.evaluate_once(_WAIT_UNTIL_IDLE, seconds * 1000, seconds))
-        leaving = asyncio.create_task(traffic.leave())
-        try:
-            await asyncio.wait((waiting, leaving), return_when=asyncio.FIRST_COMPLETED)
-            lives, is_splash = await waiting if waiting.done() else (False, False)
+        calming = session.evaluate_once(_WAIT_UNTIL_IDLE, seconds * 1000, seconds)
+        async with race(calming, traffic.until(lambda: traffic.navigating)) as (calm, _):
+            lives, is_splash = calm.result() if calm.done() else (False, False)
             return lives, bool(is_splash)
-        finally:
-            await cancel_tasks(waiting, leaving)
 
     async def await_navigation(self, session: BrowserSession, seconds: float) -> None:
         """Wait for the page to ask for another document, so long at most."""

@@ -1,0 +1,93 @@
+"""One page as it is asked over its channel: to run a script, to be drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from webgym_cli.environments.browser.cdp import CDPConnection, CDPSender, CDPSession
+from webgym_cli.environments.browser.failures import ScriptError, has_sign
+from webgym_cli.environments.browser.page_activity import DOMAINS, EVENTS, PageActivity
+from webgym_cli.jobs.workers import race
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Page
+
+# How the browser says that there is nothing to draw just now, between two documents.
+_NOT_NOW = ("unable to capture screenshot", "not attached to an active page")
+_PAUSE = 0.05
+# Seconds for a picture to come after its document was replaced: mostly it does.
+_LAST_CHANCE = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class PageConnection:
+    """How one page is talked to. What it is asked raises the channel's errors and has no deadline."""
+
+    channel: CDPSender
+    traffic: PageActivity
+    context: str
+    """Chrome's id of the page's context."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the page is still there, as far as the browser has told."""
+        return not isinstance(self.channel, CDPSession) or self.channel.is_open
+
+    async def run_script(self, function: str, argument: object) -> Any:
+        """Call a JavaScript function in the page and return its value. Raises `ScriptError` where it throws."""
+        expression = f"({function})({json.dumps(argument)})"
+        parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+        # Only with the functions of the browser's tools can a script ask what listens for clicks.
+        parameters["includeCommandLineAPI"] = True
+        answer = await self.channel.send("Runtime.evaluate", parameters)
+        if "exceptionDetails" in answer:
+            details = answer["exceptionDetails"]
+            raise ScriptError(details.get("exception", {}).get("description") or details.get("text", "it threw"))
+        return answer["result"].get("value")
+
+    async def capture_screenshot(self) -> bytes:
+        """Return the viewport as PNG bytes.
+
+        A document that is replaced may take the picture's request with it: then the next one is asked.
+        """
+        traffic = self.traffic
+        while True:
+            replaced = traffic.until(lambda before=traffic.documents: traffic.documents > before)
+            drawing = self.channel.send("Page.captureScreenshot", {"format": "png"})
+            try:
+                async with race(drawing, replaced) as (drawn, _):
+                    if drawn.done() or (await asyncio.wait((drawn,), timeout=_LAST_CHANCE))[0]:
+                        return base64.b64decode(drawn.result()["data"])
+            except Exception as error:
+                if not has_sign(error, _NOT_NOW) or not self.is_open:
+                    raise
+                await asyncio.sleep(_PAUSE)
+
+
+async def connect_page(
+    context: BrowserContext, page: Page, direct: CDPConnection | None, *, watch: bool
+) -> PageConnection:
+    """Return the connection to a page: direct where there is one to its browser, else through the driver.
+
+    `watch` follows its traffic. Raises `CDPError`, or Playwright's own error.
+    """
+    session = await context.new_cdp_session(page)
+    about = (await session.send("Target.getTargetInfo"))["targetInfo"]
+    traffic = PageActivity(about["targetId"])
+    channel: CDPSender = session
+    if direct is not None:
+        await session.detach()
+        straight = channel = await direct.attach(about["targetId"])
+        if watch:
+            await direct.listen(straight, traffic)
+    elif watch:
+        for event in EVENTS:
+            session.on(event, partial(traffic.note, event))
+        for domain in DOMAINS:
+            await session.send(f"{domain}.enable")
+    return PageConnection(channel, traffic, about.get("browserContextId", ""))
