@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
+from webgym_cli.environments.browser.failures import attempt
 from webgym_cli.environments.browser.frames import FRAME_SECONDS, find_frame_at
+from webgym_cli.environments.browser.mouse import Point
 from webgym_cli.environments.browser.observe import ACT_JS
 from webgym_cli.environments.browser.session import BrowserSession
 
@@ -23,36 +24,28 @@ class ActScript:
         self._frame: Any = None
         self._offset = 0.0, 0.0
 
-    async def call_at(self, function: str, point: tuple[float, float], *arguments: object) -> dict[str, Any]:
+    async def call_at(self, function: str, point: Point, *arguments: object) -> dict[str, Any]:
         """Call a function with a point of the viewport first. A frame that only it can read answers itself."""
         result = await self.call(function, self._shift(point), *arguments)
         for _ in range(_DEEPEST):
             if "frame" not in result:
                 return result
-            x, y = result["frame"]
-            place = x + self._offset[0], y + self._offset[1]
-            place_in_frame = await find_frame_at(self._session, place, within=self._frame)
-            if place_in_frame is None:
+            (x, y), (left, top) = result["frame"], self._offset
+            place = await find_frame_at(self._session, (x + left, y + top), within=self._frame)
+            if place is None:
                 break
-            self._frame, self._offset = place_in_frame
+            self._frame, self._offset = place
             result = await self.call(function, self._shift(point), *arguments)
         return {} if "frame" in result else result
 
     async def call(self, function: str, *arguments: object) -> dict[str, Any]:
-        """Call a function in the document that answered last; the page's own at first."""
-        script = f"(given) => {ACT_JS}.{function}(...given)"
+        """Call a function in the document that answered last; the page's own at first. A frame may be gone: then {}."""
+        script, given = f"(given) => {ACT_JS}.{function}(...given)", list(arguments)
         if self._frame is None:
-            result: dict[str, Any] = await self._session.evaluate(script, list(arguments))
+            result: dict[str, Any] = await self._session.evaluate(script, given)
             return result
-        try:
-            async with asyncio.timeout(FRAME_SECONDS):
-                result = await self._frame.evaluate(script, list(arguments))
-                return result
-        except Exception:  # noqa: BLE001  Playwright's boundary: the frame went away, or hangs
-            return {}
+        return await attempt(self._frame.evaluate(script, given), FRAME_SECONDS) or {}
 
-    def _shift(self, point: tuple[float, float]) -> list[float]:
+    def _shift(self, point: Point) -> Point:
         """Return a point of the viewport as one of the document that is asked."""
-        if point == NOWHERE:
-            return list(point)
-        return [point[0] - self._offset[0], point[1] - self._offset[1]]
+        return point if point == NOWHERE else (point[0] - self._offset[0], point[1] - self._offset[1])

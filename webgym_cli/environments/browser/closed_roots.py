@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
-
+from webgym_cli.environments.browser.failures import attempt
 from webgym_cli.environments.browser.session import BrowserSession
 
 _NAMES_JS = "window[Symbol.for('webgym.names')]"
@@ -15,14 +12,12 @@ _SECONDS = 1.0
 
 async def open_closed_roots(session: BrowserSession) -> None:
     """Show `names.js` the closed roots of custom elements, each asked once, so that what is in them is listed."""
-    try:
-        async with asyncio.timeout(_SECONDS):
-            await _adopt_roots((await session.connection()).channel.send)
-    except Exception:  # noqa: BLE001  the page is replaced, or hangs: the next look says so, or asks anew
-        return
+    # Of a page that is replaced, or hangs, the next look says so, or asks anew.
+    await attempt(_adopt_roots(session), _SECONDS)
 
 
-async def _adopt_roots(send: Callable[..., Awaitable[dict[str, Any]]]) -> None:
+async def _adopt_roots(session: BrowserSession) -> None:
+    send = (await session.connection()).channel.send
     hosts = await send("Runtime.evaluate", {"expression": f"{_NAMES_JS}.hosts()", "objectGroup": _GROUP})
     listed = await send("Runtime.getProperties", {"objectId": hosts["result"]["objectId"], "ownProperties": True})
     for host in (one["value"]["objectId"] for one in listed["result"] if one["name"].isdigit()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from webgym_cli.environments.browser.cdp import CDPError
 from webgym_cli.errors import BoundaryError
@@ -22,6 +23,8 @@ LOST_CONTEXT = (
 SESSION_GONE = ("session with given id not found", "no session with given id")
 # How it says that this page closed; another one of the context may be current now.
 PAGE_GONE = (*SESSION_GONE, "target closed", "session closed", "not attached")
+
+T = TypeVar("T")
 
 
 class ScriptError(Exception):
@@ -49,10 +52,15 @@ def has_sign(error: Exception, signs: tuple[str, ...]) -> bool:
     return any(sign in str(error).lower() for sign in signs)
 
 
-async def close_quietly(close: Callable[[], Awaitable[object]], seconds: float = 5.0) -> None:
-    """Close something of the browser's within a deadline, whatever state its browser is in."""
+async def attempt(doing: Awaitable[T], seconds: float) -> T | None:
+    """Return what comes of something asked of the browser; None where it fails, or takes longer than this."""
     try:
         async with asyncio.timeout(seconds):
-            await close()
-    except Exception:  # noqa: BLE001  Playwright's boundary: what is gone already needs no closing
-        return
+            return await doing
+    except Exception:  # noqa: BLE001  Playwright's boundary: what was asked is gone, or hangs
+        return None
+
+
+async def close_quietly(close: Callable[[], Awaitable[object]], seconds: float = 5.0) -> None:
+    """Close something of the browser's within a deadline, whatever state its browser is in."""
+    await attempt(close(), seconds)

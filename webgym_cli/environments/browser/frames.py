@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+from webgym_cli.environments.browser.failures import attempt
+from webgym_cli.environments.browser.mouse import Point
 from webgym_cli.environments.browser.session import BrowserSession
 
 if TYPE_CHECKING:
@@ -37,16 +39,11 @@ async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]],
     for frame in session.page.frames[1:] if boxes else ():
         if len(elements) >= room:
             break
-        try:
-            async with asyncio.timeout(FRAME_SECONDS):
-                listed, inner = await _look_into(frame, boxes[:_MOST_FRAMES], room - len(elements))
-                boxes += inner
-                reached = await session.evaluate(
-                    f"(points) => {OBSERVE_JS}.through(points)", [one["point"] for one in listed]
-                )
-        except Exception:  # noqa: BLE001  the frame is gone, hangs or is empty: what is in it is not listed
-            continue
-        for one in (one for one, clear in zip(listed, reached, strict=True) if clear):
+        # What is in a frame that is gone, hangs or is empty is not listed.
+        looking = _look_into(session, frame, boxes[:_MOST_FRAMES], room - len(elements))
+        listed, inner = await attempt(looking, FRAME_SECONDS) or ([], [])
+        boxes += inner
+        for one in listed:
             number = start + len(elements)
             session.framed[number] = FramedElement(frame, one["id"])
             elements.append({**one, "id": number})
@@ -55,36 +52,29 @@ async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]],
 
 async def locate_framed(place: FramedElement) -> dict[str, Any]:
     """Say where an element in a frame can be clicked now, as `locate()` does."""
-    try:
-        async with asyncio.timeout(FRAME_SECONDS):
-            result: dict[str, Any] = await place.frame.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", place.id)
-            left, top, _, _ = await _find_frame(place.frame)
-    except Exception:  # noqa: BLE001  Playwright's boundary: the frame went away, or hangs
-        return {"error": "gone"}
-    return {"point": [result["point"][0] + left, result["point"][1] + top]} if "point" in result else result
+    return await attempt(_locate(place), FRAME_SECONDS) or {"error": "gone"}
 
 
-async def find_frame_at(
-    session: BrowserSession, point: tuple[float, float], within: Frame | None
-) -> tuple[Frame, tuple[float, float]] | None:
+async def find_frame_at(session: BrowserSession, point: Point, within: Frame | None) -> tuple[Frame, Point] | None:
     """Return the smallest frame that holds a point of the viewport, and where its content begins; None for none.
 
     `within`: the frame that it lies in; None for the page.
     """
-    candidates: list[tuple[float, Frame, tuple[float, float]]] = []
+    candidates: list[tuple[float, Frame, Point]] = []
     for frame in session.page.frames[1:]:
-        try:
-            async with asyncio.timeout(FRAME_SECONDS):
-                left, top, width, height = await _find_frame(frame)
-        except Exception:  # noqa: BLE001  the frame is gone, hangs or is not shown: no point lies in it
+        place = await attempt(_find_frame(frame), FRAME_SECONDS)
+        if place is None or frame == within:
             continue
-        if frame != within and left <= point[0] <= left + width and top <= point[1] <= top + height:
+        left, top, width, height = place
+        if left <= point[0] <= left + width and top <= point[1] <= top + height:
             candidates.append((width * height, frame, (left, top)))
     best = min(candidates, key=lambda one: one[0], default=None)
     return best and best[1:]
 
 
-async def _look_into(frame: Frame, boxes: Sequence[Sequence[float]], room: int) -> tuple[list[Any], list[Any]]:
+async def _look_into(
+    session: BrowserSession, frame: Frame, boxes: Sequence[Sequence[float]], room: int
+) -> tuple[list[Any], list[Any]]:
     """Return the elements of a frame, and the places of frames that it can't read, in the viewport's coordinates.
 
     There are none where its page can read it.
@@ -98,7 +88,15 @@ async def _look_into(frame: Frame, boxes: Sequence[Sequence[float]], room: int) 
         x, y, *size = one["box"]
         one["box"] = [x + left, y + top, *size]
         one["point"] = [one["point"][0] + left, one["point"][1] + top]
-    return listed, [[x + left, y + top, *size] for x, y, *size in inner]
+    points = [one["point"] for one in listed]
+    reached = await session.evaluate(f"(points) => {OBSERVE_JS}.through(points)", points)
+    return list(compress(listed, reached)), [[x + left, y + top, *size] for x, y, *size in inner]
+
+
+async def _locate(place: FramedElement) -> dict[str, Any]:
+    result: dict[str, Any] = await place.frame.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", place.id)
+    left, top, _, _ = await _find_frame(place.frame)
+    return {"point": [result["point"][0] + left, result["point"][1] + top]} if "point" in result else result
 
 
 async def _find_frame(frame: Frame) -> tuple[float, float, float, float]:
