@@ -1,4 +1,4 @@
-// Runs in every document before its own scripts. Installs one hidden object, the hands, that Python asks to
+// Runs in every document before its own scripts, after geometry.js. Installs one hidden object, the hands, that Python asks to
 //   settle()      wait until the page stands still and has drawn, bounded in time;
 //   calm()        the same for pages of the open web, which load and change when they like;
 //   prepare()     get a field ready for text, or put the text into a field that takes no keys;
@@ -14,6 +14,7 @@
   if (window[KEY]) return;
 
   const { rootOf } = window[Symbol.for("webgym.names")];
+  const { deepest, innerDocument, isOpaque, offsetOf } = window[Symbol.for("webgym.geometry")];
   const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200, TAKE_MS = 300;
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 
@@ -81,14 +82,10 @@
     patience = restless() ? IMPATIENT_MS : Infinity;
   };
 
-  const FRAMES = /^(iframe|frame|object|embed)$/;
-  const contentOf = (element) => FRAMES.test(element.localName) ? element.contentDocument || null : null;
-  const isOpaque = (element) => Boolean(element) && FRAMES.test(element.localName) && !contentOf(element);
-
   const focused = () => {
     let element = document.activeElement;
     while (element) {
-      const deeper = rootOf(element)?.activeElement || contentOf(element)?.activeElement;
+      const deeper = rootOf(element)?.activeElement || innerDocument(element)?.activeElement;
       if (!deeper) break;
       element = deeper;
     }
@@ -123,20 +120,6 @@
     return { error: `the page changed the list back; it shows ${JSON.stringify(kept)}` };
   };
 
-  // The element under a point, through open shadow roots and frames of the same origin.
-  const deepest = (x, y) => {
-    for (let root = document, found = null; ;) {
-      const inner = root.elementFromPoint(x, y);
-      if (!inner || inner === found) return found;
-      found = inner;
-      if (contentOf(inner)) {
-        const box = inner.getBoundingClientRect();
-        [x, y, root] = [x - box.left - inner.clientLeft, y - box.top - inner.clientTop, contentOf(inner)];
-      } else if (rootOf(inner)) root = rootOf(inner);
-      else return found;
-    }
-  };
-
   const select = ([x, y], text) => {
     const found = deepest(x, y);
     if (isOpaque(found)) return { frame: [x, y] };
@@ -152,13 +135,8 @@
   let prepared = false, target = null, before = "";
 
   const centre = (element) => {
-    const box = element.getBoundingClientRect(), at = [box.left + box.width / 2, box.top + box.height / 2];
-    for (let view = element.ownerDocument.defaultView; view !== window; view = view.parent) {
-      const frame = view.frameElement, outer = frame.getBoundingClientRect();
-      at[0] += outer.left + frame.clientLeft;
-      at[1] += outer.top + frame.clientTop;
-    }
-    return at;
+    const box = element.getBoundingClientRect(), at = offsetOf(element);
+    return [at.x + box.left + box.width / 2, at.y + box.top + box.height / 2];
   };
 
   const editorOf = (field) => field?.closest?.(EDITORS) || null;

@@ -97,11 +97,6 @@ async def _click(session: BrowserSession, action: Action, point: mouse.Point | N
     return None
 
 
-async def _hover(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    await session.move(*(point or session.pointer))
-    return None
-
-
 async def _drag(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
     end = await _find_point(session, action.to_element_id, action.to_coordinate)
     if isinstance(end, str):
@@ -113,41 +108,18 @@ async def _drag(session: BrowserSession, action: Action, point: mouse.Point | No
 async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
     sideways, back = action.direction in ("left", "right"), action.direction in ("up", "left")
     side = session.options.width if sideways else session.options.height
-    if action.amount is not None:
-        distance = side * action.amount / NORMALISED
-    elif session.options.scroll_share is not None:
-        distance = side * session.options.scroll_share
-    else:
-        distance = max(side - _SCROLL_OVERLAP, side // 2)
-    if point is None and action.here:
-        point = session.pointer
-    if point is None:
-        x, y = await session.evaluate(f"(down) => {ACT_JS}.scrollable(down)", not back)
-        point = (x, y)
+    share = session.options.scroll_share if action.amount is None else action.amount / NORMALISED
+    distance = max(side - _SCROLL_OVERLAP, side // 2) if share is None else side * share
     turned = -distance if back else distance
+    x, y = point or (
+        session.pointer if action.here else await session.evaluate(f"(down) => {ACT_JS}.scrollable(down)", not back)
+    )
     script = ActScript(session)
-    await script.call("watch", list(point))
-    await mouse.wheel(session, point, turned if sideways else 0, 0 if sideways else turned)
+    await script.call("watch", (x, y))
+    await mouse.wheel(session, (x, y), turned if sideways else 0, 0 if sideways else turned)
     if (await script.call("moved"))["moved"]:
         return None
     return f"nothing moved: what is there can't be scrolled {action.direction} any further"
-
-
-async def _wait(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    await asyncio.sleep(action.seconds or 0.0)
-    return None
-
-
-async def _go_back(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    return await _load("the page before", session.go_back(), "there is no page to go back to")
-
-
-async def _go_forward(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    return await _load("the page after", session.go_forward(), "there is no page to go forward to")
-
-
-async def _reload(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    return await _load("the page", session.reload())
 
 
 async def _navigate(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
@@ -155,10 +127,10 @@ async def _navigate(session: BrowserSession, action: Action, point: mouse.Point 
     return await _load(url, session.goto(url))
 
 
-async def _load(what: str, loading: Awaitable[bool | None], nowhere: str = "") -> str | None:
+async def _load(what: str, loading: Awaitable[bool | None], way: str = "") -> str | None:
     """Load a page. Returns None, or why there is none."""
     try:
-        return nowhere if await loading is False else None
+        return f"there is no page to go {way} to" if await loading is False else None
     except BoundaryError as error:
         if error.kind in _POLICY_FAULTS:
             return f"{what} can't be loaded: {error}"
@@ -172,36 +144,24 @@ async def _new_tab(session: BrowserSession, action: Action, point: mouse.Point |
     return await _navigate(session, action, point) if action.url else None
 
 
-async def _switch_tab(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    return await show_tab(session, action.tab or 0)
-
-
-async def _close_tab(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    return await close_tab(session, action.tab)
-
-
-async def _do_nothing(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    return None  # what is enlarged is the next picture
-
-
 _EXECUTORS: dict[ActionName, _Executor] = {
     ActionName.CLICK: _click,
-    ActionName.HOVER: _hover,
+    ActionName.HOVER: lambda session, action, point: session.move(*(point or session.pointer)),
     ActionName.DRAG: _drag,
     ActionName.TYPE: type_text,
     ActionName.KEY: press_keys,
     ActionName.SELECT_OPTION: select_option,
     ActionName.UPLOAD_FILE: upload_files,
     ActionName.SCROLL: _scroll,
-    ActionName.WAIT: _wait,
-    ActionName.GO_BACK: _go_back,
-    ActionName.GO_FORWARD: _go_forward,
-    ActionName.RELOAD: _reload,
+    ActionName.WAIT: lambda session, action, point: asyncio.sleep(action.seconds or 0.0),
+    ActionName.GO_BACK: lambda session, action, point: _load("the page before", session.go_back(), "back"),
+    ActionName.GO_FORWARD: lambda session, action, point: _load("the page after", session.go_forward(), "forward"),
+    ActionName.RELOAD: lambda session, action, point: _load("the page", session.reload()),
     ActionName.NAVIGATE: _navigate,
     ActionName.NEW_TAB: _new_tab,
-    ActionName.SWITCH_TAB: _switch_tab,
-    ActionName.CLOSE_TAB: _close_tab,
-    ActionName.ZOOM: _do_nothing,
+    ActionName.SWITCH_TAB: lambda session, action, point: show_tab(session, action.tab or 0),
+    ActionName.CLOSE_TAB: lambda session, action, point: close_tab(session, action.tab),
+    ActionName.ZOOM: lambda session, action, point: asyncio.sleep(0),  # what is enlarged is the next picture
     ActionName.ACCEPT_DIALOG: refuse_answer,
     ActionName.DISMISS_DIALOG: refuse_answer,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webgym_cli.environments.browser.keys import combine_keys
+from webgym_cli.environments.browser.keys import find_key
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.webrl import AnyAction
@@ -16,7 +16,8 @@ async def answer_dialog(session: BrowserSession, action: AnyAction) -> str | Non
     dialog = session.dialogs.open
     if dialog is None or not isinstance(action, Action):
         return _BLOCKED
-    name, text = _ANSWERS.get(_read_key(action), action.name), action.text
+    key = find_key(action.keys[0]) if action.keys and len(action.keys) == 1 else None
+    name, text = _ANSWERS.get(key or "", action.name), action.text
     if text is not None and dialog.type != "prompt":
         return f"the dialog ({dialog.type}) has no field for a text"
     if name is ActionName.TYPE and action.here:
@@ -35,11 +36,3 @@ async def answer_dialog(session: BrowserSession, action: AnyAction) -> str | Non
 async def refuse_answer(session: BrowserSession, action: Action, point: object) -> str:
     """Say that there is nothing to answer."""
     return "no dialog is open"
-
-
-def _read_key(action: Action) -> str:
-    """Return the key that an action presses; nothing where it presses none, or no key that there is."""
-    try:
-        return combine_keys(action.keys or ())
-    except ValueError:
-        return ""

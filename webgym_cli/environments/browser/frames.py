@@ -82,7 +82,7 @@ async def _look_into(
     left, top, width, height = await _find_frame(frame)
     if not any(_overlaps((left, top, width, height), box) for box in boxes):
         return [], []
-    script = f"(limit) => [{OBSERVE_JS}.look({{ limit, detail: false }}), {OBSERVE_JS}.opaque()]"
+    script = f"(limit) => [{OBSERVE_JS}.look({{ limit }}), {OBSERVE_JS}.opaque()]"
     listed, inner = await frame.evaluate(script, room)
     for one in listed:
         x, y, *size = one["box"]

@@ -5,7 +5,7 @@
   const KEY = Symbol.for("webgym.geometry");
   if (window[KEY]) return;
 
-  const { matches, rootOf, parentOf } = window[Symbol.for("webgym.names")];
+  const { rootOf, parentOf } = window[Symbol.for("webgym.names")];
   const MIN_SIDE = 3, EDGE = 3, POINTS = 24;
   const GRID = [0.5, 0.2, 0.8, 0.08, 0.92];
 
@@ -31,13 +31,13 @@
       .reduce((best, line) => (!best || line.width * line.height > best.width * best.height ? line : best), null);
   };
 
+  const FRAMES = /^(iframe|frame|object|embed)$/;
   const innerDocument = (element) => {
-    if (!/^(iframe|frame|object|embed)$/.test(element.localName)) return null;
+    if (!FRAMES.test(element.localName)) return null;
     try { return element.contentDocument || element.getSVGDocument?.() || null; } catch { return null; } // another origin
   };
 
-  const FRAMES = "iframe,frame,object,embed";
-  const isOpaque = (element) => matches(element, FRAMES) && !innerDocument(element);
+  const isOpaque = (element) => Boolean(element) && FRAMES.test(element.localName) && !innerDocument(element);
 
   const opaque = () => {
     const boxes = [];
@@ -48,10 +48,7 @@
     return boxes;
   };
 
-  const through = (points) => points.map(([x, y]) => {
-    const hit = deepest(x, y);
-    return Boolean(hit) && isOpaque(hit);
-  });
+  const through = (points) => points.map(([x, y]) => isOpaque(deepest(x, y)));
 
   // The element under a point of the viewport, through shadow roots and documents that can be read.
   const deepest = (x, y) => {
@@ -165,6 +162,6 @@
 
   const area = ({ box }) => box.width * box.height;
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ area, boxOf, inside, offsetOf, onTop, opaque, place, pointOf,
-    same, through, within }) });
+  Object.defineProperty(window, KEY, { value: Object.freeze({ area, boxOf, deepest, innerDocument, inside, isOpaque,
+    offsetOf, onTop, opaque, place, pointOf, same, through, within }) });
 })();

@@ -27,6 +27,10 @@
   const rectsOf = method(Element, "getClientRects");
   const visible = method(Element, "checkVisibility"), frameDocument = getter(HTMLIFrameElement, "contentDocument");
 
+  const childrenOf = function* (node) {
+    for (let child = firstChild(node); child; child = nextSibling(child)) yield child;
+  };
+
   const line = (text) => `${String(text ?? "").slice(0, 4 * LONGEST).replace(/\s+/g, " ").trim().toWellFormed()}`;
   const short = (text) => `${line(text).slice(0, LONGEST).toWellFormed()}`;
 
@@ -89,19 +93,14 @@
   // Every element of the document as WebRL's code lists it: what is told of it, its first text, whether it is in sight.
   const firstText = (element) => {
     let told = "";
-    for (let child = firstChild(element); child; child = nextSibling(child)) {
+    for (const child of childrenOf(element)) {
       if (nodeType(child) === Node.TEXT_NODE) told += data(child);
       else if (nodeType(child) === Node.ELEMENT_NODE && !["script", "style"].includes(localName(child))) break;
     }
     return short(told);
   };
-  const ownTexts = (element) => {
-    const texts = [];
-    for (let child = firstChild(element); child; child = nextSibling(child)) {
-      if (nodeType(child) === Node.TEXT_NODE && data(child).trim()) texts.push(line(data(child)));
-    }
-    return texts.join(",");
-  };
+  const ownTexts = (element) => Array.from(childrenOf(element))
+    .filter((child) => nodeType(child) === Node.TEXT_NODE && data(child).trim()).map((child) => line(data(child))).join(",");
   const toldOf = (element, tag, box) => {
     const chosen = tag === "select" ? element.options[element.selectedIndex] : null, own = (name) => attribute(element, name);
     const isField = tag === "input" || tag === "textarea", checks = tag === "input" && own("type") === "checkbox";
@@ -125,25 +124,21 @@
       const sighted = Boolean(box) && left + box[2] >= 0 && left <= innerWidth && top + box[3] >= 0 && top <= innerHeight;
       nodes.push([depth, tag, ids.get(node) ?? null, toldOf(node, tag, box), firstText(node),
         sighted && attribute(node, "aria-hidden") !== "true"]);
-      const inside = [];
-      for (let child = firstChild(node); child; child = nextSibling(child)) {
-        if (nodeType(child) === Node.ELEMENT_NODE) inside.push([child, depth + 1]);
+      for (const child of Array.from(childrenOf(node)).reverse()) {
+        if (nodeType(child) === Node.ELEMENT_NODE) stack.push([child, depth + 1]);
       }
-      while (inside.length) stack.push(inside.pop());
     }
     return nodes;
   };
 
   const read = ({ limit, released }, ask) => {
-    const listed = window[EYES].look({ limit, detail: false }, ask), marked = window[EYES].marked();
+    const listed = window[EYES].look({ limit }, ask), marked = window[EYES].marked();
     const ids = new Map(marked.map((element, id) => [element, id])), ways = waysTo(marked);
     const page = { listed, url: location.href, title: `${titleOf(document).toWellFormed()}` };
     if (released) return { ...page, nodes: listReleased(ids) };
     const nodes = [], stack = [[document.documentElement, 0, { x: 0, y: 0 }]];
     const enter = (root, depth, at) => {
-      const inside = [];
-      for (let child = firstChild(root); child; child = nextSibling(child)) inside.push([child, depth, at]);
-      while (inside.length) stack.push(inside.pop());
+      for (const child of Array.from(childrenOf(root)).reverse()) stack.push([child, depth, at]);
     };
     for (let visited = 0; stack.length && visited < MOST_NODES; visited++) {
       const [node, depth, at] = stack.pop();

@@ -64,13 +64,7 @@ def parse_elements(listed: list[dict[str, Any]]) -> list[ElementSnapshot]:
     """Return what `list_elements()` answered, as records."""
     return [
         ElementSnapshot(
-            element=Element(
-                id=fields["id"],
-                role=fields["role"],
-                name=fields["name"],
-                value=fields["value"],
-                box=(fields["box"][0], fields["box"][1], fields["box"][2], fields["box"][3]),
-            ),
+            element=Element(**{name: fields[name] for name in Element.model_fields}),
             point=(fields["point"][0], fields["point"][1]),
             detail={key: str(value) for key, value in fields.get("detail", {}).items()},
         )
@@ -78,26 +72,23 @@ def parse_elements(listed: list[dict[str, Any]]) -> list[ElementSnapshot]:
     ]
 
 
-async def look_at(session: BrowserSession, *, limit: int = MAX_ELEMENTS, detail: bool = False) -> dict[str, Any]:
+async def look_at(session: BrowserSession, limit: int) -> dict[str, Any]:
     """Return what the page shows beside its picture: `url`, `title`, `listed` elements, how many are `unlisted`.
 
     The elements' ids stay valid for actions until the next look. A limit of 0 lists none.
     """
-    options = {"limit": limit, "detail": detail}
-    view: dict[str, Any] = await session.evaluate(_LOOK, options)
+    view: dict[str, Any] = await session.evaluate(_LOOK, {"limit": limit})
     if view["hosts"]:
         await open_closed_roots(session)
-        view = await session.evaluate(_LOOK, options)
+        view = await session.evaluate(_LOOK, {"limit": limit})
     listed = view["listed"]
     listed += await list_framed(session, view["opaque"], len(listed), limit - len(listed))
     return view
 
 
-async def list_elements(
-    session: BrowserSession, *, limit: int = MAX_ELEMENTS, detail: bool = False
-) -> list[ElementSnapshot]:
+async def list_elements(session: BrowserSession, *, limit: int = MAX_ELEMENTS) -> list[ElementSnapshot]:
     """List the page's interactive elements, as `look_at`."""
-    return parse_elements((await look_at(session, limit=limit, detail=detail))["listed"])
+    return parse_elements((await look_at(session, limit))["listed"])
 
 
 # Digits of 5x7 pixels, a number a row, its highest bit on the left: the same picture on every machine.

@@ -40,13 +40,12 @@ async def show_tab(session: BrowserSession, number: int) -> str | None:
 
 async def close_tab(session: BrowserSession, number: int | None) -> str | None:
     """Close a tab by its number, or the current one. Returns None, or why it stays."""
-    tabs = session.pages.tabs
     if refusal := _refuse_tab(session, number or 0):
         return refusal
-    if len(tabs) == 1:
+    if len(session.pages) == 1:
         return "the only tab can't be closed"
     async with session.guard("closing a tab"):
-        await (session.page if number is None else tabs[number]).close()
+        await (session.page if number is None else session.pages.tabs[number]).close()
     return None
 
 

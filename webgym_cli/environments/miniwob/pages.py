@@ -70,7 +70,7 @@ _WATCH = f"""
     await hands.settle({_SETTLE_MS}, true);
     end = over();
     if (end) return {{ end }};
-    const listed = options.limit ? eyes.look({{ limit: options.limit, detail: Boolean(options.detail) }}) : [];
+    const listed = options.limit ? eyes.look({{ limit: options.limit }}) : [];
     return {{ url: location.href, title: document.title, listed }};
   }};
 """

@@ -204,7 +204,7 @@ class WebEnvironment(Environment):
         if self._pool.as_text:
             return await read_page(session, released=self._pool.released)
         limit = MAX_ELEMENTS if self._pool.mode is InteractionMode.SET_OF_MARKS else 0
-        shown = await look_at(session, limit=limit)
+        shown = await look_at(session, limit)
         elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
         return PageSnapshot(shown["url"], shown["title"], elements, unlisted=shown["unlisted"])
 
