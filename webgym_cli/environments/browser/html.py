@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.environments.browser.moment import PageSnapshot
+from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.observe import LISTENERS_JS, parse_elements
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
@@ -45,7 +45,7 @@ def reader_script() -> str:
     return (Path(__file__).parent / "html.js").read_text(encoding="utf-8")
 
 
-async def read_page(session: BrowserSession, *, released: bool = False) -> PageSnapshot:
+async def read_page(session: BrowserSession, *, released: bool = False) -> RawObservation:
     """Read what is in sight on the current page; its ids stay valid for actions until the next look.
 
     `released`: in the form of WebRL's published models.
@@ -58,7 +58,7 @@ async def read_page(session: BrowserSession, *, released: bool = False) -> PageS
     try:
         elements = tuple(seen.element for seen in parse_elements(page["listed"]))
         html = (simplify_released if released else simplify)(page["nodes"])[:MAX_CHARACTERS]
-        return PageSnapshot(str(page["url"]), str(page["title"]), elements, html)
+        return RawObservation(str(page["url"]), str(page["title"]), elements=elements, html=html)
     except (LookupError, TypeError, ValueError) as error:  # the page has replaced what it is read with
         reason = f"the page can't be read: {type(error).__name__}"
         raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, reason) from error

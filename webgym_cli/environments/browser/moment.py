@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.blank import is_blank
 from webgym_cli.records.trajectory import Element
 
@@ -18,33 +19,14 @@ _BLANK_PAUSE = 0.25
 _STILL = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class PageSnapshot:
-    """What is read of a page beside its picture."""
-
-    url: str
-    title: str
-    elements: tuple[Element, ...] = ()
-    html: str = ""
-    """The page as simplified HTML, where it is read as text."""
-    unlisted: int = 0
-    """How many more elements could have been listed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """A page at one moment."""
-
-    page: PageSnapshot
-    png: bytes
-    is_stable: bool
-    """Whether the page stood still while it was looked at."""
-
-
 async def take_moment(
-    read: Callable[[], Awaitable[PageSnapshot]], draw: Callable[[], Awaitable[bytes]], seconds: float, *, patient: bool
-) -> Moment:
-    """Return a page and its picture: what is read after the picture is what was read before it.
+    read: Callable[[], Awaitable[RawObservation]],
+    draw: Callable[[], Awaitable[bytes]],
+    seconds: float,
+    *,
+    patient: bool,
+) -> tuple[RawObservation, bool]:
+    """Return a page with its picture, and whether it stood still: what is read before the picture is read after it.
 
     A blank picture is taken again for so many seconds, then it is what there is to see; that of a page that changes for
     as long, unless not `patient`. Of a page that never stands still only the elements that stay are listed: those are
@@ -62,13 +44,13 @@ async def take_moment(
             continue
         tries += 1
         if _agree(before, after):
-            return Moment(after, png, is_stable=True)
+            return replace(after, png=png), True
         if tries >= _TRIES and (not patient or (tries >= _PATIENT_TRIES and clock.time() >= end)):
-            return Moment(_keep_common(before, after), png, is_stable=False)
+            return replace(_keep_common(before, after), png=png), False
         before = after
 
 
-def _agree(before: PageSnapshot, after: PageSnapshot) -> bool:
+def _agree(before: RawObservation, after: RawObservation) -> bool:
     """Whether a page was the same twice, but for the smallest of movements."""
     if replace(before, elements=()) != replace(after, elements=()) or len(before.elements) != len(after.elements):
         return False
@@ -76,7 +58,7 @@ def _agree(before: PageSnapshot, after: PageSnapshot) -> bool:
     return all(_describe(one) == _describe(other) and _shift(one, other) <= _STILL for one, other in pairs)
 
 
-def _keep_common(before: PageSnapshot, after: PageSnapshot) -> PageSnapshot:
+def _keep_common(before: RawObservation, after: RawObservation) -> RawObservation:
     """Return the later snapshot with those of its elements that were there before, about where they are now."""
     if after.html:  # the text has the elements' ids: it is its own moment
         return after

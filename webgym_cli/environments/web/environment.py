@@ -16,7 +16,7 @@ from webgym_cli.environments.browser.blank import is_blank
 from webgym_cli.environments.browser.dialog_actions import answer_dialog
 from webgym_cli.environments.browser.failures import has_sign
 from webgym_cli.environments.browser.html import read_page
-from webgym_cli.environments.browser.moment import PageSnapshot, take_moment
+from webgym_cli.environments.browser.moment import take_moment
 from webgym_cli.environments.browser.observe import (
     MAX_ELEMENTS,
     draw_marks,
@@ -183,30 +183,28 @@ class WebEnvironment(Environment):
 
     async def _view(self, session: BrowserSession) -> RawObservation:
         pool = self._pool
-        marked = pool.mode is InteractionMode.SET_OF_MARKS and not pool.as_text
         if pool.screenshots:
             # A page that did not stand still once is not waited for as long again.
             read, seconds = partial(self._read, session), pool.max_idle_wait
-            moment = await take_moment(read, session.screenshot, seconds, patient=self._is_stable)
-            page, png, self._is_stable = moment.page, moment.png, moment.is_stable
+            view, self._is_stable = await take_moment(read, session.screenshot, seconds, patient=self._is_stable)
         else:
-            page, png = await self._read(session), b""
-        if marked:
-            png = await asyncio.to_thread(draw_marks, png, page.elements, session.options.device_scale_factor)
-        self._titles[session.page] = page.title
-        notices, tabs = self._notices(session), list_tabs(session, self._titles)
-        if page.unlisted:
-            notices = (*notices, f"{page.unlisted} more elements are in sight, but not marked")
-        return RawObservation(page.url, page.title, png, page.elements, notices, html=page.html, tabs=tabs)
+            view = await self._read(session)
+        png = view.png
+        if pool.mode is InteractionMode.SET_OF_MARKS and not pool.as_text:
+            png = await asyncio.to_thread(draw_marks, png, view.elements, session.options.device_scale_factor)
+        self._titles[session.page] = view.title
+        notices, tabs = (*self._notices(session), *view.notices), list_tabs(session, self._titles)
+        return replace(view, png=png, notices=notices, tabs=tabs)
 
-    async def _read(self, session: BrowserSession) -> PageSnapshot:
+    async def _read(self, session: BrowserSession) -> RawObservation:
         """Return what the page shows beside its picture."""
         if self._pool.as_text:
             return await read_page(session, released=self._pool.released)
         limit = MAX_ELEMENTS if self._pool.mode is InteractionMode.SET_OF_MARKS else 0
         shown = await look_at(session, limit)
         elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
-        return PageSnapshot(shown["url"], shown["title"], elements, unlisted=shown["unlisted"])
+        notices = (f"{count} more elements are in sight, but not marked",) if (count := shown["unlisted"]) else ()
+        return RawObservation(shown["url"], shown["title"], elements=elements, notices=notices)
 
     def _notices(self, session: BrowserSession) -> tuple[str, ...]:
         """Return what was not told yet: dialogs and downloads."""
