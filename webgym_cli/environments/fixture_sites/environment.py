@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.actions import normalise_point
@@ -25,23 +27,11 @@ class SitesPool(WebPool):
         super().__init__(settings, mode or settings.context_config.interaction_mode)
         self.server = SiteServer()
 
-    async def __aenter__(self) -> SitesPool:
+    async def _start(self, stack: AsyncExitStack) -> None:
         """Serve the sites, open the gate to them, start the browser."""
-        await self.server.__aenter__()
+        await stack.enter_async_context(self.server)
         self.gate.rules = self.gate.rules.with_places(self.server.places)
-        try:
-            await super().__aenter__()
-        except BaseException:
-            await self.server.__aexit__()
-            raise
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        """Stop the browser, close the gate, stop the server."""
-        try:
-            await super().__aexit__(*exc)
-        finally:
-            await self.server.__aexit__()
+        await super()._start(stack)
 
     def new(self) -> SitesEnvironment:
         """Return a fresh environment; its episode has its own state on the server."""

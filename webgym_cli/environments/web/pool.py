@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Self
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.address_rules import AddressRules
@@ -63,28 +65,26 @@ class WebPool:
         self.credentials = read_credentials(browser.http_credentials)
         """User and password by host, for HTTP authentication."""
         self.gate = EgressProxy(AddressRules.of(browser.private_hosts))
-        self._settings = settings
+        self.settings = settings
         self.browsers = BrowserPool(browser)
 
-    async def __aenter__(self) -> WebPool:
+    async def __aenter__(self) -> Self:
         """Open the gate, start the browser."""
-        await self.gate.__aenter__()
-        # A remote browser can't reach our loopback: its own network has to keep it from private addresses.
-        proxy = "" if self._settings.browser.cdp_urls else self.gate.address
-        self.browsers = BrowserPool(self._settings.browser, proxy)
-        try:
-            await self.browsers.__aenter__()
-        except BaseException:
-            await self.gate.__aexit__()
-            raise
+        async with AsyncExitStack() as stack:
+            await self._start(stack)
+            self._resources = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         """Stop the browser and wait until it is gone; close the gate."""
-        try:
-            await self.browsers.__aexit__(*exc)
-        finally:
-            await self.gate.__aexit__(*exc)
+        await self._resources.aclose()
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        """Start what episodes share; what is entered first ends last."""
+        await stack.enter_async_context(self.gate)
+        # A remote browser can't reach our loopback: its own network has to keep it from private addresses.
+        proxy = "" if self.settings.browser.cdp_urls else self.gate.address
+        self.browsers = await stack.enter_async_context(BrowserPool(self.settings.browser, proxy))
 
     def new(self) -> WebEnvironment:
         """Return a fresh environment; it takes its own browser context on `reset`."""

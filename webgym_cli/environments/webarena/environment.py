@@ -42,28 +42,24 @@ class WebArenaPool(WebPool):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, InteractionMode.SET_OF_MARKS, as_text=True)
-        self.settings = settings
         self.desk = SiteScheduler(settings, lambda: self.browsers)
         self.gate.rules = self.gate.rules.with_names(self.desk.hosts)
         self.judge = FuzzyJudge(settings.judge) if settings.judge.base_url else None
         self._fixture: SiteServer | None = None
         self._serving = asyncio.Lock()
+        self._served = AsyncExitStack()
 
-    async def __aexit__(self, *exc: object) -> None:
-        """Stop the browser, close the gate, stop what was served."""
-        async with AsyncExitStack() as stack:
-            if self._fixture is not None:
-                stack.push_async_callback(self._fixture.__aexit__)
-            if self.judge is not None:
-                stack.push_async_callback(self.judge.close)
-            await super().__aexit__(*exc)
+    async def _start(self, stack: AsyncExitStack) -> None:
+        await stack.enter_async_context(self._served)
+        if self.judge is not None:
+            stack.push_async_callback(self.judge.close)
+        await super()._start(stack)
 
     async def fixture(self) -> SiteServer:
         """Return the fixture sites, served and behind the gate."""
         async with self._serving:
             if self._fixture is None:
-                server = SiteServer()
-                await server.__aenter__()
+                server = await self._served.enter_async_context(SiteServer())
                 self.gate.rules = self.gate.rules.with_places(server.places)
                 self._fixture = server
             return self._fixture
