@@ -23,6 +23,7 @@ from webgym_cli.environments.miniwob.pages import (
     WIDTH,
     page_url,
 )
+from webgym_cli.environments.miniwob.spec import page_of
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
@@ -133,7 +134,7 @@ class MiniWobEnvironment(Environment):
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start the episode of a seed on the task's page (its `start_url`, else its `id`)."""
-        self._page = (task.start_url or task.id).removesuffix(".html")
+        self._page = page_of(task)
         url = page_url(self._page)
         await self.close()
         self._score = None

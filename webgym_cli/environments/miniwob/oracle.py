@@ -119,10 +119,6 @@ def _fill(scene: OracleScene, texts: Sequence[str]) -> OracleMove:
     return _submit(scene)
 
 
-def _click_sequence(scene: OracleScene) -> OracleMove:
-    return OracleMove(scene.find("ONE" if scene.pressed == 0 else "TWO"))
-
-
 def _dialog_button(scene: OracleScene) -> OracleMove:
     label = scene.read_instruction(r'labeled "(.+)"')
     return OracleMove(scene.find("Close" if label == "x" else label, "button"))
@@ -169,10 +165,6 @@ def _enter_time(scene: OracleScene) -> OracleMove:
     return _fill(scene, [f"{int(hours) % 12 + (12 if half == 'PM' else 0):02}:{minutes}"])
 
 
-def _focus_first(scene: OracleScene) -> OracleMove:
-    return OracleMove(scene.all("textbox")[0])
-
-
 def _focus_nth(scene: OracleScene) -> OracleMove:
     return OracleMove(scene.all("textbox")[_ORDINALS[scene.read_instruction(r"the (\w+) input")]])
 
@@ -206,7 +198,7 @@ def _expand(scene: OracleScene) -> OracleMove:
 _RULES: dict[str, Rule] = {
     "choose-list": _choose,
     "click-button": _click_named(r'"(.+)" button', "button"),
-    "click-button-sequence": _click_sequence,
+    "click-button-sequence": lambda scene: OracleMove(scene.find("ONE" if scene.pressed == 0 else "TWO")),
     "click-checkboxes": _select_named("checkbox"),
     "click-checkboxes-large": _select_named("checkbox"),
     "click-checkboxes-transfer": _select_named("checkbox"),
@@ -230,7 +222,7 @@ _RULES: dict[str, Rule] = {
     "enter-text-2": _enter_cased,
     "enter-text-dynamic": _enter(r'"(.+?)"'),
     "enter-time": _enter_time,
-    "focus-text": _focus_first,
+    "focus-text": lambda scene: OracleMove(scene.all("textbox")[0]),
     "focus-text-2": _focus_nth,
     "login-user": _enter(r'username "(.+?)"', _PASSWORD),
     "unicode-test": _click_named(r'"(.+)" button', "button"),

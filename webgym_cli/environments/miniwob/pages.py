@@ -27,20 +27,15 @@ def pages_folder() -> Path:
 
 
 @cache
-def _names() -> tuple[str, ...]:
-    return tuple(sorted(page.stem for page in pages_folder().glob("*.html")))
-
-
-def list_pages() -> list[str]:
+def list_pages() -> tuple[str, ...]:
     """Return the names of all pages, sorted."""
-    return list(_names())
+    return tuple(sorted(page.stem for page in pages_folder().glob("*.html")))
 
 
 def page_url(name: str) -> str:
     """Return the address of a page. Raises `UsageError` for an unknown one."""
-    name = name.removesuffix(".html")
-    if name not in _names():
-        close = [known for known in _names() if name and (name in known or known in name)]
+    if name not in list_pages():
+        close = [known for known in list_pages() if name and (name in known or known in name)]
         known = ", ".join(close[:8]) if close else "webgym rollout RUN --dry-run -s tasks.train=miniwob:all"
         raise UsageError(f"there is no MiniWoB page {name!r}", hint=f"known pages: {known}")
     return (pages_folder() / f"{name}.html").as_uri()

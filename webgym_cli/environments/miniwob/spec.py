@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import PICTURE_PROMPTS, EnvironmentSpec
+from webgym_cli.environments.web.tasks import shorten
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, select_named
 
@@ -26,18 +26,11 @@ def _list_tasks(names: str) -> list[Task]:
     return [Task(id=name, start_url=f"{name}.html") for name in pages]
 
 
-@cache
-def _list_pages() -> frozenset[str]:
+def _check_task(task: Task, record: TaskFields) -> None:
     from webgym_cli.environments.miniwob.pages import list_pages
 
-    return frozenset(list_pages())
-
-
-def _check_task(task: Task, record: TaskFields) -> None:
-    if page_of(task) not in _list_pages():
-        page = task.start_url or task.id
-        page = repr(page if len(page) <= 80 else f"{page[:79]}…")
-        name = record.name("start_url")
+    if page_of(task) not in list_pages():
+        page, name = shorten(task.start_url or task.id), record.name("start_url")
         advice = f'{name} takes a page\'s name, like click-test.html; a task on the web has "environment": "web"'
         raise BadTaskError(f"MiniWoB has no page {page}", advice)
 

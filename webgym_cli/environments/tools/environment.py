@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from webgym_cli.config.agent import AgentSettings
-from webgym_cli.config.image import ImageSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.tools.answer_judge import AnswerJudge
@@ -21,10 +18,9 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
 from webgym_cli.records.webrl import AnyAction
-from webgym_cli.scoring.define import Reward, parse_reward
+from webgym_cli.scoring.define import parse_reward
 from webgym_cli.scoring.registry import REWARDS, reward_fields
 from webgym_cli.tools.context import EpisodeContext
-from webgym_cli.tools.define import Tool
 from webgym_cli.tools.registry import find_tools
 from webgym_cli.tools.toolbox import CallResult, Toolbox, as_openai
 from webgym_cli.tools.workers import TooLateError, Workers
@@ -35,32 +31,17 @@ QUESTION = "question"
 _REASON = 300
 
 
-@dataclass(frozen=True, slots=True)
-class ToolEnvShared:
-    """What the episodes of a run have in common. Nothing in it belongs to one of them."""
-
-    tools: tuple[Tool, ...]
-    schemas: tuple[dict[str, Any], ...]
-    """Of the tools, as the policy reads them."""
-    reward: Reward
-    limits: AgentSettings
-    workers: Workers
-    judge: AnswerJudge
-    images: ImageSettings
-
-
 class ToolsPool:
-    """Makes tool environments; there is nothing to start."""
+    """Makes tool environments; there is nothing to start, and nothing that they share belongs to one of them."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises `UsageError` for a tool or reward function that can't be loaded."""
-        agent = settings.agent
-        tools = find_tools(agent.tools)
-        schemas = tuple(tool.schema for tool in tools)
-        judge = AnswerJudge(settings.judge)
-        self.shared = ToolEnvShared(
-            tools, schemas, REWARDS.find(agent.reward_name), agent, Workers(), judge, settings.image
-        )
+        self.limits, self.images = settings.agent, settings.image
+        self.tools = find_tools(self.limits.tools)
+        self.schemas = tuple(tool.schema for tool in self.tools)
+        """Of the tools, as the policy reads them."""
+        self.reward = REWARDS.find(self.limits.reward_name)
+        self.workers, self.judge = Workers(), AnswerJudge(settings.judge)
 
     async def __aenter__(self) -> ToolsPool:
         """Start nothing."""
@@ -68,18 +49,18 @@ class ToolsPool:
 
     async def __aexit__(self, *exc: object) -> None:
         """Close the judge's connections: each environment closes its own tools."""
-        await self.shared.judge.close()
+        await self.judge.close()
 
     def new(self) -> ToolsEnvironment:
         """Return a fresh environment."""
-        return ToolsEnvironment(self.shared)
+        return ToolsEnvironment(self)
 
 
 class ToolsEnvironment(Environment):
     """One question, the tools for it, and what its answer is worth."""
 
-    def __init__(self, shared: ToolEnvShared) -> None:
-        self._shared = shared
+    def __init__(self, pool: ToolsPool) -> None:
+        self._pool = pool
         self._box: Toolbox | None = None
         self._task = Task(id="none", environment="tools")
         self._context = EpisodeContext()
@@ -89,20 +70,20 @@ class ToolsEnvironment(Environment):
     @property
     def tools(self) -> tuple[dict[str, Any], ...]:
         """The schemas of the tools."""
-        return self._shared.schemas
+        return self._pool.schemas
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Begin with the question, and with tools that no other episode has used."""
         await self.close()
         self._context = EpisodeContext(task.id, task.instruction, reward_fields(task), seed)
-        self._box = Toolbox(self._shared.tools, self._shared.limits, self._shared.workers, self._context)
+        self._box = Toolbox(self._pool.tools, self._pool.limits, self._pool.workers, self._context)
         self._task, self._calls = task, 0
         self._messages = [{"role": "user", "content": task.instruction}]
         return task.instruction, RawObservation(url="", title="", results=await self._load_images(task))
 
     async def _load_images(self, task: Task) -> tuple[CallResult, ...]:
         """Return the question's pictures, as results that came before the first call."""
-        places, limits = task.extra.get("images", []), self._shared.images
+        places, limits = task.extra.get("images", []), self._pool.images
         try:
             images = [await asyncio.to_thread(load_image, place, limits) for place in places]
         except ValueError as error:
@@ -140,7 +121,7 @@ class ToolsEnvironment(Environment):
     async def expert_action(self) -> Action:
         """Return the next calculations of the task's record, or its answer. Raises `UsageError` where it has none."""
         results = [message["content"] for message in self._messages if message["role"] == "tool"]
-        return next_action(self._task, results, self._shared.limits)
+        return next_action(self._task, results, self._pool.limits)
 
     async def close(self) -> None:
         """Close the tools that have a state."""
@@ -150,10 +131,10 @@ class ToolsEnvironment(Environment):
 
     async def _score(self, final_response: str) -> Score:
         """Ask the reward function. Raises `BoundaryError` where it fails: that is never a reward of 0."""
-        reward, limits = self._shared.reward, self._shared.limits
+        reward, limits = self._pool.reward, self._pool.limits
         offered = {
             "context": self._context,
-            "judge": self._shared.judge,
+            "judge": self._pool.judge,
             **reward_fields(self._task),
             "final_response": final_response,
             "trajectory": self._messages,
@@ -161,25 +142,16 @@ class ToolsEnvironment(Environment):
             "question": self._task.instruction,
         }
         try:
-            value = await self._shared.workers.call(_bind(reward, offered), limits.reward_timeout)
-            verdict = parse_reward(value)
+            function = partial(reward.function, **reward.bound(offered))
+            verdict = parse_reward(await self._pool.workers.call(function, limits.reward_timeout))
             extras = json.dumps(verdict.extras, ensure_ascii=False, default=str) if verdict.extras else ""
         except BoundaryError:
             raise
-        except TooLateError:
-            raise _to_boundary_error(reward, f"it took more than {limits.reward_timeout:g} s") from None
         except Exception as error:
-            raise _to_boundary_error(reward, f"{type(error).__name__}: {error}") from error
+            late = isinstance(error, TooLateError)
+            reason = f"it took more than {limits.reward_timeout:g} s" if late else f"{type(error).__name__}: {error}"
+            words = " ".join(reason.split())[:_REASON]
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the reward {reward.name} failed: {words}") from error
         detail = f"{reward.name} {extras}".strip()
         detail = detail.encode(errors="replace").decode()
         return Score(source="environment", value=verdict.reward, detail=detail, extras=verdict.numbers())
-
-
-def _bind(reward: Reward, offered: dict[str, Any]) -> Callable[[], Any]:
-    arguments = reward.bound(offered)
-    return lambda: reward.function(**arguments)
-
-
-def _to_boundary_error(reward: Reward, reason: str) -> BoundaryError:
-    words = " ".join(reason.split())[:_REASON]
-    return BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the reward {reward.name} failed: {words}")

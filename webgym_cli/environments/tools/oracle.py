@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from webgym_cli.config.agent import AgentSettings
 from webgym_cli.errors import UsageError
@@ -35,13 +35,14 @@ def next_action(task: Task, results: Sequence[str], limits: AgentSettings) -> Ac
     One calculation a turn; where they are more than the turns, the last turns have several each. Raises `UsageError`
     for a task without calculations.
     """
-    expressions, first = calculations(task), 0
-    for size in _turns(len(expressions), limits):
-        if first == len(results):
-            batch = expressions[first : first + size]
-            calls = tuple(ToolCall(name=CALCULATOR, arguments={EXPRESSION: expression}) for expression in batch)
-            return Action(name=ActionName.CALL, calls=calls)
-        first += size
+    expressions, done = calculations(task), len(results)
+    turns = min(len(expressions), limits.max_turns - 1)
+    # How many are done after each turn: the turns that are left have room for the others.
+    ends = (max(turn, len(expressions) - (turns - turn) * limits.max_tool_calls) for turn in range(1, turns + 1))
+    if end := next((end for end in ends if end > done), None):
+        batch = expressions[done:end]
+        calls = tuple(ToolCall(name=CALCULATOR, arguments={EXPRESSION: expression}) for expression in batch)
+        return Action(name=ActionName.CALL, calls=calls)
     return Action(name=ActionName.ANSWER, text=ANSWER.format(_conclusion(task, results)))
 
 
@@ -122,17 +123,6 @@ def _problem(task: Task, limits: AgentSettings) -> UsageError | None:
         f"agent.max_tool_calls={calls} calls",
         hint=f"-s agent.max_turns={1 + math.ceil(needed / calls)}, or {_INSTEAD}",
     )
-
-
-def _turns(calls: int, limits: AgentSettings) -> Iterator[int]:
-    """Yield how many calls each turn has: one, and in the last ones, before the answer, as many more as must be."""
-    turns = min(calls, limits.max_turns - 1)
-    spare = calls - turns
-    for after in range(turns - 1, -1, -1):
-        room = after * (limits.max_tool_calls - 1)
-        more = max(0, spare - room)
-        spare -= more
-        yield 1 + more
 
 
 def _conclusion(task: Task, results: Sequence[str]) -> str:
