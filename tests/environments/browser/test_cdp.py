@@ -8,6 +8,7 @@ import pytest
 from websockets.asyncio.server import serve
 
 from webgym_cli.environments.browser.cdp import CDPConnection, CDPError
+from webgym_cli.environments.browser.page_activity import PageActivity
 
 
 async def closing_browser(socket):
@@ -27,7 +28,7 @@ async def test_a_page_is_closed_once_its_session_has_ended():
     async with serve(closing_browser, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         connection = await CDPConnection.open(f"ws://127.0.0.1:{port}")
-        channel = await connection.attach("page")
+        channel = await connection.attach("page", PageActivity("page"))
         assert channel.is_open
         with pytest.raises(CDPError, match="target closed"):
             await channel.send("Runtime.evaluate")

@@ -43,10 +43,6 @@ class AddressRules:
         """Return the same rules with more host names that are allowed, whatever they resolve to."""
         return replace(self, names=self.names | {name.lower().rstrip(".") for name in names})
 
-    def place(self, host: str) -> tuple[str, int] | None:
-        """Return the fixed place that a host name stands for."""
-        return self.places.get(host)
-
     def refuse_url(self, url: str) -> str | None:
         """Say why an address may not be visited, as far as its text tells; None when it may."""
         try:
@@ -60,7 +56,7 @@ class AddressRules:
 
     def refuse_host(self, host: str) -> str | None:
         """Say why a host may not be reached, as far as its name tells; None when it may."""
-        if host in self.names or self.place(host):
+        if host in self.names or host in self.places:
             return None
         if host == "localhost" or host.endswith(".localhost"):
             return f"{host} is a private address"

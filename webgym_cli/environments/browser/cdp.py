@@ -55,18 +55,12 @@ class CDPConnection:
         await connection.call("Target.setDiscoverTargets", {"discover": True, "filter": [{"type": "page"}]})
         return connection
 
-    async def attach(self, target: str) -> CDPSession:
-        """Return a channel to a page by its target id."""
+    async def attach(self, target: str, traffic: PageActivity) -> CDPSession:
+        """Return a channel to a page by its target id; what is told of its traffic is noted. Raises `CDPError`."""
         answer = await self.call("Target.attachToTarget", {"targetId": target, "flatten": True})
         session = str(answer["sessionId"])
-        self._targets[session] = target
+        self._targets[session], self._traffic[session] = target, traffic
         return CDPSession(self, session)
-
-    async def listen(self, channel: CDPSession, traffic: PageActivity) -> None:
-        """Let a page's traffic be noted from now on. Raises `CDPError`."""
-        self._traffic[channel.session] = traffic
-        for domain in DOMAINS:
-            await channel.send(f"{domain}.enable")
 
     async def call(self, method: str, params: dict[str, Any] | None = None, session: str = "") -> dict[str, Any]:
         """Send a command to the browser, or to a page's session. Raises `CDPError`."""
@@ -153,14 +147,13 @@ class CDPSession:
 
     def __init__(self, connection: CDPConnection, session: str) -> None:
         self._connection = connection
-        self.session = session
-        """Id of the protocol's session."""
+        self._session = session
 
     @property
     def is_open(self) -> bool:
         """Whether the page is still there."""
-        return self._connection.is_open(self.session)
+        return self._connection.is_open(self._session)
 
     async def send(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the command's result. Raises `CDPError`."""
-        return await self._connection.call(method, params, self.session)
+        return await self._connection.call(method, params, self._session)

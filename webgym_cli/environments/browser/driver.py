@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -21,21 +19,13 @@ async def start_driver(**variables: str) -> Playwright:
     from playwright.async_api import async_playwright
 
     async with _LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
-        with _set_environment(variables):
+        # And a small young generation: 20 MB less.
+        variables["NODE_OPTIONS"] = f"{os.environ.get('NODE_OPTIONS', '')} --max-semi-space-size=1".strip()
+        before = {name: os.environ[name] for name in variables if name in os.environ}
+        os.environ.update(variables)
+        try:
             return await async_playwright().start()
-
-
-@contextmanager
-def _set_environment(variables: dict[str, str]) -> Iterator[None]:
-    # And a small young generation: 20 MB less.
-    variables = variables | {"NODE_OPTIONS": f"{os.environ.get('NODE_OPTIONS', '')} --max-semi-space-size=1".strip()}
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
+        finally:
+            for name in variables:
                 del os.environ[name]
-            else:
-                os.environ[name] = value
+            os.environ.update(before)

@@ -108,7 +108,7 @@ class EgressProxy:
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         async with asyncio.timeout(_CONNECT_TIMEOUT):
-            if place := self.rules.place(host):
+            if place := self.rules.places.get(host):
                 return await asyncio.open_connection(*place)
             if reason := self.rules.refuse_host(host):
                 raise RefusedRequest(reason)

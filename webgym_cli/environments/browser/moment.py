@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from webgym_cli.environments.base import RawObservation
-from webgym_cli.environments.browser.blank import is_blank
 from webgym_cli.records.trajectory import Element
 
 # So many pictures are taken at least of a page that never stands still.
@@ -15,6 +15,10 @@ _TRIES = 3
 # And so many by the patient: a busy machine takes few within the seconds.
 _PATIENT_TRIES = 8
 _BLANK_PAUSE = 0.25
+# A PNG of one colour is far smaller than this; a larger one need not be decoded.
+_BYTES_A_MEGAPIXEL = 16 * 1024
+# Difference of colour, of 255, that still counts as the same.
+_ALMOST = 3
 # CSS pixels by which an element may move while the picture is taken.
 _STILL = 3.0
 
@@ -48,6 +52,17 @@ async def take_moment(
         if tries >= _TRIES and (not patient or (tries >= _PATIENT_TRIES and clock.time() >= end)):
             return replace(_keep_common(before, after), png=png), False
         before = after
+
+
+def is_blank(png: bytes) -> bool:
+    """Tell whether a PNG has one colour only."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(png)) as image:
+        if len(png) > _BYTES_A_MEGAPIXEL * max(1.0, image.width * image.height / 1e6):
+            return False
+        bands = image.convert("RGB").getextrema()
+    return all(isinstance(band, tuple) and band[1] - band[0] <= _ALMOST for band in bands)
 
 
 def _agree(before: RawObservation, after: RawObservation) -> bool:

@@ -82,12 +82,10 @@ async def connect_page(
     channel: CDPSender = session
     if direct is not None:
         await session.detach()
-        straight = channel = await direct.attach(about["targetId"])
-        if watch:
-            await direct.listen(straight, traffic)
-    elif watch:
+        channel = await direct.attach(about["targetId"], traffic)
+    else:
         for event in EVENTS:
             session.on(event, partial(traffic.note, event))
-        for domain in DOMAINS:
-            await session.send(f"{domain}.enable")
+    for domain in DOMAINS if watch else ():
+        await channel.send(f"{domain}.enable")
     return PageConnection(channel, traffic, about.get("browserContextId", ""))

@@ -12,11 +12,10 @@ from urllib.parse import urlsplit
 
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action
-from webgym_cli.environments.browser.blank import is_blank
 from webgym_cli.environments.browser.dialog_actions import answer_dialog
 from webgym_cli.environments.browser.failures import has_sign
 from webgym_cli.environments.browser.html import read_page
-from webgym_cli.environments.browser.moment import take_moment
+from webgym_cli.environments.browser.moment import is_blank, take_moment
 from webgym_cli.environments.browser.observe import (
     MAX_ELEMENTS,
     draw_marks,
