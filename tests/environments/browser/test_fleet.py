@@ -91,6 +91,18 @@ async def test_a_crowd_gets_exactly_so_many_contexts_of_each_browser():
     assert alive(everything) == []
 
 
+async def test_a_session_that_is_given_up_while_it_opens_does_not_count():
+    async with BrowserPool(BrowserSettings()) as pool:
+        process = pool._places[0].process
+        opening = asyncio.create_task(pool.session(SMALL))
+        while not process.sessions:  # noqa: ASYNC110  a count tells nobody that it grew
+            await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert process.sessions == 0
+
+
 async def test_an_old_browser_takes_no_new_session():
     async with BrowserPool(BrowserSettings(process_minutes=0.0005)) as pool:
         first = await pool.session(SMALL)
