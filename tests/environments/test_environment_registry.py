@@ -10,7 +10,7 @@ import pytest
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.miniwob.environment import MiniWobPool
-from webgym_cli.environments.registry import check_tasks, make_pool, require_experts
+from webgym_cli.environments.registry import check_tasks, find_environment, require_experts
 from webgym_cli.environments.webarena.environment import WebArenaPool
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Task
@@ -18,10 +18,10 @@ from webgym_cli.tasks.source import open_tasks
 
 
 def test_known_and_unknown_names():
-    assert isinstance(make_pool(Settings(), "miniwob"), MiniWobPool)
-    assert isinstance(make_pool(Settings(), "webarena"), WebArenaPool)
+    assert isinstance(find_environment("miniwob").make_pool(Settings()), MiniWobPool)
+    assert isinstance(find_environment("webarena").make_pool(Settings()), WebArenaPool)
     with pytest.raises(UsageError, match="no environment 'gym'"):
-        make_pool(Settings(), "gym")
+        find_environment("gym").make_pool(Settings())
 
 
 def asked(environment: str, **extra: object) -> list[Task]:

@@ -15,7 +15,7 @@ from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.reply import PolicyReply
 from webgym_cli.agent.webrl_forms import render_webrl_action
 from webgym_cli.config.load import load
-from webgym_cli.environments.registry import make_pool
+from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind, Stop
@@ -48,7 +48,7 @@ class Engine:
         loaded = load(overrides=[*given, "rollout.train_max_steps.easy=20", *overrides])
         plan = plan_rollout(self.run, loaded, Split.TRAIN, 0, episodes)
         write_plan(self.run, plan)
-        async with make_pool(loaded, "webarena") as pool:
+        async with find_environment("webarena").make_pool(loaded) as pool:
             await RolloutEngine(
                 plan, self.run, loaded, LocalRunner(self.run, loaded, agent, pool), self.events.append
             ).execute()

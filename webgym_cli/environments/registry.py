@@ -77,11 +77,6 @@ def find_environment(name: str) -> EnvironmentSpec:
     return source
 
 
-def make_pool(settings: Settings, environment: str) -> EnvironmentPool:
-    """Return a pool, not yet started, that makes environments of this name. Raises `UsageError`."""
-    return find_environment(environment).make_pool(settings)
-
-
 def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
     """Raise `WebGymError` for tasks whose environment can't be shown as the settings say, or lacks a setting."""
     version = settings.context_config.prompt_version

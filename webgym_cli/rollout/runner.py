@@ -12,7 +12,7 @@ from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import make_pool
+from webgym_cli.environments.registry import find_environment
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.agents import Agent, ModelAgent
@@ -149,6 +149,6 @@ async def open_runner(
     `environment`: its registered name; empty: no pool. `shared`: with the other rollouts of this process.
     """
     gate = shared.gate if shared else PolicyGate(endpoint.served)
-    opened = make_pool(settings, environment) if environment else nullcontext()
+    opened = find_environment(environment).make_pool(settings) if environment else nullcontext()
     async with open_agent(run, settings, endpoint, gate) as agent, opened as pool:
         yield LocalRunner(run, settings, agent, pool, gate, shared.slots if shared else None)

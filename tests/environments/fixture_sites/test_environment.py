@@ -12,7 +12,7 @@ from webgym_cli.config.load import load
 from webgym_cli.environments.fixture_sites.environment import SitesPool
 from webgym_cli.environments.fixture_sites.server import SiteServer
 from webgym_cli.environments.fixture_sites.web import SiteResponse
-from webgym_cli.environments.registry import make_pool
+from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
@@ -127,4 +127,4 @@ async def test_sites_are_reached_through_the_same_gate(pools):
 
 
 def test_the_registry_knows_it():
-    assert isinstance(make_pool(load(), "sites"), SitesPool)
+    assert isinstance(find_environment("sites").make_pool(load()), SitesPool)

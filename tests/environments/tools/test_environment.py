@@ -10,7 +10,7 @@ from PIL import Image as pillow
 
 from tests.agent.policy_host import Host
 from webgym_cli.config.load import load
-from webgym_cli.environments.registry import check_tasks, make_pool, require_experts
+from webgym_cli.environments.registry import check_tasks, find_environment, require_experts
 from webgym_cli.environments.tools.question_answer import read_question
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.action import Action, ActionName
@@ -82,7 +82,7 @@ def world(mine):
         scored = reward if reward in REWARDS.builtin else f"{mine}:{reward}"
         sets = [f"agent.{key}={value}" for key, value in limits.items()]
         settings = load(overrides=[f"agent.tools={given}".replace("'", '"'), f"agent.reward_name={scored}", *sets])
-        environment = make_pool(settings, "tools").new()
+        environment = find_environment("tools").make_pool(settings).new()
         assert await environment.reset(TASK, 0) == ("How many?", environment_view())
         return environment
 
@@ -141,7 +141,7 @@ def shop(tmp_path):
     tools = json.dumps([f"{path}:search", f"{path}:buy"])
     settings = load(overrides=[f"agent.tools={tools}", f"agent.reward_name={path}:bought"])
     check_tasks(settings, [SHOP])
-    return make_pool(settings, "tools").new()
+    return find_environment("tools").make_pool(settings).new()
 
 
 async def test_a_shop_is_made_of_tools_that_share_a_state_and_a_reward_that_reads_it(shop):
@@ -175,7 +175,7 @@ async def test_the_pictures_of_a_question_are_shown_with_it(tmp_path, monkeypatc
     task = place_images(read_question(record | {"image": {"bytes": data}, "answer": "72"}), tmp_path)
     settings = load(overrides=["image.image_max_pixels=800000"])
     check_tasks(settings, [task])
-    question, view = await make_pool(settings, "tools").new().reset(task, 0)
+    question, view = await find_environment("tools").make_pool(settings).new().reset(task, 0)
     assert question == "How many?"
     pictures = [pillow.open(BytesIO(result.image)) for result in view.results]
     assert [picture.format for picture in pictures] == ["PNG"] * 4
@@ -185,7 +185,7 @@ async def test_the_pictures_of_a_question_are_shown_with_it(tmp_path, monkeypatc
     with pytest.raises(UsageError, match=f"images: there is no file {exact}"):
         check_tasks(settings, [task])
     with pytest.raises(BoundaryError, match=f"{exact}: no picture: No such file"):
-        await make_pool(settings, "tools").new().reset(task, 0)
+        await find_environment("tools").make_pool(settings).new().reset(task, 0)
     with pytest.raises(BadTaskError, match="images: a path, a data URL"):
         read_question({"question": "?", "images": [3]})
 
@@ -194,7 +194,7 @@ async def test_a_judge_scores_an_answer():
     host = Host(content=json.dumps({"reason": "said in words", "verdict": "yes"}))
     await host.start()
     overrides = ["agent.reward_name=llm_as_judge_reward", f"judge.base_url={host.url}", "judge.model=m"]
-    async with make_pool(load(overrides=overrides), "tools") as pool:
+    async with find_environment("tools").make_pool(load(overrides=overrides)) as pool:
         environment = pool.new()
         await environment.reset(TASK, 0)
         score = await environment.answer("seventy-two")

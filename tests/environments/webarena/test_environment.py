@@ -11,7 +11,7 @@ from tests.environments.browser.test_html import Read
 from tests.environments.visits import HASTY
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.html import read_page
-from webgym_cli.environments.registry import make_pool
+from webgym_cli.environments.registry import find_environment
 from webgym_cli.environments.webarena.environment import WebArenaEnvironment, WebArenaPool
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.task import Task
@@ -26,7 +26,7 @@ SCORED = [name for name in TASKS if name != "fixture-generated"]
 
 @pytest.fixture(scope="module")
 async def pool() -> AsyncIterator[WebArenaPool]:
-    made = make_pool(load(overrides=[*HASTY, "context_config.prompt_version=webrl"]), "webarena")
+    made = find_environment("webarena").make_pool(load(overrides=[*HASTY, "context_config.prompt_version=webrl"]))
     assert isinstance(made, WebArenaPool)
     async with made:
         yield made

@@ -6,9 +6,10 @@ The page lists its elements and texts; the HTML is written here, where no text o
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def simplify(nodes: Sequence[Sequence[Any]]) -> str:
         open_.append(node)
         elements.append(node)
     for node in reversed(elements):  # children before their parents
-        node.children = _join_texts([kept for child in node.children for kept in _keep_shown(child)])
+        node.children = _join_texts(kept for child in node.children for kept in _keep_shown(child))
     return "".join(_write_pieces(root.children)).strip()
 
 
@@ -140,14 +141,12 @@ def _keep_shown(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:
     return child.children if bare and (wraps or child.tag in _INLINE) else (child,)
 
 
-def _join_texts(children: Sequence[_HtmlNode | str]) -> list[_HtmlNode | str]:
+def _join_texts(children: Iterable[_HtmlNode | str]) -> list[_HtmlNode | str]:
     """Return children in which no two texts stand side by side."""
     joined: list[_HtmlNode | str] = []
-    for child in children:
-        if joined and isinstance(child, str) and isinstance(joined[-1], str):
-            joined[-1] = f"{joined[-1]} {child}"
-        else:
-            joined.append(child)
+    for is_text, group in groupby(children, lambda child: isinstance(child, str)):
+        pieces = list(group)
+        joined += [" ".join(map(str, pieces))] if is_text else pieces
     return joined
 
 
