@@ -18,6 +18,7 @@ from webgym_cli.agent.prompt import Prompt, render_step
 from webgym_cli.agent.reply import PolicyReply
 from webgym_cli.agent.tools import render_web_action
 from webgym_cli.config.load import load
+from webgym_cli.environments.browser.frames import OBSERVE_JS
 from webgym_cli.environments.web import environment as web_module
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt
@@ -63,7 +64,7 @@ class Player:
         play = plays[min(self._at[id(environment)], len(plays) - 1)]
         self._at[id(environment)] += 1
         if isinstance(play, str):
-            script = "(limit) => window[Symbol.for('webgym.eyes')].look({ limit, detail: false })"
+            script = f"(limit) => {OBSERVE_JS}.look({{ limit }})"
             listed = await environment._session.evaluate(script, 200)
             play = Action(name=ActionName.CLICK, element_id=next(one["id"] for one in listed if one["name"] == play))
         return PolicyReply(text=render_web_action(play, MODE), generation=Generation(finish_reason="stop"))

@@ -1,4 +1,4 @@
-// Runs in every document before its own scripts, after geometry.js. Installs one hidden object, the hands, that Python asks to
+// What is done in a page, as Python asks for it:
 //   settle()      wait until the page stands still and has drawn, bounded in time;
 //   calm()        the same for pages of the open web, which load and change when they like;
 //   prepare()     get a field ready for text, or put the text into a field that takes no keys;
@@ -9,12 +9,9 @@
 //   watch()       from now on, see whether anything scrolls;
 //   moved()       say whether it did.
 // Where the point lies in a frame that can't be read from here, or the focus does, the answer is {frame: its point}.
-(() => {
-  const KEY = Symbol.for("webgym.hands");
-  if (window[KEY]) return;
-
-  const { rootOf } = window[Symbol.for("webgym.names")];
-  const { deepest, innerDocument, isOpaque, offsetOf } = window[Symbol.for("webgym.geometry")];
+webgym.act = (() => {
+  const { rootOf } = webgym.names;
+  const { deepest, innerDocument, isOpaque, offsetOf } = webgym.geometry;
   const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200, TAKE_MS = 300;
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 
@@ -272,6 +269,5 @@
     return { moved: !seen || seen.moved };
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ settle, calm, prepare, paste, typed, select, scrollable,
-    watch, moved }) });
+  return Object.freeze({ settle, calm, prepare, paste, typed, select, scrollable, watch, moved });
 })();

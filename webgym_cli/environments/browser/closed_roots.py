@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from webgym_cli.environments.browser.failures import attempt
+from webgym_cli.environments.browser.frames import PAGE_JS
 from webgym_cli.environments.browser.session import BrowserSession
 
-_NAMES_JS = "window[Symbol.for('webgym.names')]"
+_NAMES_JS = f"{PAGE_JS}.names"
 _GROUP = "webgym"
 _SECONDS = 1.0
 

@@ -14,8 +14,9 @@ from webgym_cli.environments.browser.session import BrowserSession
 if TYPE_CHECKING:
     from playwright.async_api import Frame
 
-# Where `observe.js` is found in a page: under a symbol that pages don't come across.
-OBSERVE_JS = "window[Symbol.for('webgym.eyes')]"
+# Where our scripts are found in a page: under a symbol that pages don't come across.
+PAGE_JS = "window[Symbol.for('webgym')]"
+OBSERVE_JS = f"{PAGE_JS}.observe"
 # So many frames of a page are looked into, each for so many seconds: what does not answer is an advertisement, mostly.
 _MOST_FRAMES = 8
 FRAME_SECONDS = 1.0

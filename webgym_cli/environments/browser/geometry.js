@@ -1,11 +1,7 @@
-// Runs in every document before its own scripts, after names.js. Installs one hidden object, the geometry, that tells
-// where an element lies in the viewport, what lies on top there, and where a click reaches it; through shadow roots and
+// Where an element lies in the viewport, what lies on top there, and where a click reaches it; through shadow roots and
 // documents that can be read.
-(() => {
-  const KEY = Symbol.for("webgym.geometry");
-  if (window[KEY]) return;
-
-  const { rootOf, parentOf } = window[Symbol.for("webgym.names")];
+webgym.geometry = (() => {
+  const { rootOf, parentOf } = webgym.names;
   const MIN_SIDE = 3, EDGE = 3, POINTS = 24;
   const GRID = [0.5, 0.2, 0.8, 0.08, 0.92];
 
@@ -162,6 +158,6 @@
 
   const area = ({ box }) => box.width * box.height;
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ area, boxOf, deepest, innerDocument, inside, isOpaque,
-    offsetOf, onTop, opaque, place, pointOf, same, through, within }) });
+  return Object.freeze({ area, boxOf, deepest, innerDocument, inside, isOpaque, offsetOf, onTop, opaque, place, pointOf, same,
+    through, within });
 })();

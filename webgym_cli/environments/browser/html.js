@@ -1,10 +1,6 @@
-// Runs in every document before its own scripts, after observe.js. Installs one hidden object, the reader, that Python
-// asks to
+// A page as text, as Python asks for it:
 //   read()     list what is in sight as a flat tree of elements and texts, the marked elements with their ids.
-(() => {
-  const KEY = Symbol.for("webgym.reader"), EYES = Symbol.for("webgym.eyes");
-  if (window[KEY]) return;
-
+webgym.html = (() => {
   const UNSHOWN = new Set(["script", "style", "noscript", "template", "head", "meta", "link", "title", "base", "object",
     "embed", "canvas", "audio", "video", "picture", "source", "track", "param", "datalist"]);
   const CLOSED = new Set(["input", "textarea", "img", "select", "option"]);
@@ -132,7 +128,7 @@
   };
 
   const read = ({ limit, released }, ask) => {
-    const listed = window[EYES].look({ limit }, ask), marked = window[EYES].marked();
+    const listed = webgym.observe.look({ limit }, ask), marked = webgym.observe.marked();
     const ids = new Map(marked.map((element, id) => [element, id])), ways = waysTo(marked);
     const page = { listed, url: location.href, title: `${titleOf(document).toWellFormed()}` };
     if (released) return { ...page, nodes: listReleased(ids) };
@@ -171,5 +167,5 @@
     return { ...page, nodes };
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ read }) });
+  return Object.freeze({ read });
 })();

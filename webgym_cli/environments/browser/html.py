@@ -8,19 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 from webgym_cli.environments.base import RawObservation
+from webgym_cli.environments.browser.frames import PAGE_JS
 from webgym_cli.environments.browser.observe import LISTENERS_JS, parse_elements
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
-# Where `html.js` is found in a page, as `observe.OBSERVE_JS`.
-READER_JS = "window[Symbol.for('webgym.reader')]"
 # Elements with ids at most; those that come later in the document have none.
 MAX_IDS = 500
 # Longest HTML that is kept of a page, in characters.
@@ -40,12 +37,6 @@ class _HtmlNode:
     children: list[_HtmlNode | str] = field(default_factory=list)
 
 
-@cache
-def reader_script() -> str:
-    """Return the init script that comes after `observe_script`, for pages that are read as text."""
-    return (Path(__file__).parent / "html.js").read_text(encoding="utf-8")
-
-
 async def read_page(session: BrowserSession, *, released: bool = False) -> RawObservation:
     """Read what is in sight on the current page; its ids stay valid for actions until the next look.
 
@@ -54,7 +45,7 @@ async def read_page(session: BrowserSession, *, released: bool = False) -> RawOb
     Raises `BoundaryError` where the page keeps itself from being read.
     """
     page = await session.evaluate(
-        f"(options) => {READER_JS}.read(options, {LISTENERS_JS})", {"limit": MAX_IDS, "released": released}
+        f"(options) => {PAGE_JS}.html.read(options, {LISTENERS_JS})", {"limit": MAX_IDS, "released": released}
     )
     try:
         elements = tuple(seen.element for seen in parse_elements(page["listed"]))

@@ -1,10 +1,6 @@
-// Runs in every document before its own scripts, after names.js. Installs one hidden object, the kinds, that tells how
-// sure it is that an element is meant to be acted on, and whether a page shows only that it is busy.
-(() => {
-  const KEY = Symbol.for("webgym.kinds");
-  if (window[KEY]) return;
-
-  const { editable, matches, oneLine, parentOf, textOf } = window[Symbol.for("webgym.names")];
+// How sure it is that an element is meant to be acted on, and whether a page shows only that it is busy.
+webgym.kinds = (() => {
+  const { editable, matches, oneLine, parentOf, textOf } = webgym.names;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -143,6 +139,5 @@
     return true;
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ isSplash, interest, listeners,
-    remembered: (element) => listening.has(element), watchListeners }) });
+  return Object.freeze({ isSplash, interest, listeners, remembered: (element) => listening.has(element), watchListeners });
 })();

@@ -1,10 +1,6 @@
-// Runs in every document before its own scripts. Installs one hidden object, the names, that the other scripts ask for
-// what an element is (its role), how it is called (its accessible name) and what it holds; also for the flat tree, in
-// which shadow roots take the place of their hosts' children and slots hold what is assigned to them.
-(() => {
-  const KEY = Symbol.for("webgym.names");
-  if (window[KEY]) return;
-
+// What an element is (its role), how it is called (its accessible name) and what it holds; also the flat tree, in which
+// shadow roots take the place of their hosts' children and slots hold what is assigned to them.
+webgym.names = (() => {
   const INPUT_ROLES = { button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox",
     radio: "radio", range: "slider", number: "spinbutton", search: "searchbox", date: "date", time: "time",
     month: "month", week: "week", "datetime-local": "datetime", color: "color", file: "file", password: "password" };
@@ -223,6 +219,6 @@
     return toggled || oneLine(element.getAttribute("aria-valuetext") || element.getAttribute("aria-valuenow"));
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf,
-    parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts }) });
+  return Object.freeze({ matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf,
+    parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts });
 })();

@@ -1,4 +1,4 @@
-// Runs in every document before its own scripts, after geometry.js. Installs one hidden object, the eyes, that Python asks
+// What a page shows, as Python asks for it:
 //   look()            list the interactive elements in the viewport, ids counting from 0 in document order;
 //   unlisted()        how many more there were than the look was to list;
 //   locate()          say where one of them can be clicked now;
@@ -6,14 +6,10 @@
 //   opaque()          say where frames of other origins are, whose elements are listed from within;
 //   through()         say at which of some points such a frame is what a click reaches;
 //   watchListeners()  remember from now on which elements listen for clicks.
-(() => {
-  const KEY = Symbol.for("webgym.eyes");
-  if (window[KEY]) return;
-
-  const { matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, parentOf } = window[Symbol.for("webgym.names")];
-  const { interest, listeners, remembered, watchListeners } = window[Symbol.for("webgym.kinds")];
-  const { area, boxOf, inside, offsetOf, onTop, opaque, place, pointOf, same, through, within } =
-    window[Symbol.for("webgym.geometry")];
+webgym.observe = (() => {
+  const { matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, parentOf } = webgym.names;
+  const { interest, listeners, remembered, watchListeners } = webgym.kinds;
+  const { area, boxOf, inside, offsetOf, onTop, opaque, place, pointOf, same, through, within } = webgym.geometry;
   // What is one thing, whatever it is made of.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem]";
   const ROWS = "[role=option],[role=treeitem],[role^=menuitem]";
@@ -185,7 +181,7 @@
     document.adoptedStyleSheets.push(sheet);
   };
 
-  Object.defineProperty(window, KEY, { value: Object.freeze({ look, locate, unlisted: () => left, opaque, through,
-    marked: () => marks.map(({ element }) => element), watchListeners }) });
   hideCaret();
+  return Object.freeze({ look, locate, unlisted: () => left, opaque, through, watchListeners,
+    marked: () => marks.map(({ element }) => element) });
 })();

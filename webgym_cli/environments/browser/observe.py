@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.environments.browser.closed_roots import open_closed_roots
-from webgym_cli.environments.browser.frames import OBSERVE_JS, list_framed
+from webgym_cli.environments.browser.frames import OBSERVE_JS, PAGE_JS, list_framed
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.records.trajectory import Element
 
@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 # What tells an element's listeners there, as the last argument of a look.
 LISTENERS_JS = "typeof getEventListeners === 'function' ? getEventListeners : null"
 # Each asks the objects of those before it.
-_SCRIPTS = ("names.js", "kinds.js", "geometry.js", "observe.js", "act.js")
-# As `OBSERVE_JS`, for `act.js`.
-ACT_JS = "window[Symbol.for('webgym.hands')]"
+_SCRIPTS = ("names", "kinds", "geometry", "observe", "act", "html")
+ACT_JS = f"{PAGE_JS}.act"
 # A form or a picture of the name "title" hides the document's own.
 _TITLE = "Object.getOwnPropertyDescriptor(Document.prototype, 'title').get"
 _LOOK = f"""(options) => ({{
   url: location.href,
   title: {_TITLE}.call(document).toWellFormed(),
-  hosts: options.limit ? window[Symbol.for('webgym.names')].mayHide() : false,
+  hosts: options.limit ? {PAGE_JS}.names.mayHide() : false,
   listed: options.limit ? {OBSERVE_JS}.look(options, {LISTENERS_JS}) : [],
   unlisted: {OBSERVE_JS}.unlisted(),
   opaque: options.limit ? {OBSERVE_JS}.opaque() : [],
@@ -49,15 +48,18 @@ class ElementSnapshot:
 
 
 @cache
-def observe_script(*, watch_listeners: bool = False) -> str:
+def observe_script(*, as_text: bool = False, watch_listeners: bool = False) -> str:
     """Return the init script that every document needs before it can be observed and acted on.
 
-    `watch_listeners` also lists elements that are clickable only because of a listener. It replaces a method that
-    pages can inspect, so it is for our own pages and not for sites that look for robots.
+    `as_text` also reads pages as text. `watch_listeners` also lists elements that are clickable only because of a
+    listener. It replaces a method that pages can inspect, so it is for our own pages and not for sites that look for
+    robots.
     """
-    folder = Path(__file__).parent
-    source = "".join((folder / name).read_text(encoding="utf-8") for name in _SCRIPTS)
-    return f"{source}\n{OBSERVE_JS}.watchListeners();\n" if watch_listeners else source
+    names = _SCRIPTS if as_text else _SCRIPTS[:-1]
+    source = "".join((Path(__file__).parent / f"{name}.js").read_text(encoding="utf-8") for name in names)
+    installed = "Object.defineProperty(window, Symbol.for('webgym'), { value: Object.freeze(webgym) });"
+    script = f"(() => {{\nif ({PAGE_JS}) return;\nconst webgym = {{}};\n{source}{installed}\n}})();\n"
+    return f"{script}{OBSERVE_JS}.watchListeners();\n" if watch_listeners else script
 
 
 def parse_elements(listed: list[dict[str, Any]]) -> list[ElementSnapshot]:

@@ -10,7 +10,6 @@ from typing import Self
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
-from webgym_cli.environments.browser.html import reader_script
 from webgym_cli.environments.browser.observe import observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
@@ -59,7 +58,7 @@ class WebPool:
             watch_traffic=True,
             keep_dialogs=browser.dialogs == "policy",
             scroll_share=_SCROLLED_AS_TEXT if self.as_text else None,
-            init_scripts=(observe_script(), *((reader_script(),) if self.as_text else ())),
+            init_scripts=(observe_script(as_text=self.as_text),),
             context_arguments={"locale": "en-US", "accept_downloads": False},
         )
         self.credentials = read_credentials(browser.http_credentials)

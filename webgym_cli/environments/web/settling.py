@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from webgym_cli.environments.browser.frames import PAGE_JS
 from webgym_cli.environments.browser.observe import ACT_JS
 from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.jobs.workers import race
 
-_IS_SPLASH = "window[Symbol.for('webgym.kinds')].isSplash()"
+_IS_SPLASH = f"{PAGE_JS}.kinds.isSplash()"
 _WAIT_UNTIL_IDLE = f"async (limit) => {{ await {ACT_JS}.calm(limit); return {_IS_SPLASH}; }}"
 # How many pages that open one another are followed after an action.
 _POPUPS = 4
