@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import socket
 
+import psutil
 import pytest
 
 from tests.environments.odd_server import OddServer
@@ -393,8 +395,10 @@ async def test_the_setting_opens_a_host_for_the_policy(chromium: str):
 @pytest.mark.browser
 async def test_nothing_goes_past_the_gate(local_web: SmallWeb):
     process = local_web.pool.browsers._places[0].process
-    process.processes()
-    lines = [" ".join(line) for line in process._family.command_lines()]
+    lines = []
+    for pid in process.processes():
+        with contextlib.suppress(psutil.Error):
+            lines.append(" ".join(psutil.Process(pid).cmdline()))
     browser = next(line for line in lines if "--user-data-dir=" in line)
     assert f"--proxy-server={local_web.pool.gate.address}" in browser
     assert "--proxy-bypass-list=<-loopback>" in browser

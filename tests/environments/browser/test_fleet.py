@@ -168,8 +168,7 @@ async def test_closing_the_pool_ends_sessions_that_are_at_work():
 
 async def test_a_remote_browser_is_used_by_its_address_and_not_ended():
     async with BrowserPool(BrowserSettings()) as local:
-        address = await asyncio.to_thread(local._places[0].process._address)
-        host = address.removeprefix("ws://").split("/")[0]
+        host = local._places[0].process.address.removeprefix("ws://").split("/")[0]
         async with BrowserPool(BrowserSettings(cdp_urls=(f"http://{host}",))) as remote:
             session = await remote.session(SMALL)
             assert await session.evaluate("() => 1 + 1") == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import re
 import time
@@ -69,6 +68,8 @@ class BrowserProcess:
         """Contexts that were ever opened."""
         self.when_idle: Callable[[], None] | None = None
         """Called when the last session closes."""
+        self.address = ""
+        """The WebSocket address of a local browser."""
         self._settings = settings
         self._proxy = proxy
         self._cdp_url = cdp_url
@@ -182,7 +183,8 @@ class BrowserProcess:
         self._resources.push_async_callback(close_quietly, self._browser.close, _CLOSE_TIMEOUT)
         await asyncio.to_thread(self._family.scan)
         await asyncio.to_thread(self._family.hand_to_reaper)
-        self._direct = await CDPConnection.open(await asyncio.to_thread(self._address))
+        self.address = await asyncio.to_thread(self._find_address, folder.path)
+        self._direct = await CDPConnection.open(self.address)
         self._resources.push_async_callback(close_quietly, self._direct.close, _CLOSE_TIMEOUT)
 
     def _arguments(self) -> list[str]:
@@ -190,17 +192,15 @@ class BrowserProcess:
         without = _WITHOUT_WEBGL if self._settings.webgl == "off" else ()
         return [*_ARGUMENTS, *gate, *without, *self._settings.args]
 
-    def _address(self) -> str:
+    def _find_address(self, folder: Path) -> str:
         """Return the WebSocket address that the browser writes into its profile once it listens."""
         deadline = time.monotonic() + _CONNECT_TIMEOUT
-        while (lines := self._family.command_lines()) and time.monotonic() < deadline:
-            for argument in itertools.chain(*lines):
-                if argument.startswith("--user-data-dir="):
-                    # Playwright speaks through a pipe, which is ready before the port is.
-                    with suppress(OSError, ValueError):
-                        file = Path(argument.partition("=")[2]) / "DevToolsActivePort"
-                        port, path = file.read_text(encoding="utf-8").split()
-                        return f"ws://127.0.0.1:{port}{path}"
+        while self.alive and time.monotonic() < deadline:
+            for file in folder.glob("*/DevToolsActivePort"):
+                # Playwright speaks through a pipe, which is ready before the port is.
+                with suppress(OSError, ValueError):
+                    port, path = file.read_text(encoding="utf-8").split()
+                    return f"ws://127.0.0.1:{port}{path}"
             time.sleep(_ADDRESS_POLL)
         raise BoundaryError(FailureKind.BROWSER_CRASHED, "the browser did not tell its DevTools address")
 

@@ -41,10 +41,6 @@ class ProcessTree:
         self._reaper = self._reaper or Reaper()
         self._reaper.add(self._members)
 
-    def command_lines(self) -> list[list[str]]:
-        """Return the arguments of the remembered processes that still run."""
-        return [os.fsdecode(_read(pid, "cmdline")).split("\0") for pid in self.alive()]
-
     def alive(self) -> list[int]:
         """Return the pids of the remembered processes that still run."""
         return guard.same_processes(self._members.items())
@@ -61,10 +57,6 @@ class ProcessTree:
             reaper.dismiss()
 
     def _is_marked(self, pid: int) -> bool:
-        return os.fsencode(f"{VARIABLE}={self.mark}") in _read(pid, "environ").split(b"\0")
-
-
-def _read(pid: int, name: str) -> bytes:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    return b""
+        with suppress(OSError):
+            return os.fsencode(f"{VARIABLE}={self.mark}") in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return False
