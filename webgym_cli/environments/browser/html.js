@@ -7,17 +7,13 @@ webgym.html = (() => {
   const MOST_NODES = 20000, MOST_OPTIONS = 200, LONGEST = 500;
 
   // Kept from before the page's scripts: a form's field named "children" hides the form's own, and scripts replace these.
-  const getter = (kind, name) => {
-    const get = Object.getOwnPropertyDescriptor(kind.prototype, name).get;
-    return (object) => Reflect.apply(get, object, []);
-  };
+  const { getter, title } = webgym.names;
   const method = (kind, name) => {
     const call = kind.prototype[name];
     return (object, ...values) => Reflect.apply(call, object, values);
   };
   const firstChild = getter(Node, "firstChild"), nextSibling = getter(Node, "nextSibling");
   const nodeType = getter(Node, "nodeType"), parentNode = getter(Node, "parentNode"), data = getter(CharacterData, "data");
-  const titleOf = getter(Document, "title");
   const localName = getter(Element, "localName"), shadowRoot = getter(Element, "shadowRoot");
   const attribute = method(Element, "getAttribute"), rectOf = method(Element, "getBoundingClientRect");
   const rectsOf = method(Element, "getClientRects");
@@ -130,7 +126,7 @@ webgym.html = (() => {
   const read = ({ limit, released }, ask) => {
     const listed = webgym.observe.look({ limit }, ask), marked = webgym.observe.marked();
     const ids = new Map(marked.map((element, id) => [element, id])), ways = waysTo(marked);
-    const page = { listed, url: location.href, title: `${titleOf(document).toWellFormed()}` };
+    const page = { listed, url: location.href, title: title() };
     if (released) return { ...page, nodes: listReleased(ids) };
     const nodes = [], stack = [[document.documentElement, 0, { x: 0, y: 0 }]];
     const enter = (root, depth, at) => {

@@ -30,7 +30,7 @@ webgym.names = (() => {
     return (object) => Reflect.apply(get, object, []);
   };
   const openRoot = getter(Element, "shadowRoot"), assignedSlot = getter(Element, "assignedSlot");
-  const parentNode = getter(Node, "parentNode");
+  const parentNode = getter(Node, "parentNode"), titleOf = getter(Document, "title");
 
   const rootOf = (element) => openRoot(element) || closed.get(element) || null;
 
@@ -220,5 +220,6 @@ webgym.names = (() => {
   };
 
   return Object.freeze({ matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf,
-    parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts });
+    parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
+    title: () => `${titleOf(document).toWellFormed()}` });
 })();

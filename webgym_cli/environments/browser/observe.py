@@ -22,11 +22,9 @@ LISTENERS_JS = "typeof getEventListeners === 'function' ? getEventListeners : nu
 # Each asks the objects of those before it.
 _SCRIPTS = ("names", "kinds", "geometry", "observe", "act", "html")
 ACT_JS = f"{PAGE_JS}.act"
-# A form or a picture of the name "title" hides the document's own.
-_TITLE = "Object.getOwnPropertyDescriptor(Document.prototype, 'title').get"
 _LOOK = f"""(options) => ({{
   url: location.href,
-  title: {_TITLE}.call(document).toWellFormed(),
+  title: {PAGE_JS}.names.title(),
   hosts: options.limit ? {PAGE_JS}.names.mayHide() : false,
   listed: options.limit ? {OBSERVE_JS}.look(options, {LISTENERS_JS}) : [],
   unlisted: {OBSERVE_JS}.unlisted(),
