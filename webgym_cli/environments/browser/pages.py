@@ -33,50 +33,46 @@ class PageTracker:
         """The page that is shown: the newest unless another was chosen; the last one stays, also when it has closed."""
         self.closing: set[asyncio.Task[None]] = set()
         """Of pages that were too many."""
-        self._open = [first]
+        self.tabs = [first]
+        """All that are open, in the order in which they were opened."""
         self._watch(first)
         context.on("page", self._on_open)
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self.tabs)
 
     @property
     def is_full(self) -> bool:
         """Whether a further page would be closed as it opens."""
-        return len(self._open) >= _MOST_PAGES
-
-    @property
-    def tabs(self) -> tuple[Page, ...]:
-        """All that are open, in the order in which they were opened."""
-        return tuple(self._open)
+        return len(self.tabs) >= _MOST_PAGES
 
     def show(self, page: Page) -> None:
         """Make an open page the current one."""
-        if page in self._open:
+        if page in self.tabs:
             self.current = page
 
     def moved_on(self, page: Page, error: Exception) -> bool:
         """Tell by an error whether its page closed while another one is left, which is now the current one."""
         if not has_sign(error, (*PAGE_GONE, *LOST_CONTEXT)):
             return False
-        if page not in self._open:  # Playwright told of it first
+        if page not in self.tabs:  # Playwright told of it first
             return True
         asked = self.connections.get(page)
         known = has_sign(error, SESSION_GONE) or page.is_closed() or (asked is not None and not asked.is_open)
-        is_closed = len(self._open) > 1 and known
+        is_closed = len(self.tabs) > 1 and known
         if is_closed:
             self._on_close(page)
         return is_closed
 
     def _on_open(self, page: Page) -> None:
-        if page in self._open:
+        if page in self.tabs:
             return
         if self.is_full:
             closing = asyncio.create_task(close_quietly(page.close))
             self.closing.add(closing)
             closing.add_done_callback(self.closing.discard)
             return
-        self._open.append(page)
+        self.tabs.append(page)
         self.current = page
         self._watch(page)
 
@@ -93,10 +89,10 @@ class PageTracker:
     def _on_close(self, page: Page) -> None:
         self.connections.pop(page, None)
         # The last page stays: asking it raises the browser's own error, which then gets its name.
-        if len(self._open) > 1 and page in self._open:
-            self._open.remove(page)
+        if len(self.tabs) > 1 and page in self.tabs:
+            self.tabs.remove(page)
             if self.current is page:
-                self.current = self._open[-1]
+                self.current = self.tabs[-1]
 
     def _refuse_download(self, download: Download) -> None:
         if len(self.downloads) < MOST_NOTICES:

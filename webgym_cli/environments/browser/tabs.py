@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
 def list_tabs(session: BrowserSession, titles: Mapping[Page, str]) -> tuple[Tab, ...]:
     """Return the open tabs, where there are several, with the titles that were seen of them."""
-    tabs, current = session.pages.tabs, session.page
-    shown = [titles.get(tab, "").encode(errors="replace").decode() for tab in tabs]
-    listed = (Tab(url=tab.url, title=title, current=tab is current) for tab, title in zip(tabs, shown, strict=True))
-    return tuple(listed) if len(tabs) > 1 else ()
+    shown = ((page, titles.get(page, "").encode(errors="replace").decode()) for page in session.pages.tabs)
+    tabs = tuple(Tab(url=page.url, title=title, current=page is session.page) for page, title in shown)
+    return tabs if len(tabs) > 1 else ()
 
 
 async def new_tab(session: BrowserSession) -> None:
@@ -50,7 +49,7 @@ async def close_tab(session: BrowserSession, number: int | None) -> str | None:
 
 
 def _refuse_tab(session: BrowserSession, number: int) -> str | None:
-    count = len(session.pages.tabs)
+    count = len(session.pages)
     if number < count:
         return None
     known = f"they are numbered 0 to {count - 1}" if count > 1 else "there is only tab 0"
