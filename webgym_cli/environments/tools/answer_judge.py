@@ -26,16 +26,7 @@ class Ruling(Record):
         return self.verdict == "yes"
 
 
-_FORM = ReplyFormat(
-    "ruling",
-    Ruling,
-    {
-        "type": "object",
-        "properties": {"reason": {"type": "string"}, "verdict": {"type": "string", "enum": ["yes", "no"]}},
-        "required": ["reason", "verdict"],
-        "additionalProperties": False,
-    },
-)
+_FORM = ReplyFormat("ruling", Ruling, Ruling.model_json_schema())
 
 
 class AnswerJudge:
