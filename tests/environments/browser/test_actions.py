@@ -11,7 +11,8 @@ import pytest
 
 from webgym_cli.environments.browser.actions import normalise_point, perform_action
 from webgym_cli.environments.browser.address_rules import AddressRules
-from webgym_cli.environments.browser.observe import ACT_JS, ElementSnapshot, list_elements, observe_script
+from webgym_cli.environments.browser.frames import ACT_JS
+from webgym_cli.environments.browser.observe import ElementSnapshot, list_elements, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession

@@ -9,8 +9,8 @@ from playwright.async_api import Browser, Page
 
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.environments.browser.frames import OBSERVE_JS
-from webgym_cli.environments.browser.observe import ACT_JS, ElementSnapshot, observe_script, parse_elements
+from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS
+from webgym_cli.environments.browser.observe import ElementSnapshot, observe_script, parse_elements
 from webgym_cli.environments.fixture_sites.expert import SiteExpert
 from webgym_cli.environments.fixture_sites.registry import HOSTS
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer

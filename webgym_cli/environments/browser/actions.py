@@ -10,12 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from webgym_cli.environments.browser import mouse
-from webgym_cli.environments.browser.act_script import ActScript
 from webgym_cli.environments.browser.dialog_actions import refuse_answer
 from webgym_cli.environments.browser.field_actions import press_keys, select_option, type_text, upload_files
-from webgym_cli.environments.browser.frames import OBSERVE_JS, locate_framed
+from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS, ActScript, locate_framed
 from webgym_cli.environments.browser.keys import find_key
-from webgym_cli.environments.browser.observe import ACT_JS
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import close_tab, new_tab, show_tab
 from webgym_cli.errors import BoundaryError
@@ -62,7 +60,7 @@ def normalise_point(point: tuple[float, float], size: tuple[int, int]) -> tuple[
 async def locate_element(session: BrowserSession, element_id: int) -> tuple[float, float] | str:
     """Return where a listed element can be clicked, in CSS pixels, or why it can't be."""
     if framed := session.framed.get(element_id):
-        result = await locate_framed(framed)
+        result = await locate_framed(*framed)
     else:
         result = await session.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", element_id)
     if "point" in result:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.environments.browser import mouse
-from webgym_cli.environments.browser.act_script import NOWHERE, ActScript
+from webgym_cli.environments.browser.frames import NOWHERE, ActScript
 from webgym_cli.environments.browser.keys import combine_keys
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.records.action import Action

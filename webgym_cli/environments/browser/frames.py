@@ -1,9 +1,8 @@
-"""Elements in frames that their page can't read: those of other origins, and sandboxed ones."""
+"""Frames that their page can't read, those of other origins and sandboxed ones: what is in them, and acting there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +15,50 @@ if TYPE_CHECKING:
 
 # Where our scripts are found in a page: under a symbol that pages don't come across.
 PAGE_JS = "window[Symbol.for('webgym')]"
-OBSERVE_JS = f"{PAGE_JS}.observe"
+OBSERVE_JS, ACT_JS = f"{PAGE_JS}.observe", f"{PAGE_JS}.act"
+# Where no element is: only the focus says which field is meant.
+NOWHERE = (-1.0, -1.0)
+# So many documents, each in a frame of the one before, are asked for a point.
+_DEEPEST = 4
 # So many frames of a page are looked into, each for so many seconds: what does not answer is an advertisement, mostly.
 _MOST_FRAMES = 8
-FRAME_SECONDS = 1.0
+_FRAME_SECONDS = 1.0
 # By so many pixels the content of a frame may lie within its element: border and padding.
 _BORDER = 24.0
 
 
-@dataclass(frozen=True, slots=True)
-class FramedElement:
-    """Where a listed element is: its frame, and its number there."""
+class ActScript:
+    """Calls functions of `act.js` at a point. What follows a call at a point is asked of the same document."""
 
-    frame: Frame
-    id: int
+    def __init__(self, session: BrowserSession) -> None:
+        self._session = session
+        self._frame: Frame | None = None
+        self._offset = 0.0, 0.0
+
+    async def call_at(self, function: str, point: Point, *arguments: object) -> dict[str, Any]:
+        """Call a function with a point of the viewport first. A frame that the page can't read answers itself."""
+        for _ in range(_DEEPEST):
+            result = await self.call(function, self._shift(point), *arguments)
+            if "frame" not in result:
+                return result
+            (x, y), (left, top) = result["frame"], self._offset
+            place = await _find_frame_at(self._session, (x + left, y + top), within=self._frame)
+            if place is None:
+                break
+            self._frame, self._offset = place
+        return {}
+
+    async def call(self, function: str, *arguments: object) -> dict[str, Any]:
+        """Call a function in the document that answered last; the page's own at first. A frame may be gone: then {}."""
+        script, given = f"(given) => {ACT_JS}.{function}(...given)", list(arguments)
+        if self._frame is None:
+            result: dict[str, Any] = await self._session.evaluate(script, given)
+            return result
+        return await attempt(self._frame.evaluate(script, given), _FRAME_SECONDS) or {}
+
+    def _shift(self, point: Point) -> Point:
+        """Return a point of the viewport as one of the document that is asked."""
+        return point if point == NOWHERE else (point[0] - self._offset[0], point[1] - self._offset[1])
 
 
 async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]], start: int, room: int) -> list[Any]:
@@ -42,28 +71,28 @@ async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]],
             break
         # What is in a frame that is gone, hangs or is empty is not listed.
         looking = _look_into(session, frame, boxes[:_MOST_FRAMES], room - len(elements))
-        listed, inner = await attempt(looking, FRAME_SECONDS) or ([], [])
+        listed, inner = await attempt(looking, _FRAME_SECONDS) or ([], [])
         boxes += inner
         for one in listed:
             number = start + len(elements)
-            session.framed[number] = FramedElement(frame, one["id"])
+            session.framed[number] = frame, one["id"]
             elements.append({**one, "id": number})
     return elements
 
 
-async def locate_framed(place: FramedElement) -> dict[str, Any]:
-    """Say where an element in a frame can be clicked now, as `locate()` does."""
-    return await attempt(_locate(place), FRAME_SECONDS) or {"error": "gone"}
+async def locate_framed(frame: Frame, number: int) -> dict[str, Any]:
+    """Say where the element of a number in a frame can be clicked now, as `locate()` does."""
+    return await attempt(_locate(frame, number), _FRAME_SECONDS) or {"error": "gone"}
 
 
-async def find_frame_at(session: BrowserSession, point: Point, within: Frame | None) -> tuple[Frame, Point] | None:
+async def _find_frame_at(session: BrowserSession, point: Point, within: Frame | None) -> tuple[Frame, Point] | None:
     """Return the smallest frame that holds a point of the viewport, and where its content begins; None for none.
 
     `within`: the frame that it lies in; None for the page.
     """
     candidates: list[tuple[float, Frame, Point]] = []
     for frame in session.page.frames[1:]:
-        place = await attempt(_find_frame(frame), FRAME_SECONDS)
+        place = await attempt(_find_frame(frame), _FRAME_SECONDS)
         if place is None or frame == within:
             continue
         left, top, width, height = place
@@ -94,9 +123,9 @@ async def _look_into(
     return list(compress(listed, reached)), [[x + left, y + top, *size] for x, y, *size in inner]
 
 
-async def _locate(place: FramedElement) -> dict[str, Any]:
-    result: dict[str, Any] = await place.frame.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", place.id)
-    left, top, _, _ = await _find_frame(place.frame)
+async def _locate(frame: Frame, number: int) -> dict[str, Any]:
+    result: dict[str, Any] = await frame.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", number)
+    left, top, _, _ = await _find_frame(frame)
     return {"point": [result["point"][0] + left, result["point"][1] + top]} if "point" in result else result
 
 

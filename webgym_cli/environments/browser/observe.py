@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 LISTENERS_JS = "typeof getEventListeners === 'function' ? getEventListeners : null"
 # Each asks the objects of those before it.
 _SCRIPTS = ("names", "kinds", "geometry", "observe", "act", "html")
-ACT_JS = f"{PAGE_JS}.act"
 _LOOK = f"""(options) => ({{
   url: location.href,
   title: {PAGE_JS}.names.title(),

@@ -18,9 +18,7 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page
-
-    from webgym_cli.environments.browser.frames import FramedElement
+    from playwright.async_api import BrowserContext, Frame, Page
 
 _POPUP_TIMEOUT = 3.0
 _REPLACED = 10  # so many documents in a row are asked
@@ -48,8 +46,8 @@ class BrowserSession:
         """How many episodes it has served; counted by its owner."""
         self.pointer = options.width / 2, options.height / 2
         """Where the mouse is, in CSS pixels."""
-        self.framed: dict[int, FramedElement] = {}
-        """Listed elements in frames that the page can't read, by id."""
+        self.framed: dict[int, tuple[Frame, int]] = {}
+        """Where listed elements are in frames that the page can't read, by id: the frame, and the number there."""
         self.asks_credentials = False
         """Whether the address that was loaded last answered that it wants a user and a password."""
         self._sound, self._expired = True, False

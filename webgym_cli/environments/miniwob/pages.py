@@ -6,8 +6,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from webgym_cli.environments.browser.frames import OBSERVE_JS
-from webgym_cli.environments.browser.observe import ACT_JS
+from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS
 from webgym_cli.errors import UsageError
 
 # The task's area in CSS pixels; what the pages show beside it (rewards, timer) is no part of the task.

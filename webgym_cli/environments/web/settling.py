@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from webgym_cli.environments.browser.frames import PAGE_JS
-from webgym_cli.environments.browser.observe import ACT_JS
+from webgym_cli.environments.browser.frames import ACT_JS, PAGE_JS
 from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.jobs.workers import race
