@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -169,12 +169,15 @@ class BrowserProcess:
         folder = await asyncio.to_thread(ProfileFolder)
         self._resources.push_async_callback(asyncio.to_thread, folder.remove)
         playwright = await self._start_driver(TMPDIR=str(folder.path))
+        sandbox = self._settings.sandbox
+        # The browser runs foreign code: without keys, tokens and passwords.
+        environment = {name: value for name, value in os.environ.items() if not _SECRET.search(name)}
         self._browser = await playwright.chromium.launch(
             executable_path=name,
             args=self._arguments(),
             proxy={"server": self._proxy} if self._proxy else None,
-            chromium_sandbox=self._is_sandboxed(),
-            env={**_without_secrets(os.environ), VARIABLE: self._family.mark},
+            chromium_sandbox=sandbox == "on" or (sandbox == "auto" and os.geteuid() != 0),
+            env=environment | {VARIABLE: self._family.mark},
             handle_sigint=False,
             handle_sigterm=False,
             handle_sighup=False,
@@ -203,13 +206,3 @@ class BrowserProcess:
                     return f"ws://127.0.0.1:{port}{path}"
             time.sleep(_ADDRESS_POLL)
         raise BoundaryError(FailureKind.BROWSER_CRASHED, "the browser did not tell its DevTools address")
-
-    def _is_sandboxed(self) -> bool:
-        if self._settings.sandbox == "auto":
-            return os.geteuid() != 0
-        return self._settings.sandbox == "on"
-
-
-def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment for a process that runs foreign code: without keys, tokens and passwords."""
-    return {name: value for name, value in environment.items() if not _SECRET.search(name)}

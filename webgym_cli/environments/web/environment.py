@@ -85,7 +85,8 @@ class WebEnvironment(Environment):
             error = await answer_dialog(session, action)
         else:
             (await session.traffic()).mark()
-            error = await dialogs.until_raised(self._perform(session, action))
+            performing = perform_action(session, action, self._pool.gate.rules.refuse_url)
+            error = await dialogs.until_raised(performing)
         late, view = await self._observe(session, partial(self._settle, session))
         if dialogs.stayed:
             error = _STAYED
@@ -124,10 +125,6 @@ class WebEnvironment(Environment):
         await self._open(session, url)
         await self._settle(session)
         await self._check_blocked(session)
-
-    async def _perform(self, session: BrowserSession, action: AnyAction) -> str | None:
-        """Carry out an action. Returns None, or why it was refused."""
-        return await perform_action(session, action, self._pool.gate.rules.refuse_url)
 
     async def _open(self, session: BrowserSession, url: str) -> None:
         try:
