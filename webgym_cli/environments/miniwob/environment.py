@@ -14,15 +14,7 @@ from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.miniwob.oracle import OracleScene, next_action, require_expert
-from webgym_cli.environments.miniwob.pages import (
-    HEIGHT,
-    INIT_SCRIPT,
-    SCENE_JS,
-    SHOW_JS,
-    START_JS,
-    WIDTH,
-    page_url,
-)
+from webgym_cli.environments.miniwob.pages import HEIGHT, INIT_SCRIPT, SCENE_JS, SHOW_JS, START_JS, WIDTH, page_url
 from webgym_cli.environments.miniwob.spec import page_of
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode

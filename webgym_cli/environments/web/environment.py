@@ -16,12 +16,7 @@ from webgym_cli.environments.browser.dialog_actions import answer_dialog
 from webgym_cli.environments.browser.failures import has_sign
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.moment import is_blank, take_moment
-from webgym_cli.environments.browser.observe import (
-    MAX_ELEMENTS,
-    draw_marks,
-    look_at,
-    parse_elements,
-)
+from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, look_at, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import list_tabs
