@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from webgym_cli.environments.browser import mouse
-from webgym_cli.environments.browser.dialog_actions import refuse_answer
 from webgym_cli.environments.browser.field_actions import press_keys, select_option, type_text, upload_files
 from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS, ActScript, locate_framed
 from webgym_cli.environments.browser.keys import find_key
@@ -160,6 +159,6 @@ _EXECUTORS: dict[ActionName, _Executor] = {
     ActionName.SWITCH_TAB: lambda session, action, point: show_tab(session, action.tab or 0),
     ActionName.CLOSE_TAB: lambda session, action, point: close_tab(session, action.tab),
     ActionName.ZOOM: lambda session, action, point: asyncio.sleep(0),  # what is enlarged is the next picture
-    ActionName.ACCEPT_DIALOG: refuse_answer,
-    ActionName.DISMISS_DIALOG: refuse_answer,
+    ActionName.ACCEPT_DIALOG: lambda session, action, point: asyncio.sleep(0, "no dialog is open"),
+    ActionName.DISMISS_DIALOG: lambda session, action, point: asyncio.sleep(0, "no dialog is open"),
 }

@@ -1,4 +1,4 @@
-"""The dialogs of one context: answered at once, or kept open until whoever acts answers them."""
+"""The dialogs of one context: answered at once, or kept open until an action answers them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import json
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from webgym_cli.environments.browser.keys import find_key
 from webgym_cli.environments.browser.pages import MOST_NOTICES, PageTracker
 from webgym_cli.jobs.workers import race
+from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.webrl import AnyAction
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Dialog
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Longest message of a dialog that is told, of one that is open, and longest text of its field, in characters.
 _LONGEST, _LONGEST_SHOWN, _LONGEST_HELD = 200, 150, 40
+# Keys that answer a dialog, as at a keyboard.
+_ANSWERS = {"Enter": ActionName.ACCEPT_DIALOG, "Escape": ActionName.DISMISS_DIALOG}
+_BLOCKED = "a dialog is open: nothing else can be done until it is accepted or dismissed"
 _LEAVES = "the page asks whether to leave it, as changes may be lost"
 
 
@@ -23,7 +29,7 @@ class DialogTracker:
     """Follows the dialogs of a context. While one is open, its page runs no script and can't be drawn."""
 
     def __init__(self, context: BrowserContext, pages: PageTracker, *, keep: bool) -> None:
-        """`keep`: leave dialogs open until `accept` or `dismiss`."""
+        """`keep`: leave dialogs open until `answer`."""
         self.answered: list[str] = []
         """What dialogs said that were accepted at once (prompts with their default), oldest first."""
         self.raised = asyncio.Event()
@@ -61,26 +67,40 @@ class DialogTracker:
         holds = f" and its field holds {_quote(value, _LONGEST_HELD)}" if dialog.type == "prompt" else ""
         return f"A dialog ({dialog.type}) is open, nothing else can be done until it is answered: {content}{holds}"
 
-    async def accept(self, text: str | None) -> None:
-        """Accept the open dialog, a prompt with a text: this, else what was typed, else its default."""
-        typed, dialog = self.typed, self._take()
-        if text is None:
-            text = dialog.default_value if typed is None else typed
-        await dialog.accept(text)
+    async def answer(self, action: AnyAction) -> str | None:
+        """Answer the open dialog as an action says. Returns None, or why it stays open.
 
-    async def dismiss(self) -> None:
-        """Dismiss the open dialog; a page that asks whether to leave it is not left."""
-        await self._refuse(self._take())
+        A prompt is accepted with the action's text, else what was typed, else its default. A page that asks whether to
+        leave it is not left when that is dismissed.
+        """
+        dialog = self.open
+        if dialog is None or not isinstance(action, Action):
+            return _BLOCKED
+        key = find_key(action.keys[0]) if action.keys and len(action.keys) == 1 else None
+        name, text, typed = _ANSWERS.get(key or "", action.name), action.text, self.typed
+        if text is not None and dialog.type != "prompt":
+            return f"the dialog ({dialog.type}) has no field for a text"
+        if name is ActionName.TYPE and action.here:
+            # the first typing replaces the default, which is selected, as a browser has it
+            self.typed = typed = (typed or "") + (text or "").removesuffix("\n")
+            if not action.submit and not (text or "").endswith("\n"):
+                return None
+            name, text = ActionName.ACCEPT_DIALOG, typed
+        if name not in _ANSWERS.values():
+            return _BLOCKED
+        self._forget(dialog)
+        if name is ActionName.DISMISS_DIALOG:
+            await self._refuse(dialog)
+        elif text is None:
+            await dialog.accept(dialog.default_value if typed is None else typed)
+        else:
+            await dialog.accept(text)
+        return None
 
     async def until_raised(self, doing: Coroutine[None, None, T]) -> T | None:
         """Return what comes of something; None when a dialog comes first: what its page blocks is not waited for."""
         async with race(doing, self.raised.wait()) as (done, _):
             return None if self.raised.is_set() else cast(T, done.result())
-
-    def _take(self) -> Dialog:
-        dialog = self._open[0]
-        self._forget(dialog)
-        return dialog
 
     def _keep(self, dialog: Dialog) -> None:
         self._open.append(dialog)

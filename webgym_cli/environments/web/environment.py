@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action
-from webgym_cli.environments.browser.dialog_actions import answer_dialog
 from webgym_cli.environments.browser.failures import has_sign
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.moment import is_blank, take_moment
@@ -77,7 +76,8 @@ class WebEnvironment(Environment):
         session, dialogs = self.session, self.session.dialogs
         dialogs.begin_step()
         if dialogs.open is not None:
-            error = await answer_dialog(session, action)
+            async with session.guard("answering a dialog"):
+                error = await dialogs.answer(action)
         else:
             (await session.traffic()).mark()
             performing = perform_action(session, action, self._pool.gate.rules.refuse_url)
