@@ -89,11 +89,6 @@ webgym.act = (() => {
     return element;
   };
 
-  const setNatively = (element, value) => {
-    // The prototype's setter: frameworks shadow the element's own and would not notice the change.
-    Object.getOwnPropertyDescriptor(Object.getPrototypeOf(element), "value").set.call(element, value);
-  };
-
   const changed = (element) => {
     for (const type of ["input", "change"]) element.dispatchEvent(new Event(type, { bubbles: true }));
   };
@@ -147,7 +142,8 @@ webgym.act = (() => {
   const bare = (text) => (text || "").toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
 
   const put = (field, text) => {
-    setNatively(field, text);
+    // The prototype's setter: frameworks shadow the element's own and would not notice the change.
+    Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), "value").set.call(field, text);
     if (field.value !== text && field.type !== "color" && field.type !== "range") {
       return { error: `a field of type ${field.type} does not take ${JSON.stringify(shown(text))}; ` +
         "dates are written YYYY-MM-DD, times HH:MM" };
