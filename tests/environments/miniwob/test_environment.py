@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from webgym_cli.config.browser import BrowserSettings
+from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.miniwob.environment import MiniWobPool, browser_for_pages
@@ -38,6 +39,12 @@ async def first(pool: MiniWobPool, page: str, seed: int) -> tuple[str, RawObserv
 @pytest.mark.parametrize(("webgl", "started"), [("auto", "off"), ("on", "on"), ("off", "off")])
 def test_miniwob_starts_its_browser_without_webgl_unless_it_is_asked_for(webgl, started):
     assert browser_for_pages(BrowserSettings(webgl=webgl)).webgl == started
+
+
+def test_contexts_live_as_long_as_the_settings_say():
+    pool = MiniWobPool(load(overrides=["browser.context_minutes=2", "browser.width=800"]), InteractionMode.COORDINATES)
+    assert (pool.options.life_seconds, pool.options.width) == (120.0, 160)
+    assert pool.options.context_arguments == {"locale": "en-US", "accept_downloads": False, "timezone_id": "UTC"}
 
 
 async def test_every_page_starts(marked: MiniWobPool):

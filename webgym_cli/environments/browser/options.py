@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from webgym_cli.config.browser import BrowserSettings
+
+# Settings that are options under the same name.
+_SETTINGS = ("width", "height", "device_scale_factor", "action_timeout", "navigation_timeout")
+
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
@@ -36,3 +41,10 @@ class SessionOptions:
     """Scripts that run in every document before its own."""
     context_arguments: dict[str, Any] = field(default_factory=dict)
     """More arguments for Playwright's `new_context`."""
+
+    @classmethod
+    def of(cls, browser: BrowserSettings, **options: Any) -> SessionOptions:
+        """Return the options of the settings, but for those that are given."""
+        known = {name: getattr(browser, name) for name in _SETTINGS} | {"life_seconds": browser.context_minutes * 60}
+        arguments = {"locale": "en-US", "accept_downloads": False, **options.pop("context_arguments", {})}
+        return cls(**known | options, context_arguments=arguments)

@@ -50,15 +50,13 @@ class MiniWobPool:
     def __init__(self, settings: Settings, mode: InteractionMode) -> None:
         browser = settings.browser
         self.mode = mode
-        self.options = SessionOptions(
+        self.options = SessionOptions.of(
+            browser,
             width=WIDTH,
             height=HEIGHT,
-            device_scale_factor=browser.device_scale_factor,
-            action_timeout=browser.action_timeout,
-            navigation_timeout=browser.navigation_timeout,
             init_scripts=(observe_script(watch_listeners=True), INIT_SCRIPT),
             # Pages write dates and times in the browser's locale and zone: the same everywhere.
-            context_arguments={"locale": "en-US", "timezone_id": "UTC", "accept_downloads": False},
+            context_arguments={"timezone_id": "UTC"},
         )
         self.browsers = BrowserPool(browser_for_pages(browser))
         self._idle: list[BrowserSession] = []

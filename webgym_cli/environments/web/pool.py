@@ -47,19 +47,13 @@ class WebPool:
         self.released = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
         self.screenshots = browser.screenshots or not self.as_text
         self.max_idle_wait = browser.max_idle_wait
-        self.options = SessionOptions(
-            width=browser.width,
-            height=browser.height,
-            device_scale_factor=browser.device_scale_factor,
-            action_timeout=browser.action_timeout,
-            navigation_timeout=browser.navigation_timeout,
-            life_seconds=browser.context_minutes * 60,
+        self.options = SessionOptions.of(
+            browser,
             wait_until="commit",
             watch_traffic=True,
             keep_dialogs=browser.dialogs == "policy",
             scroll_share=_SCROLLED_AS_TEXT if self.as_text else None,
             init_scripts=(observe_script(as_text=self.as_text),),
-            context_arguments={"locale": "en-US", "accept_downloads": False},
         )
         self.credentials = read_credentials(browser.http_credentials)
         """User and password by host, for HTTP authentication."""

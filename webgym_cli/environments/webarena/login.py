@@ -38,15 +38,7 @@ class LoginManager:
         """`browsers`: gives the pool of browsers, behind a gate that lets the sites through."""
         self._settings = settings
         self._browsers = browsers
-        browser = settings.browser
-        self._options = SessionOptions(
-            width=browser.width,
-            height=browser.height,
-            action_timeout=browser.action_timeout,
-            navigation_timeout=browser.navigation_timeout,
-            life_seconds=browser.context_minutes * 60,
-            context_arguments={"locale": "en-US", "accept_downloads": False},
-        )
+        self._options = SessionOptions.of(settings.browser)
 
     async def log_in(self, site: WebArenaSite) -> dict[str, Any]:
         """Log in to a site and return Playwright's storage state, once the site has shown that it knows it.
