@@ -55,12 +55,14 @@ class PageConnection:
 
         A document that is replaced may take the picture's request with it: then the next one is asked.
         """
-        traffic = self.traffic
         while True:
-            replaced = traffic.until(lambda before=traffic.documents: traffic.documents > before)
+
+            def is_replaced(before: int = self.traffic.documents) -> bool:
+                return self.traffic.documents > before
+
             drawing = self.channel.send("Page.captureScreenshot", {"format": "png"})
             try:
-                async with race(drawing, replaced) as (drawn, _):
+                async with race(drawing, self.traffic.until(is_replaced)) as (drawn, _):
                     if drawn.done() or (await asyncio.wait((drawn,), timeout=_LAST_CHANCE))[0]:
                         return base64.b64decode(drawn.result()["data"])
             except Exception as error:

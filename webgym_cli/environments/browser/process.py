@@ -177,7 +177,7 @@ class BrowserProcess:
             args=self._arguments(),
             proxy={"server": self._proxy} if self._proxy else None,
             chromium_sandbox=sandbox == "on" or (sandbox == "auto" and os.geteuid() != 0),
-            env=environment | {VARIABLE: self._family.mark},
+            env={**environment, VARIABLE: self._family.mark},
             handle_sigint=False,
             handle_sigterm=False,
             handle_sighup=False,
