@@ -78,7 +78,7 @@ class PageTracker:
 
     def _watch(self, page: Page) -> None:
         page.on("close", self._on_close)
-        page.on("crash", self.crashed.add)
+        page.on("crash", lambda crashed: self.crashed.add(crashed))  # Playwright takes no built-in method
         page.on("download", self._refuse_download)
         # Listening from the start: to ask the browser for the request just before a click may come too late.
         page.on("filechooser", self._note_chooser)
