@@ -82,9 +82,9 @@ class PageSettler:
 
         A page that begins to be replaced runs no scripts.
         """
-        calming = session.evaluate_once(_WAIT_UNTIL_IDLE, seconds * 1000, seconds)
-        async with race(calming, traffic.until(lambda: traffic.navigating)) as (calm, _):
-            lives, is_splash = calm.result() if calm.done() else (False, False)
+        waiting = session.evaluate_once(_WAIT_UNTIL_IDLE, seconds * 1000, seconds)
+        async with race(waiting, traffic.until(lambda: traffic.navigating)) as (waited, _):
+            lives, is_splash = waited.result() if waited.done() else (False, False)
             return lives, bool(is_splash)
 
     async def await_navigation(self, session: BrowserSession, seconds: float) -> None:
