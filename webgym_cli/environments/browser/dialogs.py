@@ -138,9 +138,9 @@ class DialogTracker:
             await dialog.dismiss()
         except Exception:  # noqa: BLE001  Playwright's boundary: the page is gone, so it was left
             return False
-        asked = self._pages.connections.get(dialog.page) if dialog.page else None
-        if dialog.type == "beforeunload" and asked is not None:
-            asked.traffic.stop()
+        connection = self._pages.connections.get(dialog.page) if dialog.page else None
+        if dialog.type == "beforeunload" and connection is not None:
+            connection.traffic.stop()
         return True
 
 

@@ -158,9 +158,9 @@ async def _relay(
 ) -> None:
     """Copy both ways until either side ends: a browser hangs up only when it wants nothing more."""
     try:
-        async with race(_copy(reader, far_writer), _copy(far_reader, writer)) as (asked, answered):
-            if asked.done() and not asked.result():
-                await answered  # a site may have answered before it stopped listening
+        async with race(_copy(reader, far_writer), _copy(far_reader, writer)) as (request, answer):
+            if request.done() and not request.result():
+                await answer  # a site may have answered before it stopped listening
     finally:
         far_writer.close()
 

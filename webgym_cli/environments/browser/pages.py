@@ -57,8 +57,8 @@ class PageTracker:
             return False
         if page not in self.tabs:  # Playwright told of it first
             return True
-        asked = self.connections.get(page)
-        known = has_sign(error, SESSION_GONE) or page.is_closed() or (asked is not None and not asked.is_open)
+        connection = self.connections.get(page)
+        known = has_sign(error, SESSION_GONE) or page.is_closed() or (connection is not None and not connection.is_open)
         is_closed = len(self.tabs) > 1 and known
         if is_closed:
             self._on_close(page)

@@ -110,13 +110,13 @@ class BrowserProcess:
             if not isinstance(error, Exception):
                 raise
             if isinstance(error, TimeoutError):
-                reason = f"{late} within {limit:g} s"
+                reason = f"{name} {late} within {limit:g} s"
             elif self._cdp_url:
-                reason = f"can't be reached: {error_reason(error)}"
+                reason = f"{name} can't be reached: {error_reason(error)}"
             else:
-                reason = f"can't be started: {' '.join(str(error).split())[:_LONGEST_REASON]}"
+                reason = f"{name} can't be started: {' '.join(str(error).split())[:_LONGEST_REASON]}"
             # Of a remote browser Playwright's words have the whole address in them.
-            raise BoundaryError(FailureKind.BROWSER_CRASHED, f"{name} {reason}") from None if self._cdp_url else error
+            raise BoundaryError(FailureKind.BROWSER_CRASHED, reason) from None if self._cdp_url else error
 
     async def session(self, options: SessionOptions) -> BrowserSession:
         """Return a session in a fresh context. Raises `BoundaryError`."""
