@@ -12,10 +12,9 @@ from webgym_cli.config.reference import fields_table, settings_reference
 from webgym_cli.records.action import Action, CustomAction
 from webgym_cli.records.batch import BatchGroup, DroppedGroup, TrainingBatch
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
-from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.dataset import Prepared, RlData
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.judgement import Judgement, Verdict
-from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.sample import Message
 from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Task

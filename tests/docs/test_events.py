@@ -11,8 +11,7 @@ from tests.docs.pages import ROOT
 from tests.forked import webgym
 from webgym_cli.records import events
 from webgym_cli.records.checkpoint import Checkpoint
-from webgym_cli.records.dataset import Prepared
-from webgym_cli.records.rl_data import RlData
+from webgym_cli.records.dataset import Prepared, RlData
 from webgym_cli.store.blocklist import Block
 
 PAGE = ROOT / "docs/events.md"

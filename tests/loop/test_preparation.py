@@ -13,7 +13,7 @@ from webgym_cli.loop.preparation import plan_preparation, preparation_in_words, 
 from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare.rl.plan import RlPlan
 from webgym_cli.prepare.sft.plan import PreparePlan
-from webgym_cli.store.current_algorithm import algorithm
+from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.metrics import read_events as metrics
 from webgym_cli.store.run import RunDir

@@ -14,8 +14,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.prepare.rl import execute as stage
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.prepare.rl.score import LogprobScoring
+from webgym_cli.records.dataset import RlData
 from webgym_cli.records.events import Event
-from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.checkpoints import policy_path, publish
 from webgym_cli.store.index.query import open_index

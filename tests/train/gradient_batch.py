@@ -7,7 +7,7 @@ import json
 import random
 from pathlib import Path
 
-from webgym_cli.records.rl_data import ROWS, SUMMARY, TRAJECTORIES, RlData
+from webgym_cli.records.dataset import ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import write_json

@@ -9,7 +9,7 @@ from tests.train.train_data import settings_for
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, VenvError
 from webgym_cli.records.checkpoint import Checkpoint
-from webgym_cli.records.rl_data import RlData
+from webgym_cli.records.dataset import RlData
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.checkpoints import RECORD
 from webgym_cli.train import working_dir

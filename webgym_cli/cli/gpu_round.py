@@ -17,7 +17,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import open_nvml
 from webgym_cli.jobs.process import Job, last_lines
-from webgym_cli.records.rl_data import ROWS, SUMMARY, TRAJECTORIES
+from webgym_cli.records.dataset import ROWS, SUMMARY, TRAJECTORIES
 from webgym_cli.serve.client import IMAGE_SIDE, known_image
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import plan_servers

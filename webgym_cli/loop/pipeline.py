@@ -26,9 +26,8 @@ from webgym_cli.loop.rollout_setup import (
 from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare.sft.execute import refresh_train_config
 from webgym_cli.records.batch import BatchSelection
-from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.dataset import Prepared, RlData
 from webgym_cli.records.events import Event, EventSink, JudgeSummary, RolloutSummary, make_event
-from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.engine import Scorer, ScoringEngine

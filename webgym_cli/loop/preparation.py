@@ -22,9 +22,8 @@ from webgym_cli.prepare.sft import execute as imitation
 from webgym_cli.prepare.sft.execute import renewed_train_config
 from webgym_cli.prepare.sft.plan import PreparePlan, plan_dataset, refuse_empty
 from webgym_cli.records.batch import BatchSelection
-from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.dataset import Prepared, RlData
 from webgym_cli.records.events import EventSink, make_event
-from webgym_cli.records.rl_data import RlData
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.batches import append_batch, measure_ends, require_turns

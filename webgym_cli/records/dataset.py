@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from webgym_cli.records.base import Record
+from typing import Any
+
+from webgym_cli.records.base import Record, StoredRecord
+from webgym_cli.records.sampling import Sampling
 
 # The datasets' names in `dataset_info.json`.
 TRAIN, VALIDATION = "webgym_training", "webgym_validation"
@@ -10,6 +13,9 @@ TRAIN, VALIDATION = "webgym_training", "webgym_validation"
 TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
 # The files by which `prepare` tells `train` what to do.
 TRAIN_CONFIG, WANDB_ENV, DEEPSPEED, PREPARED = "train_config.yaml", "wandb_env.sh", "deepspeed.json", "prepared.json"
+
+# The files of a batch for policy gradients.
+ROWS, TRAJECTORIES, SUMMARY, DROPPED = "rows.jsonl", "trajectories.jsonl", "rl.json", "dropped.json"
 
 
 class Prepared(Record):
@@ -31,3 +37,36 @@ class Prepared(Record):
     val_samples: int
     created_at: str
     """ISO 8601, UTC."""
+
+
+class RlData(StoredRecord):
+    """`rl.json`: written last, so its presence says that the batch is complete."""
+
+    iteration: int
+    """The iteration whose training this batch is for."""
+    model_name: str
+    """Name of the checkpoint that the training creates: `model_<YYYYmmdd_HHMMSS>`."""
+    policy: str
+    """The model that is trained: the checkpoint's name, or the base model."""
+    model: str
+    """Its path, or the base model's Hub id."""
+    sampling: Sampling
+    trained: int
+    """Trajectories that have rows."""
+    rows: int
+    current_rows: int | None = None
+    """Rows from the iteration's own episodes; only with `webrl`."""
+    replayed_rows: int | None = None
+    """Rows from earlier experience; only with `webrl`."""
+    tokens: int
+    """Tokens of all rows."""
+    trained_tokens: int
+    """Tokens that the policy produced."""
+    plan_digest: str
+    """SHA-256 of the batch's sources and settings."""
+    digest: str
+    """SHA-256 of `rows.jsonl`."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return it as JSON values, without what only `webrl` has where there is none."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -74,6 +74,13 @@ def version(run: RunDir) -> int:
     return int(read_json(run.first_version)["version"]) if run.first_version.is_file() else 0
 
 
+def algorithm(run: RunDir, settings: Settings) -> str:
+    """Return the algorithm of the current iteration: demonstrations have an algorithm of their own."""
+    # an expert's steps have no log-probs of the policy: no policy gradient can train on them
+    demonstrations = version(run) < settings.loop.demonstration_iterations
+    return settings.loop.demonstration_algorithm if demonstrations else settings.train.algorithm
+
+
 def is_startable(run: RunDir) -> bool:
     """Whether the run's first version is still open: it has no checkpoint, and no episodes but those of imports."""
     if current(run) is not None or any(run.plan(split, version(run)).is_file() for split in Split):

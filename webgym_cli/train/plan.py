@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from webgym_cli.config.model import Settings
-from webgym_cli.store.current_algorithm import algorithm
+from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import working_dir
 from webgym_cli.train.backend import PlanInputs

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
-from webgym_cli.store.current_algorithm import algorithm
+from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import PreparedData, TrainingBackend
 from webgym_cli.train.rl.estimators import ESTIMATORS

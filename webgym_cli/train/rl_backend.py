@@ -15,10 +15,10 @@ from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
-from webgym_cli.records.rl_data import RlData
+from webgym_cli.records.dataset import RlData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import AdapterStart, plan_adapter
-from webgym_cli.store.current_algorithm import algorithm
+from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs, TrainingBackend

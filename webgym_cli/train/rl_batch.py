@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError
-from webgym_cli.records.rl_data import SUMMARY, RlData
+from webgym_cli.records.dataset import SUMMARY, RlData
 from webgym_cli.store import checkpoints
-from webgym_cli.store.current_algorithm import algorithm
+from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.llamafactory import dataset
 

@@ -25,8 +25,8 @@ from webgym_cli.prepare.rl.rows import (
 )
 from webgym_cli.prepare.rl.score import ScoredAction, ScoringResult
 from webgym_cli.prepare.rl.states import PromptState, render_last_state
+from webgym_cli.records.dataset import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.records.events import EventSink, make_event
-from webgym_cli.records.rl_data import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
 from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
