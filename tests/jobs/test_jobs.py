@@ -153,6 +153,17 @@ async def test_stopping_ends_the_whole_tree(spawn, log):
     assert alive(tree) == []
 
 
+async def test_a_run_to_the_end_that_is_cancelled_ends_the_whole_tree_first(log):
+    argv = [sys.executable, "-S", "-c", f"{FAMILY}time.sleep(600)"]
+    running = asyncio.create_task(Job.run(argv, env=dict(os.environ), log=log, grace=0.2))
+    pids = await asyncio.to_thread(family, log)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    assert alive(pids) == []
+    assert await Job.run([sys.executable, "-c", "raise SystemExit(7)"], env=dict(os.environ), log=log) == 7
+
+
 async def test_a_normal_end_takes_what_is_left_with_it(spawn, log):
     job = spawn(FAMILY)
     assert await job.wait(0.01) == 0

@@ -166,13 +166,11 @@ async def _train(python: Path, model: str, folder: Path, *, cpu: bool) -> dict[s
     write_json(config, options)
     env = venv_environ(python) | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     env |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} if cpu else {}
-    job = Job.spawn(rl_command(python, str(config), processes=1, nodes=1), env=env, log=log)
+    training = Job.run(rl_command(python, str(config), processes=1, nodes=1), env=env, log=log)
     try:
-        code = await asyncio.wait_for(job.wait(), TRAINING_SECONDS)
+        code = await asyncio.wait_for(training, TRAINING_SECONDS)
     except TimeoutError as error:
         raise JobError(f"the training of {ANSWERS} answers took more than {TRAINING_SECONDS:.0f} s") from error
-    finally:
-        await asyncio.shield(job.stop())
     if code != 0:
         raise JobError(f"the training failed: {(last_lines(log, 1) or ['no message'])[0]}", returncode=code)
     line: dict[str, Any] = json.loads((folder / "out" / TRAINER_LOG).read_text(encoding="utf-8").splitlines()[-1])
