@@ -220,6 +220,15 @@ def test_a_rollout_at_work_is_shown_and_needs_no_lock(webgym, run):
     assert said.stderr.startswith("webgym loop has run since ")
 
 
+def test_the_workers_of_other_nodes_are_counted(webgym, run):
+    monitor = rollout(running=2)
+    timings = rollout(running=3).stages.to_json()
+    monitor.worker_timings = lambda: [timings, timings]
+    write_status(run, monitor.snapshot())
+    found = json.loads(webgym("status", run.root, "--json").stdout)["rollout"]
+    assert (found["ranks"], found["running"], found["stages"]["policy"]["count"]) == (2, 8, 3)
+
+
 def test_training_episodes_and_an_evaluation_beside_them_are_both_told_whoever_wrote_last(webgym, run):
     training, evaluation = rollout(running=2).snapshot(), {**rollout(running=1).snapshot(), "split": "test"}
     evaluation |= {"bar": "test 1", "iteration": 1}
