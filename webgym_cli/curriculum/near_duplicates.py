@@ -44,13 +44,10 @@ class SeenTexts:
         if (number := self._exact.get(words)) is not None:
             return self._texts[number]
         mine = frozenset(words)
-        alike = ((self._common(mine, other), -other) for other in self._candidates(mine))
+        texts = ((other, self._words[other]) for other in self._candidates(mine))
+        alike = ((len(mine & theirs) / len(mine | theirs), -other) for other, theirs in texts)
         share, number = max(alike, default=(0.0, 0))
         return self._texts[-number] if share >= self._share else None
-
-    def _common(self, mine: frozenset[str], other: int) -> float:
-        theirs = self._words[other]
-        return len(mine & theirs) / len(mine | theirs)
 
     def _candidates(self, mine: frozenset[str]) -> set[int]:
         """Return the texts that can be alike: one lacks too few words to have none of so many, so take the rarest."""

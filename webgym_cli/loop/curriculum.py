@@ -18,6 +18,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.client import require_judge
 from webgym_cli.rewards.orm.scorer import require_orm
 from webgym_cli.rollout.plan import plan_rollout
+from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import open_tasks
 
@@ -129,8 +130,6 @@ def _require(run: RunDir, settings: Settings) -> None:
 
 def _refuse_begun(run: RunDir, settings: Settings) -> None:
     """Raise `UsageError` where the next phase was begun on the original tasks: it would be of two kinds."""
-    from webgym_cli.store.checkpoints import version
-
     iteration = version(run)
     begun = run.plan(Split.TRAIN, iteration).is_file() and not run.new_tasks(iteration).is_file()
     if settings.curriculum.generate and phase_of(settings, iteration) and begun:

@@ -16,11 +16,7 @@ from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scripted import open_scripted
 from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.rollout.plan import RolloutPlan, plan_rollout
-from webgym_cli.rollout.resources import (
-    ORACLE,
-    VLLM,
-    policy_urls,
-)
+from webgym_cli.rollout.resources import ORACLE, VLLM, policy_urls
 from webgym_cli.store.batches import require_turns
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.checkpoints import version
