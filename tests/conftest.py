@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 import ssl
 
 import hypothesis.internal.observability  # noqa: F401  its plugin imports it last, when Python 3.11 may refuse to
@@ -42,6 +43,9 @@ def one_certificate_store():
 
 
 def pytest_configure(config):
+    # Commands inherit that SIGINT is ignored, as it is under `nohup make test &` in a script.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("SECONDS_OF_TESTS") and not hasattr(config, "workerinput"):
         from tests.shares import Stopwatch
 
