@@ -16,6 +16,7 @@ from typing import Any
 
 from benchmarks.harness import Row, Series, reported, say
 from benchmarks.marks_apps import App, AppState, install, serve
+from benchmarks.marks_aside import ASIDE, install_aside
 from benchmarks.marks_states import APPS
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.observe import list_elements
@@ -131,6 +132,8 @@ def main() -> int:
     def measure(place: Path) -> list[Row]:
         folder = (told.apps or place).resolve()
         install(folder, more=True)
+        if not told.only or {app.name for app in ASIDE} & set(told.only):
+            install_aside(folder / "venv" / "bin" / "python", folder)
         return asyncio.run(_measure(folder, told.only, show=told.show))
 
     return reported(NAME, measure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.marks_apps import App, AppState
+from benchmarks.marks_aside import ASIDE
 
 _SERVE = ("{python}", "-m", "http.server", "{port}", "--bind", "127.0.0.1", "--directory", "{folder}")
 _USERS = "/admin/auth/user/"
@@ -197,7 +198,7 @@ AG_GRID = App(
         AppState("/aggrid.html", (".ag-cell[col-id=name] >> nth=0",)),
         AppState("/aggrid.html", (".ag-paging-button[aria-label='Next Page']",), scroll=200),
     ),
-    is_aside=True,
+    extra=".ag-cell",
 )
 TINYMCE = App(
     "tinymce",
@@ -209,7 +210,6 @@ TINYMCE = App(
         AppState("/tinymce.html", (".tox-mbtn:has-text('Insert')", "[role=menuitem]:has-text('Link')")),
         AppState("/tinymce.html", (".tox-mbtn:has-text('Edit')", "[role=menuitem]:has-text('Find')")),
     ),
-    is_aside=True,
 )
 MARIMO = App(
     "marimo",
@@ -224,10 +224,11 @@ MARIMO = App(
         AppState("/", scroll=600),
         AppState("/", (".cm-content >> nth=0",), keys=("Control+f",)),
     ),
-    is_aside=True,
+    extra=".cm-foldGutter",
 )
 APPS = (
     *(DATASETTE, DJANGO, JUPYTERLAB, SQLITE_WEB, SWAGGER, REDOC, SHOELACE, MONACO, DRAWFLOW, TABULATOR, CALENDAR),
     *(TIDDLYWIKI, NODE_RED),
     *(AG_GRID, TINYMCE, MARIMO),
+    *ASIDE,
 )

@@ -44,6 +44,22 @@ CASES = {
         "<div role=button class='tree-icon' style='width:20px;height:20px'><i class='fa fa-trash'></i></div>",
         [("button", "trash")],
     ),
+    "an icon by its class, else by what it is called in tests": (
+        "<button><svg class='lucide lucide-circle-play h-5' width=20 height=20></svg></button>"
+        "<button data-testid='save-button'><svg class='h-5' width=20 height=20></svg></button>",
+        [("button", "circle play"), ("button", "save button")],
+    ),
+    "classes that only lay out name nothing": (
+        "<div class='flex items-center px-2' style='cursor:pointer;width:30px;height:30px'></div>"
+        "<div class='items-center colour-well' style='cursor:pointer;width:30px;height:30px'></div>",
+        [("generic", ""), ("generic", "colour well")],
+    ),
+    "what only has a tooltip, or is there to resize": (
+        "<div id=a data-state=closed>CPU 3 %</div><div id=b data-state=closed aria-haspopup=menu>Menu</div>"
+        "<div id=c tabindex=0 style='cursor:ns-resize;width:90px;height:20px'>=</div>"
+        "<script>for (const l of [a, b, c]) l.addEventListener('click', () => {})</script>",
+        [("generic", "Menu")],
+    ),
     "what is clicked on what is moved": (
         "<div style='cursor:move;width:200px;padding:9px'>Ask <b style='cursor:pointer'>x</b>"
         "<i style='cursor:crosshair'>out</i><u style='cursor:move'>part</u></div>",

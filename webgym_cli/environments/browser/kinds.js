@@ -13,6 +13,8 @@ webgym.kinds = (() => {
   const HOLDERS = new Set(["toolbar", "main", "navigation", "region", "banner", "contentinfo", "complementary", "tabpanel",
     "group", "list", "menu", "menubar", "dialog", "alertdialog", "listbox", "tree", "grid", "table", "tablist", "radiogroup",
     "separator", "document", "article", "application", "status", "log"]);
+  // What Radix shows a tooltip of listens for clicks, but only to hide the tooltip.
+  const TIPPED = ":is([data-state=closed],[data-state$=-open]):not([aria-haspopup],[aria-expanded],[aria-controls])";
   const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
   // So many elements are asked for their listeners; a root of a framework listens to so many kinds of events.
   const MOST_ASKED = 3000, MANY_EVENTS = 30;
@@ -92,7 +94,8 @@ webgym.kinds = (() => {
     // where the cursor becomes another one there is another thing: what is clicked on what is moved
     const cursor = cursorOf(element);
     if (cursor && !(parent && cursorOf(parent) === cursor)) return 2;
-    if (HOLDERS.has(role) || element.localName === "label") return 0;
+    if (HOLDERS.has(role) || element.localName === "label" || matches(element, TIPPED)) return 0;
+    if (getComputedStyle(element).cursor.endsWith("-resize")) return 0;
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
     if (Number(element.getAttribute("tabindex") ?? -1) >= 0) return 1;
     const heard = listens(element);

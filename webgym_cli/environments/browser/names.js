@@ -13,7 +13,14 @@ webgym.names = (() => {
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
-    "data-title", "data-tip", "aria-description"];
+    "data-title", "data-tip", "aria-description", "data-language"];
+  // What developers call it for their tests.
+  const TEST_IDS = ["data-testid", "data-test-id", "data-test", "data-cy"];
+  // Class names that only lay out or colour (utility classes).
+  const UTILITIES = new RegExp("^(?:absolute|align|animate|bg|border|bottom|col|cursor|divide|duration|ease|fill|flex|font|gap|" +
+    "grid|h|inset|items|justify|leading|left|line|list|m[trblxy]?|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]?|" +
+    "place|pointer|relative|right|ring|rounded|row|scale|scroll|select|self|shadow|shrink|size|space|stroke|text|top|tracking|" +
+    "transition|translate|w|whitespace|z)-");
   const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50;
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
@@ -115,7 +122,7 @@ webgym.names = (() => {
       const told = part.getAttribute("data-icon") || part.getAttribute("icon") || part.getAttribute("href")?.split("#")[1] ||
         part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
         part.localName === "img" && part.getAttribute("src")?.split(/[?#]/)[0].split("/").pop().replace(/\.\w+$/, "") ||
-        (part.getAttribute("class") || "").match(/(?:^|\s)(?:icon|fa|bi|codicon|mdi|glyphicon|ti)-([\w-]+)/)?.[1];
+        (part.getAttribute("class") || "").match(/(?:^|\s)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|ri)-([\w-]+)/)?.[1];
       if (told) return told.replace(/[-_]+/g, " ");
     }
     const place = parts.map((part) => (part.getAttribute("class") || "").match(/([\w-]+)-icon(?:\s|$)/)?.[1]).find(Boolean);
@@ -174,7 +181,7 @@ webgym.names = (() => {
 
   // The first of its classes that is made of words, for what has no name at all.
   const classOf = (element) => (element.getAttribute("class") || "").split(/\s+/)
-    .find((name) => /^[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name))?.replace(/[-_]+/g, " ");
+    .find((name) => /^[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name))?.replace(/[-_]+/g, " ");
 
   const nameOf = (element) => {
     const tag = element.localName, isField = /^(input|select|textarea)$/.test(tag);
@@ -196,7 +203,9 @@ webgym.names = (() => {
       () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
       () => isField || tag === "iframe" ? element.getAttribute("name") : "", () => isField ? element.id : iconOf(element),
-      () => headOf(element), () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element)), () => roleOf(element) === "generic" && classOf(element),
+      () => headOf(element), () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element)),
+      () => TEST_IDS.map((id) => element.getAttribute(id)).find(Boolean)?.replace(/[-_]+/g, " "),
+      () => roleOf(element) === "generic" && classOf(element),
     ]) {
       const name = oneLine(source());
       if (name) return name;
