@@ -87,11 +87,7 @@ def inspect_buffer(
     query = TrajectoryQuery(
         split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band
     )
-    chosen = query != TrajectoryQuery() or where is not None
-    choices = (("--verify", verify), ("--sql", sql is not None), ("a choice of trajectories", chosen))
-    given = [name for name, is_given in choices if is_given]
-    if len(given) > 1:
-        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
+    _refuse_two(query != TrajectoryQuery() or where is not None, sql=sql is not None, verify=verify)
     output = Output(as_json=options.json, quiet=quiet)
     if verify and not reindex:  # an index that was brought up to date would no longer tell of lines that are gone
         _verify(directory, output)
@@ -109,6 +105,13 @@ def inspect_buffer(
             _print_ids(directory, index, query, output)
         else:
             _show_summary(directory, settings, index, query, top, output)
+
+
+def _refuse_two(chosen: bool, *, sql: bool, verify: bool) -> None:
+    """Raise `UsageError` where options exclude each other."""
+    given = [name for name, on in (("--verify", verify), ("--sql", sql), ("a choice of trajectories", chosen)) if on]
+    if len(given) > 1:
+        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
 
 
 def _ask(run: RunDir, index: Index, sql: str, output: Output) -> None:
