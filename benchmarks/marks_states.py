@@ -198,7 +198,7 @@ AG_GRID = App(
         AppState("/aggrid.html", (".ag-cell[col-id=name] >> nth=0",)),
         AppState("/aggrid.html", (".ag-paging-button[aria-label='Next Page']",), scroll=200),
     ),
-    extra=".ag-cell",
+    extra=".ag-cell[col-id=name],.ag-cell[col-id=age]",
 )
 TINYMCE = App(
     "tinymce",
