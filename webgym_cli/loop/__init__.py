@@ -1,1 +1,1 @@
-"""The stages put together: one run's pipeline, and the order of its iterations."""
+"""The training loop of a run: pipeline stages and iteration schedule, synchronous and asynchronous."""

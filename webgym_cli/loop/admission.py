@@ -1,13 +1,13 @@
-"""Which groups of episodes an asynchronous loop begins, and which make a batch, so that staleness stays bounded.
+"""Admission control of the asynchronous loop: selects groups to start and to train on, with bounded staleness.
 
-Two rules; B is the size of a batch in episodes, s the version that is served, v the version that is trained next, n
-`loop.max_staleness`, versions counted from the first asynchronous one:
+B is the batch size in episodes, s the served version, v the parent version of the next training, n
+`loop.max_staleness`; versions count from the first asynchronous one:
 
-1. A group begins while fewer than (s + 1 + n) * B episodes are used up, ready or open.
-2. The batch of v takes each group whose oldest step is of version v - n, and waits for those of them that are open.
+1. A group may begin while fewer than (s + 1 + n) * B episodes are used up, ready or open.
+2. The batch of v contains every group whose oldest step is of version v - n, and waits for the open ones.
 
 At most (v - n + 1 + n) * B = (v + 1) * B episodes begin at versions up to v - n, and the v batches before have used up
-v * B of them: rule 2 never asks for more than a batch holds, and no group is left that would be too old for the next.
+v * B of them. Rule 2 thus never needs more than B episodes, and no remaining group is too old for the next batch.
 """
 
 from __future__ import annotations
@@ -22,33 +22,36 @@ from webgym_cli.rollout.plan import PendingEpisode
 
 @dataclass(slots=True)
 class EpisodeGroup:
-    """Planned episodes whose rewards are compared with one another."""
+    """Planned episodes that form one advantage group, with their progress."""
 
     id: str
     """Id of its first planned episode."""
     iteration: int
-    """The window of the task stream that it is of."""
+    """Window of the task stream that the group belongs to."""
     episodes: tuple[str, ...]
     """Ids of its planned episodes."""
     greedy: frozenset[str]
-    """Those of them that are its baseline."""
+    """Ids of the greedy baseline episodes (ReMax)."""
     pending: dict[str, PendingEpisode]
-    """Those that have no final attempt yet."""
+    """Episodes without a final attempt, by id."""
     trajectories: dict[str, Trajectory] = field(default_factory=dict)
-    """The newest attempt of each episode that has one, without its steps."""
+    """Newest attempt of each episode, without its steps, by episode id."""
     unjudged: set[str] = field(default_factory=set)
-    """Episodes whose trajectory waits for the judge."""
+    """Ids of episodes whose trajectory awaits its judgement."""
     oldest: int | None = None
-    """The oldest policy version of its steps; None: it has not begun."""
+    """Oldest policy version of its steps; None before the group begins."""
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more will come of it."""
+        """Whether all episodes are final and judged."""
         return not self.pending and not self.unjudged
 
     @property
     def has_gradient(self) -> bool:
-        """Whether its known rewards differ; one alone, and none at all, has nothing to be equal to."""
+        """Whether the known rewards differ; true with fewer than two of them.
+
+        Greedy baselines and failed episodes don't count.
+        """
         known = [
             trajectory.outcome.reward
             for episode, trajectory in self.trajectories.items()
@@ -58,7 +61,7 @@ class EpisodeGroup:
         return len(known) < 2 or min(known) < max(known)
 
     def record(self, trajectory: Trajectory, *, judged: bool) -> None:
-        """Take a stored attempt, also once more with its judgement. `judged`: whether a judge is asked."""
+        """Record a stored attempt; called again when its judgement arrives. `judged`: whether a judge is configured."""
         before = self.trajectories.get(trajectory.episode)
         if before is not None and before.attempt > trajectory.attempt:
             return
@@ -73,32 +76,32 @@ class EpisodeGroup:
             self.unjudged.discard(trajectory.episode)
 
     def begin(self, version: int | None) -> None:
-        """Note that a step of it may be of a policy version."""
+        """Lower the group's oldest policy version to `version`."""
         if version is not None:
             self.oldest = version if self.oldest is None else min(self.oldest, version)
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenGroups:
-    """What a batch is made of."""
+    """Groups selected for a batch, and the groups dropped with it."""
 
     groups: tuple[EpisodeGroup, ...]
     stale: tuple[EpisodeGroup, ...] = ()
-    """Left out: too old."""
+    """Dropped: older than `loop.max_staleness` allows."""
     equal: tuple[EpisodeGroup, ...] = ()
-    """Left out: all rewards are equal (`rl.data.filter_groups`)."""
+    """Dropped: all rewards are equal (`rl.data.filter_groups`)."""
 
     def __iter__(self) -> Iterator[EpisodeGroup]:
-        """Yield all groups that it uses up."""
+        """Yield all groups that the batch consumes, dropped ones included."""
         yield from (*self.groups, *self.stale, *self.equal)
 
     @property
     def iterations(self) -> tuple[int, ...]:
-        """The windows that its groups are of."""
+        """Windows of its groups, sorted."""
         return tuple(sorted({group.iteration for group in self}))
 
     def select(self, iterations: Sequence[int], as_of: dict[str, int]) -> BatchSelection:
-        """Return what is prepared of it. `iterations`: those that are read; `as_of`: how far."""
+        """Return the selection to prepare. `iterations`: those to read; `as_of`: the end offsets to read up to."""
         return BatchSelection(
             iterations=tuple(iterations),
             trajectories=_trajectories(tuple(self)),
@@ -110,27 +113,27 @@ class ChosenGroups:
 
 @dataclass(slots=True)
 class Admission:
-    """The groups that have begun and are in no batch yet."""
+    """Admission state: groups that have begun and are not in a batch yet."""
 
     batch_size: int
-    """Episodes."""
+    """Episodes per batch."""
     max_staleness: int
     first: int
-    """The policy version that the asynchronous trainings began with."""
+    """Parent version of the first asynchronous training."""
     last: int
-    """The policy version that the loop ends with."""
+    """Final policy version of the loop."""
     served: int
-    """The policy version that acts now."""
+    """Policy version that is currently served."""
     used: int
-    """Episodes of the batches so far, without those in whose place others came."""
+    """Episodes trained on so far; dropped groups don't count, because others replace them."""
     waits: bool = True
-    """Whether a batch waits for groups that would be too old for the next one; else they are dropped."""
+    """Whether a batch waits for open groups that would be too old for the next one; if false, they are dropped."""
     filters: bool = False
-    """Whether groups of equal rewards are left out."""
+    """Whether groups with equal rewards are dropped."""
     max_batches: int = 1
-    """Batches' worth of groups that are rolled out for one at most, where equal ones are left out."""
+    """Maximum number of batches rolled out to fill one, if groups with equal rewards are dropped."""
     groups: dict[str, EpisodeGroup] = field(default_factory=dict)
-    """By id, in the order of the stream."""
+    """Groups by id, in stream order."""
 
     def may_begin(self) -> bool:
         """Whether another group may begin (rule 1)."""
@@ -138,7 +141,7 @@ class Admission:
         return begun < (min(self.served + 1 + self.max_staleness, self.last) - self.first) * self.batch_size
 
     def choose(self, parent: int) -> ChosenGroups | None:
-        """Return what is trained on by a policy version next (rule 2); None: more has to be rolled out."""
+        """Return the next batch for parent version `parent` (rule 2), or None if more episodes are needed."""
         bound = parent - self.max_staleness
         closed = [group for group in self.groups.values() if group.closed]
         equal = tuple(group for group in closed if self._lacks_gradient(group))
@@ -148,7 +151,7 @@ class Admission:
         if self.waits and not all(group.closed for group in forced):
             return None
         size, chosen = 0, []
-        for group in sorted(ready, key=_age):  # a stable order: of equal ages the stream's
+        for group in sorted(ready, key=_age):  # stable sort: stream order within a version
             if size >= self.batch_size and _age(group) > bound:
                 break
             chosen.append(group)
@@ -160,22 +163,22 @@ class Admission:
         return ChosenGroups(tuple(chosen), stale, equal)
 
     def use_up(self, chosen: ChosenGroups) -> None:
-        """Take the groups of a batch out: its line is in the ledger."""
+        """Remove the groups of a batch that is recorded in the ledger."""
         for group in chosen:
             del self.groups[group.id]
         self.used += sum(len(group.episodes) for group in chosen.groups)
 
     def find(self, episode: str) -> EpisodeGroup | None:
-        """Return the group of an episode, unless it is in a batch already."""
+        """Return the group of an episode, or None if a batch has already consumed it."""
         return next((group for group in self.groups.values() if episode in group.episodes), None)
 
     def counts(self) -> dict[str, int]:
-        """Return how many groups are `ready` and `open`."""
+        """Return the number of `ready` and `open` groups."""
         ready = sum(group.closed for group in self.groups.values())
         return {"ready": ready, "open": len(self.groups) - ready}
 
     def _counts(self, group: EpisodeGroup) -> bool:
-        """Whether a group takes a place of those that may begin: one that will be dropped does not."""
+        """Whether a group counts towards rule 1; groups that will be dropped don't."""
         return not self._lacks_gradient(group) and _age(group) >= self.served - self.max_staleness
 
     def _lacks_gradient(self, group: EpisodeGroup) -> bool:
@@ -183,7 +186,7 @@ class Admission:
 
 
 def _age(group: EpisodeGroup) -> int:
-    """Return the version that a group began with: open ones have at least been handed out."""
+    """Return the oldest policy version of a group, 0 if it has none."""
     return 0 if group.oldest is None else group.oldest
 
 

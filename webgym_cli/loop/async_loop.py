@@ -1,7 +1,7 @@
-"""The asynchronous order: a collector that never waits for the trainer, and an updater, in one event loop.
+"""Asynchronous loop: a collector that never waits for the trainer and an updater, in one event loop.
 
-Each batch is a line of the ledger before anything trains on it, and everything else follows from the disk: killed at
-any moment and run again, the loop makes the same batches from its newest line on and rolls out what is owed.
+Each batch is written to the ledger before training starts, and all other state is derived from disk. A loop that is
+killed at any moment and restarted continues with the batches of the ledger and rolls out the owed episodes.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from webgym_cli.store.metrics import read_records
 from webgym_cli.train.registry import current_backend
 from webgym_cli.util.text import hide_passwords
 
-# The digest of weights that a server which is not ours serves.
+# Weight digest recorded for an external policy server.
 UNKNOWN = "unknown"
 
 
 @dataclass(slots=True)
 class AsyncLoop:
-    """The asynchronous part of a planned loop at work on its run."""
+    """Execution of the asynchronous part of a planned loop."""
 
     plan: LoopPlan
     pipeline: Pipeline
@@ -58,14 +58,14 @@ class AsyncLoop:
     _pending: dict[int, TrainingBatch] = field(default_factory=dict)
     """Batches in the ledger by parent version."""
     _urls: tuple[str, ...] = ()
-    """Base URLs of the policy's servers, which the collector has."""
+    """Base URLs of the policy servers that the collector uses."""
     _engine: RolloutEngine | None = None
     _evaluation: asyncio.Task[None] | None = None
     _evaluated: PolicyGate = field(default_factory=PolicyGate)
-    """The gate of the newest evaluation."""
+    """Gate of the newest evaluation."""
 
     def __post_init__(self) -> None:
-        """Take up what is stored."""
+        """Restore the state from the stored batches."""
         run, settings, start = self.pipeline.run, self.pipeline.settings, version(self.pipeline.run)
         self._pending = read_async_batches(run, start)
         first, backend, data = min(self._pending, default=start), current_backend(run, settings), settings.rl.data
@@ -94,9 +94,9 @@ class AsyncLoop:
         )
 
     async def execute(self) -> None:
-        """Train as many policy versions as planned, and evaluate those that are due.
+        """Train the planned policy versions and evaluate those that are due.
 
-        Raises the error of the half that fails; the other one ends with it.
+        Raises the error of the task (collector or updater) that fails first; the other is cancelled.
         """
         pipeline = self.pipeline
         try:
@@ -119,7 +119,7 @@ class AsyncLoop:
             watching.cancel()
 
     async def _collect(self) -> None:
-        """Roll out what admission allows until the collector ends."""
+        """Roll out the admitted groups until the collector ends."""
         collector, pipeline = self.collector, self.pipeline
         plans = collector.stream.plans
         for plan in plans.values():

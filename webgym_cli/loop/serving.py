@@ -1,4 +1,4 @@
-"""The servers of the run's current policy, over the stages: up for rollouts, out of the trainer's way."""
+"""Lifecycle of the policy servers across stages: serve during rollouts, release GPUs during training."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
     from webgym_cli.jobs.ray_cluster import RayCluster
     from webgym_cli.serve.remote_server import RemoteServer
 
-# Events of the servers that the run's metrics keep, those of them that tell `seconds`: the report counts idle GPUs.
+# Server events with `seconds` that go into the run's metrics: the report computes idle GPU time from them.
 TIMED = ("serve", "swap", "sleep", "wake", "stop")
 
 
 @dataclass(slots=True)
 class Serving:
-    """Our own vLLM servers, started when they are first needed."""
+    """webgym's own vLLM servers, started on first use."""
 
     run: RunDir
     settings: Settings
     logs: Path
-    """Where `vllm.log` goes."""
+    """Folder of `vllm.log`."""
     sink: EventSink
     policy: ServedPolicy = field(default_factory=ServedPolicy)
-    """What is served, once it is."""
+    """Policy that is currently served."""
     _fleet: Fleet | None = field(default=None)
     _cluster: RayCluster | None = field(default=None)
-    """Whose other nodes serve, too."""
+    """Ray cluster whose other nodes also serve."""
 
     @asynccontextmanager
     async def on_nodes(self) -> AsyncIterator[None]:
-        """Have every node of the Ray cluster that offers GPUs serve, for the time of the block."""
+        """Serve on every GPU node of the Ray cluster within the block."""
         from webgym_cli.jobs.ray_cluster import open_cluster
 
         await self.stop()
@@ -61,7 +61,10 @@ class Serving:
                 self._cluster = None
 
     async def current(self) -> tuple[str, ...]:
-        """Serve the current policy, by a start, a waking, new weights or an adapter. Return the servers' base URLs."""
+        """Serve the current policy and return the servers' base URLs.
+
+        Starts or wakes the servers, swaps their weights or adds a LoRA adapter, whichever is needed.
+        """
         fleet = self._fleet or self._plan_fleet()
         self._fleet = fleet
         model, adapters = self._find_model(fleet)
@@ -71,9 +74,9 @@ class Serving:
         return fleet.base_urls
 
     async def serve_beside(self) -> bool:
-        """Serve the current policy beside the one before, while requests go on; return whether that could be.
+        """Serve the current policy alongside the previous one without pausing requests; return whether it succeeded.
 
-        It can where the policy is a LoRA adapter on the weights that are served.
+        It succeeds only if the policy is a LoRA adapter on the served weights.
         """
         fleet = self._fleet
         if fleet is None:
@@ -88,7 +91,7 @@ class Serving:
         return True
 
     async def drop_adapters(self, kept: Collection[str]) -> None:
-        """Serve adapters of other names no longer."""
+        """Unload all adapters except `kept`."""
         if self._fleet is not None:
             await self._fleet.drop_adapters(kept)
 
@@ -102,7 +105,7 @@ class Serving:
         return Fleet(plans, self.logs, self._note, restarts=restarts, nvml=nvml, others=others, digests=digests)
 
     def _plan_others(self, lora_rank: int, digests: Digests) -> Sequence[RemoteServer]:
-        """Return the servers of other nodes, which serve adapters by name only where those of this one do."""
+        """Plan the servers of the other nodes, with the same LoRA rank as on this node."""
         if self._cluster is None:
             return ()
         from webgym_cli.serve.remote_server import plan_remote_servers
@@ -115,7 +118,7 @@ class Serving:
         return others
 
     def _find_model(self, fleet: Fleet) -> tuple[str, dict[str, str]]:
-        """Return the model that is served for the current policy, and the LoRA adapters on it by their names."""
+        """Return the model to serve for the current policy, and its LoRA adapter folders by name."""
         newest, on_model = current(self.run), find_adapter(self.run, self.settings)
         if newest is None or newest.adapter is None or on_model is None:
             return self.weights, {}
@@ -125,7 +128,7 @@ class Serving:
         return model, {f"{self.settings.serve.served_model_name}-v{newest.version}": str(folder)}
 
     async def _note_served(self, fleet: Fleet, adapters: Collection[str]) -> None:
-        """Note what is served. The digest is that of the checkpoint's weights, which an adapter is merged into."""
+        """Record the served policy. The digest is of the checkpoint's weights, with the adapter merged."""
         number, name = version(self.run), policy_name(self.run, self.settings)
         digest = await fleet.digests.of(self.weights)
         self.policy = ServedPolicy(PolicyVersion(number=number, digest=digest), name, next(iter(adapters), ""))
@@ -137,27 +140,27 @@ class Serving:
 
     @property
     def base_urls(self) -> tuple[str, ...]:
-        """OpenAI base URLs of the servers; none before they were first needed."""
+        """OpenAI-compatible base URLs of the servers; empty before their first use."""
         return self._fleet.base_urls if self._fleet else ()
 
     @property
     def other_addresses(self) -> tuple[str, ...]:
-        """Base URLs, without passwords, of the servers of other nodes that run now."""
+        """Base URLs, without passwords, of the running servers on other nodes."""
         others = self._fleet.others if self._fleet else ()
         return tuple(hide_passwords(server.base_url) for server in others if server.is_serving)
 
     @property
     def yields_gpus(self) -> bool:
-        """Whether a training takes the GPUs of this node's servers."""
+        """Whether this node's servers release their GPUs during training."""
         return self._fleet is not None and any(server.plan.sleep.action != "keep" for server in self._fleet.servers)
 
     async def watch(self) -> None:
-        """Wait for as long as a server runs, where one does. Raises `JobError` when the last one dies."""
+        """Wait while servers run; return at once if none was started. Raises `JobError` when the last one dies."""
         if self._fleet is not None:
             await self._fleet.watch()
 
     async def release_gpus(self) -> None:
-        """Give the GPUs to the trainer, as `serve.during_training` says."""
+        """Release the GPUs for the trainer, by the policy of `serve.during_training`."""
         if self._fleet is not None:
             await self._fleet.release_gpus()
 
@@ -168,16 +171,16 @@ class Serving:
             await fleet.stop()
 
     def _note(self, event: Event) -> None:
-        """Show an event, and keep it where it tells how long the servers were no use to anyone."""
+        """Emit an event, and store it in the metrics if it reports time in which the servers were unavailable."""
         if event["event"] in TIMED and "seconds" in event:
             append_event(self.run, event)
         self.sink(event)
 
 
 def find_lora_rank(run: RunDir, settings: Settings) -> int:
-    """Return the rank of the adapters that trainings will make and vLLM can serve by their names; 0: none.
+    """Return the rank of the trained adapters that vLLM can serve by name; 0 if there are none.
 
-    Not with the vision tower, of which vLLM applies no adapter; nor where each training begins with a new adapter.
+    0 if the vision tower is trained, because vLLM applies no adapter to it.
     """
     data, model = current_backend(run, settings).data, settings.rl.model
     if data == "dataset":

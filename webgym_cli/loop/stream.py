@@ -1,4 +1,4 @@
-"""The task stream of an asynchronous loop: its groups of episodes, window by window, as they stand on disk."""
+"""Task stream of the asynchronous loop: groups of episodes, planned window by window and stored on disk."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from webgym_cli.store.run import RunDir
 
 @dataclass(slots=True)
 class EpisodeStream:
-    """Plans one window after the other, as many episodes each as a batch has, and takes them apart into groups."""
+    """Plans successive windows of one batch size each and splits them into groups."""
 
     run: RunDir
     settings: Settings
     group_by: GroupBy
     judged: bool
-    """Whether a judge is asked."""
+    """Whether a judge is configured."""
     used: frozenset[str]
-    """Ids of the groups that batches used up before."""
+    """Ids of the groups that earlier batches consumed."""
     window: int
-    """The next window: an iteration of the run's plans and trajectories."""
+    """Index of the next window; equals the iteration of its plans and trajectories."""
     plans: dict[int, RolloutPlan] = field(default_factory=dict)
-    """The windows so far."""
+    """Plans of the windows opened so far, by index."""
     _waiting: deque[EpisodeGroup] = field(default_factory=deque)
 
     def open_stored(self) -> list[EpisodeGroup]:
-        """Plan the windows that an earlier command planned; return their groups that have begun and are not used up."""
+        """Reload the windows that an earlier command planned; return their started groups that are not used up."""
         while self.run.plan(Split.TRAIN, self.window).is_file():
             if self._is_used_up(self.window):
                 self.window += 1
@@ -49,15 +49,15 @@ class EpisodeStream:
 
     @property
     def has_next(self) -> bool:
-        """Whether a group is there that has not begun; else a window has to be opened first."""
+        """Whether a group is left that has not begun; if not, open a window first."""
         return bool(self._waiting)
 
     def next_group(self) -> EpisodeGroup:
-        """Return the group that begins next."""
+        """Remove and return the next group to begin."""
         return self._waiting.popleft()
 
     def has_open(self, window: int) -> bool:
-        """Whether a window has groups that have not begun."""
+        """Whether a window still has groups that have not begun."""
         return any(group.iteration == window for group in self._waiting)
 
     def _name_groups(self, episodes: Sequence[Episode]) -> list[str]:
@@ -67,7 +67,7 @@ class EpisodeStream:
         return self.used.issuperset(self._name_groups(read_plan(self.run, Split.TRAIN, window)))
 
     def load_window(self) -> tuple[RolloutPlan, list[EpisodeGroup]]:
-        """Plan the next window; return its plan and its groups. Raises what planning a rollout raises."""
+        """Plan the next window; return its plan and its groups. Raises the errors of `plan_current_rollout`."""
         plan = plan_current_rollout(
             self.run, self.settings, Split.TRAIN, self.settings.rollout.policy, iteration=self.window
         )
@@ -77,17 +77,17 @@ class EpisodeStream:
         for trajectory in scan(self.run, Split.TRAIN, self.window):
             if group := by_episode.get(trajectory.episode):
                 group.record(trajectory, judged=self.judged)
-        # Without anything to run all its sites are blocked: a later command plans it again.
+        # A group with no pending and no stored episode has only blocked sites; a later command plans it again.
         return plan, [group for group in groups if group.pending or group.trajectories]
 
     def add_window(self, plan: RolloutPlan, groups: Sequence[EpisodeGroup]) -> None:
-        """Append the groups of the window that was loaded."""
+        """Append the groups of the loaded window and advance to the next one."""
         self.plans[self.window] = plan
         self._waiting.extend(groups)
         self.window += 1
 
     def _take_apart(self, plan: RolloutPlan) -> Iterator[EpisodeGroup]:
-        """Yield the groups of a window, those first of which an episode was planned first."""
+        """Yield the groups of a window in the order of their first planned episode."""
         pending = {owed.episode.id: owed for owed in plan.owed}
         members: dict[str, list[Episode]] = {}
         for episode, name in zip(plan.episodes, self._name_groups(plan.episodes), strict=True):
