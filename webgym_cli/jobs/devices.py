@@ -15,16 +15,16 @@ ASK = f"export {VARIABLE} as numbers (0,1), GPU-… ids or one MIG-… id of `nv
 
 
 def present() -> int:
-    """Return the GPUs of this machine or container; 0 where none can be seen, which can also mean an unusual driver."""
+    """Return the number of GPUs of this machine or container; 0 if none is visible, or with an unusual driver."""
     files = sum(1 for path in DEVICES.glob("nvidia*") if re.fullmatch(r"nvidia\d+", path.name))
     return files or sum(1 for _ in DRIVER.glob("*"))
 
 
 def list_visible(environ: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the GPUs that `CUDA_VISIBLE_DEVICES` names, as CUDA reads it; None where it is not set.
+    """Return the GPUs of `CUDA_VISIBLE_DEVICES`, parsed as CUDA does; None if it is not set.
 
-    An empty entry, a negative number and `NoDevFiles` end the list. Raises `UsageError` for what is no name of a GPU,
-    and for one that is named twice, of which CUDA would make an empty list.
+    An empty entry, a negative number and `NoDevFiles` end the list. Raises `UsageError` for an invalid GPU name, and
+    for a repeated one, with which CUDA would see no GPU.
     """
     value = environ.get(VARIABLE)
     if value is None:
@@ -42,9 +42,9 @@ def list_visible(environ: Mapping[str, str]) -> tuple[str, ...] | None:
 
 
 def restrict(environ: Mapping[str, str], gpus: Sequence[str], setting: str) -> dict[str, str]:
-    """Return the variables that leave a child only some of the GPUs; none where `gpus` names none.
+    """Return the environment variables that restrict a child process to `gpus`; empty if `gpus` is empty.
 
-    Raises `SettingsError`, naming the setting, for what is no name of a GPU and for one that is hidden from us.
+    Raises `SettingsError`, naming the setting, for an invalid GPU name and for a hidden GPU.
     """
     if not gpus:
         return {}
@@ -62,9 +62,10 @@ def restrict(environ: Mapping[str, str], gpus: Sequence[str], setting: str) -> d
 
 
 def usable(environ: Mapping[str, str], count: int | None = None) -> int | None:
-    """Return how many GPUs a process can use, None where that can't be told. `count`: how many there are.
+    """Return the number of GPUs that a process can use, None if unknown. `count`: the number present.
 
-    Of several MIG instances CUDA takes the first. Raises `UsageError` as `named`, and for a number that no GPU has.
+    With several MIG instances CUDA uses the first. Raises `UsageError` as `list_visible`, and for a GPU number that
+    is out of range.
     """
     count = present() if count is None else count
     names = list_visible(environ)

@@ -1,4 +1,4 @@
-"""A reaper for processes that others started: it ends them should we be killed."""
+"""Reaper for processes started by third parties: ends them if this process is killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webgym_cli.jobs import guard
 
 
 class Reaper:
-    """The reaper's process. It ends what is named to it and still lives once we are gone, or dismiss it."""
+    """Reaper process. It ends the registered processes when this process dies or calls `dismiss`."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -22,12 +22,12 @@ class Reaper:
         )
 
     def add(self, pids: Iterable[int]) -> None:
-        """Name processes to it."""
+        """Register processes."""
         if self._process.stdin is not None:
             lines = (f"{pid} {began}\n" for pid in pids if (began := guard.start_time(pid)))
             self._process.stdin.write("".join(lines).encode())
             self._process.stdin.flush()
 
     def dismiss(self) -> None:
-        """Have it end what is left, and wait for that."""
+        """Make the reaper end the remaining processes, and wait for it."""
         self._process.communicate()

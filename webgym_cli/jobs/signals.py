@@ -1,4 +1,4 @@
-"""Runs a coroutine so that Ctrl-C and SIGTERM unwind it: what is open gets closed, then the right exit code follows."""
+"""Signal handling for coroutines: SIGINT and SIGTERM cancel the coroutine, run its clean-up and set the exit code."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any, TypeVar
 from webgym_cli.errors import Terminated
 
 T = TypeVar("T")
-# The signals that came while `run_async` was at work, oldest first.
+# Signals received during `run_async`, oldest first.
 _CAUGHT: ContextVar[list[signal.Signals]] = ContextVar("caught")
 
 
 def run_async(main: Coroutine[Any, Any, T]) -> T:
-    """Run to the end. SIGINT raises KeyboardInterrupt and SIGTERM `Terminated`, both after the coroutine's clean-up."""
+    """Run a coroutine. SIGINT raises KeyboardInterrupt, SIGTERM `Terminated`, both after the coroutine's clean-up."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         with asyncio.Runner() as runner:
             return runner.run(_supervise(main))
     finally:
-        for number, handler in before.items():  # asyncio would leave SIGTERM without one
+        for number, handler in before.items():  # asyncio does not restore the SIGTERM handler
             signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGINT and SIGTERM break into work that holds the event loop up, as they break into an `await`.
+    """Let SIGINT and SIGTERM interrupt work that blocks the event loop, as they interrupt an `await`.
 
-    The loop would hear of them only afterwards. Outside of `run_async` they break in by themselves.
+    The loop would handle them only afterwards. Outside of `run_async` this does nothing: signals interrupt anyway.
     """
     caught = _CAUGHT.get(None)
     if caught is None:
@@ -51,7 +51,7 @@ def interruptible() -> Iterator[None]:
         signal.set_wakeup_fd(wakeup)
         for number, handler in before.items():
             signal.signal(number, handler)
-            signal.siginterrupt(number, False)  # as the loop had it
+            signal.siginterrupt(number, False)  # as set by the event loop
 
 
 async def _supervise(main: Coroutine[Any, Any, T]) -> T:

@@ -27,7 +27,7 @@ async def run_workers(count: int, work: Callable[[], Coroutine[Any, Any, None]])
 
 
 async def gather_or_cancel(*works: Awaitable[T]) -> list[T]:
-    """Await everything at once; the first error ends the others, which have ended when it is raised."""
+    """Await everything concurrently; on the first error, cancel the others, wait for them and raise it."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         return await asyncio.gather(*tasks)
@@ -36,7 +36,7 @@ async def gather_or_cancel(*works: Awaitable[T]) -> list[T]:
 
 
 async def gather_to_end(*works: Awaitable[object]) -> None:
-    """Await everything at once, to its end; then raise the first error in the order of the arguments."""
+    """Await everything concurrently to completion, then raise the first error in argument order."""
     for result in await asyncio.gather(*works, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result
@@ -44,7 +44,7 @@ async def gather_to_end(*works: Awaitable[object]) -> None:
 
 @asynccontextmanager
 async def race(*works: Awaitable[Any]) -> AsyncIterator[Sequence[asyncio.Future[Any]]]:
-    """Start everything at once and yield the tasks once the first has ended; the others end with the block."""
+    """Start everything concurrently and yield the tasks when the first has ended; cancel the others after the block."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -61,7 +61,7 @@ async def cancel_tasks(*tasks: asyncio.Future[Any]) -> None:
 
 
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the first error of a group, of which there may be groups in groups."""
+    """Return the first error of a possibly nested exception group."""
     error = errors.exceptions[0]
     return first_error(error) if isinstance(error, BaseExceptionGroup) else error
 
@@ -73,12 +73,12 @@ class Failures:
     workers: int
     """Number of concurrent workers."""
     owed: int
-    """Number of items in all."""
+    """Total number of items."""
     in_a_row: int = 0
 
     @property
     def limit(self) -> int:
-        """Consecutive failures that abort the command: max(8, workers), or all items where there are fewer."""
+        """Consecutive failures that abort the command: max(8, workers), but at most the number of items."""
         return min(max(MAX_CONSECUTIVE_FAILURES, self.workers), self.owed)
 
     def record(self, problem: str, hint: str) -> None:

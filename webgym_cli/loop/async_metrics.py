@@ -1,4 +1,4 @@
-"""What an asynchronous loop records and tells: a summary of each window, the facts of each batch, long waits."""
+"""Metrics of the asynchronous loop: window summaries, batch events and reports of long waits."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
-# Between two looks at the counts that `webgym status` shows.
+# Interval between updates of the counts that `webgym status` shows.
 _COUNT_SECONDS = 1.0
-# A wait that takes so long is told, and told again.
+# Waits longer than this are reported, and reported again at this interval.
 _WAIT_SECONDS = 60.0
 
 
 @dataclass(slots=True)
 class AsyncMetrics:
-    """The counters of the windows of the task stream that are open, and the waits that last now."""
+    """Counters of the open windows of the task stream, and the current waits."""
 
     run: RunDir
     monitor: Monitor | None = None
-    """Of the engine that collects; None before it runs."""
+    """Monitor of the collecting engine; None before it runs."""
     _windows: dict[int, Monitor] = field(default_factory=dict)
     _totals: dict[str, float] = field(default_factory=dict)
-    """Seconds of waiting that were recorded with earlier batches, by what was waited for."""
+    """Cumulative seconds at the previous batch, by kind of wait."""
     _waits: dict[str, float] = field(default_factory=dict)
-    """Who waits for what, and since when."""
+    """Start times (monotonic) of the current waits, by description."""
 
     def open_window(self, plan: RolloutPlan) -> None:
-        """Count a window from now on."""
+        """Start counting a window."""
         if self.monitor is None:
             self._windows[plan.iteration] = Monitor(plan, 0)
         else:
@@ -51,7 +51,7 @@ class AsyncMetrics:
             self.monitor.plan = self.monitor.plan.extend(plan)
 
     def record(self, trajectory: Trajectory, judged: bool) -> None:
-        """Count a stored trajectory, or one that has its judgement now."""
+        """Count a trajectory as stored, or as judged if `judged`."""
         if window := self._windows.get(trajectory.iteration):
             if judged:
                 window.record_judged(trajectory)
@@ -59,7 +59,10 @@ class AsyncMetrics:
                 window.record_stored(trajectory)
 
     def close_window(self, iteration: int) -> RolloutSummary | None:
-        """Return the summary of a window whose groups are all closed, once; None where nothing was collected of it."""
+        """Return the summary of a window whose groups are all closed.
+
+        None if the window is not open, or if none of its episodes was rolled out.
+        """
         if (window := self._windows.pop(iteration, None)) is None:
             return None
         stored = list(scan(self.run, window.plan.split, iteration))
@@ -70,7 +73,7 @@ class AsyncMetrics:
     def describe_batch(
         self, batch: TrainingBatch, waited: float, gate: PolicyGate, collector: Collector
     ) -> tuple[Event, str]:
-        """Return the event of a batch and the same in words. `waited`: seconds that the trainer has waited for it."""
+        """Return the event of a batch and its message. `waited`: seconds that the trainer waited for the batch."""
         staleness = summarize_staleness(batch.staleness)
         dropped = Counter(group.reason for group in batch.dropped)
         event = make_event(
@@ -90,13 +93,13 @@ class AsyncMetrics:
         return event, f"{words}, staleness {staleness['mean']:.2f} on average, {staleness['max']} at most"
 
     def _since(self, name: str, total: float) -> float:
-        """Return what was added to a sum since the last batch."""
+        """Return the increase of a cumulative total since the last batch."""
         before, self._totals[name] = self._totals.get(name, 0.0), total
         return round(total - before, 2)
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
-        """Note a wait for the time of the block."""
+        """Register a wait for the duration of the block."""
         self._waits[what] = time.monotonic()
         try:
             yield
@@ -104,7 +107,7 @@ class AsyncMetrics:
             del self._waits[what]
 
     async def watch(self, collector: Collector, gate: PolicyGate, sink: EventSink) -> None:
-        """Say who waits for what where that takes long, and keep the counts that `webgym status` shows."""
+        """Report long waits, and update the counts that `webgym status` shows. Runs until cancelled."""
         noted_at = time.monotonic()
         while True:
             await asyncio.sleep(_COUNT_SECONDS)
@@ -124,7 +127,7 @@ class AsyncMetrics:
 
 
 def summarize_staleness(tokens: Mapping[int, int]) -> dict[str, Any]:
-    """Return mean, p95, max and histogram of the staleness of tokens. `tokens`: their number by staleness."""
+    """Return mean, p95, max and histogram of token staleness. `tokens`: token count by staleness."""
     total, seen, p95 = sum(tokens.values()), 0, 0
     for age, count in sorted(tokens.items()):
         if seen < math.ceil(0.95 * total):

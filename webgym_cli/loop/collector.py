@@ -1,4 +1,4 @@
-"""The collecting half of an asynchronous loop: hands out episodes as admission allows."""
+"""Collector of the asynchronous loop: hands out episodes of the admitted groups."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
 
 
 class Collector(EpisodeQueue):
-    """The queue of a rollout engine whose episodes come from the task stream, group by group.
+    """Episode queue of a rollout engine, filled from the task stream group by group.
 
-    It holds the episodes of begun groups that nobody has taken.
+    It holds the episodes of started groups that no worker has taken.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Collector(EpisodeQueue):
         on_opened: Callable[[RolloutPlan], Awaitable[None]],
         on_closed: Callable[[int], None],
     ) -> None:
-        """Take up the groups that an earlier command began.
+        """Requeue the groups that an earlier command started.
 
         `on_opened`: called with the plan of each window before its first episode. `on_closed`: called with each window
         once all its groups are closed.
@@ -35,9 +35,9 @@ class Collector(EpisodeQueue):
         self.stream = stream
         self.admission = admission
         self.wait_seconds = 0.0
-        """Seconds that slots have waited because no group may begin, summed over them."""
+        """Seconds that slots waited because no group was admitted, summed over slots."""
         self.waiting = 0
-        """Slots that wait now."""
+        """Number of slots that currently wait."""
         self._on_opened = on_opened
         self._on_closed = on_closed
         self._opening = asyncio.Lock()
@@ -78,34 +78,34 @@ class Collector(EpisodeQueue):
         self.changed.set()
 
     def end(self) -> None:
-        """Hand out no more episodes."""
+        """Stop handing out episodes."""
         self._ended = True
         super().end()
 
     def record(self, trajectory: Trajectory) -> None:
-        """Take a stored attempt, and the same once more with its judgement."""
+        """Record a stored attempt; called again when its judgement arrives."""
         if group := self.admission.find(trajectory.episode):
             group.record(trajectory, judged=self.stream.judged)
             self._close(group)
         self.changed.set()
 
     def use_up(self, chosen: ChosenGroups) -> None:
-        """Take the groups of a batch out: its line is in the ledger."""
+        """Remove the groups of a batch that is recorded in the ledger."""
         self.admission.use_up(chosen)
         self.changed.set()
 
     def set_served(self, version: int) -> None:
-        """Note which policy version acts from now on."""
+        """Set the policy version that is served from now on."""
         self.admission.served = version
         self.changed.set()
 
     async def wait_change(self) -> None:
-        """Wait until something has changed that may let a group begin, or a batch be made."""
+        """Wait for a change after which a group may begin or a batch may be complete."""
         self.changed.clear()
         await self.changed.wait()
 
     def take_now(self) -> PendingEpisode | None:
-        """Return the next episode, beginning groups as admission allows; None: there is none at this moment."""
+        """Return the next episode, starting admitted groups as needed; None if none is available now."""
         while (owed := super().take_now()) is None and self.stream.has_next and self.admission.may_begin():
             group = self.stream.next_group()
             group.begin(self.admission.served)
@@ -113,7 +113,7 @@ class Collector(EpisodeQueue):
         return owed
 
     async def open_window(self) -> None:
-        """Plan the next window, unless another call just did."""
+        """Plan the next window, unless a concurrent call has already done so."""
         async with self._opening:
             if not self.stream.has_next:
                 plan, groups = await asyncio.to_thread(self.stream.load_window)
@@ -126,10 +126,10 @@ class Collector(EpisodeQueue):
             self.put(owed)
 
     def _close(self, group: EpisodeGroup) -> None:
-        """Note that a group may be closed now."""
+        """Close the group if all its episodes are final and judged, and its window if that was the last open group."""
         if not group.closed:
             return
-        if not group.trajectories:  # its sites were blocked meanwhile: a later command plans it again
+        if not group.trajectories:  # its sites were blocked in the meantime; a later command plans it again
             del self.admission.groups[group.id]
         beside = (other for other in self.admission.groups.values() if other.iteration == group.iteration)
         if not self.stream.has_open(group.iteration) and all(other.closed for other in beside):

@@ -1,4 +1,4 @@
-"""Makes a task file of new tasks from a run's failed ones, with whatever servers that takes."""
+"""Generation of a task file from a run's failed tasks, with the servers that it needs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from webgym_cli.util.files import write_atomic
 
 
 def require_generator(settings: Settings) -> None:
-    """Raise `SettingsError` without a model to ask."""
+    """Raise `SettingsError` if no generator model is configured."""
     address, hint = settings.generate.base_url, "-s generate.base_url=http://HOST:PORT/v1"
     if not address:
         raise SettingsError("generate.base_url is empty: there is no model to ask for new tasks", hint=hint)
@@ -40,16 +40,16 @@ def require_generator(settings: Settings) -> None:
 
 
 def resolve_settings(settings: Settings) -> Settings:
-    """Return the settings with the names that servers tell. Raises `SettingsError` without a model to ask."""
+    """Return the settings with the ORM name queried from its server. Raises `SettingsError` without a generator."""
     require_generator(settings)
     has_orm = settings.orm.model or settings.orm.base_url
     return resolve_orm_model(settings) if settings.generate.critic != "none" and has_orm else settings
 
 
 async def generate(pipeline: Pipeline, out: Path) -> GenerationSummary:
-    """Write new tasks into a file, the others with their reasons beside it, and return the summary.
+    """Write the accepted tasks to `out`, the rejected ones with reasons to a sibling file; return the summary.
 
-    Raises `WebGymError` when no task is left, and what `TaskGeneration` raises.
+    Raises `WebGymError` if no task is accepted, and the errors of `TaskGeneration`.
     """
     run, sink = pipeline.run, pipeline.sink
     with open_index(run, progress=sink) as index:
@@ -76,7 +76,7 @@ async def generate(pipeline: Pipeline, out: Path) -> GenerationSummary:
 
 
 async def _values(pipeline: Pipeline, candidates: Sequence[TaskCandidate]) -> list[list[float]]:
-    """Return how likely success is, by each head of the policy's critic, for the prompts of the first step."""
+    """Return success probabilities at the first step, for each head of the policy's critic."""
     run, settings = pipeline.run, pipeline.settings
     critic = outcome_critic(run)
     if critic is None:
@@ -90,7 +90,7 @@ async def _values(pipeline: Pipeline, candidates: Sequence[TaskCandidate]) -> li
 
 
 def _first_state(candidate: TaskCandidate, tokens: ModelTokens, store: ScreenshotStore) -> CriticState:
-    """Return what the policy would be asked at first."""
+    """Return the critic's input for the policy's first prompt of a candidate task."""
     start, task = candidate.request.group.start, candidate.task
     page = start.page or Observation(url=task.start_url)
     prompt = render(start.prompt, task.instruction, task.start_url, (), page)
@@ -100,7 +100,7 @@ def _first_state(candidate: TaskCandidate, tokens: ModelTokens, store: Screensho
 
 
 def sibling_path(out: Path, what: str) -> Path:
-    """Return the neighbour of a task file that has what was `rejected`, or `asked`."""
+    """Return the sibling path of a task file for its `rejected` tasks or `asked` requests."""
     return out.with_name(f"{out.name}.{what}.jsonl")
 
 

@@ -1,7 +1,7 @@
-"""The order of the stages in turns; `async_loop` is the other one.
+"""Synchronous loop; `async_loop` is the asynchronous one.
 
-An iteration k is: evaluate policy version k, collect its training episodes, prepare a dataset, train version k+1, give
-it to the server. Each stage does only what is owed, so running the loop again takes it up where it stopped.
+Iteration k evaluates policy version k, collects its training episodes, prepares a dataset, trains version k+1 and
+loads it into the server. Each stage does only the work that is owed, so a restarted loop continues where it stopped.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from webgym_cli.store.metrics import read_valid_events
 
 @dataclass(slots=True)
 class Loop:
-    """A planned loop at work on its run."""
+    """Execution of a planned loop."""
 
     plan: LoopPlan
     pipeline: Pipeline
     phases: Phases | None = None
-    """What collects the training episodes of a curriculum's phases."""
+    """Collects the training episodes of curriculum phases."""
     failures: list[Event] = field(default_factory=list)
-    """The stages that failed and were gone past, oldest first."""
+    """Events of failed stages that `keep_going` skipped, oldest first."""
     _error: WebGymError | None = None
-    """The newest error that was gone past."""
+    """Error of the last skipped stage."""
     _lost_updates: int = 0
-    """Trainings of the current version's data that failed."""
+    """Number of failed trainings of the current version."""
 
     async def execute(self) -> list[dict[str, Any]]:
-        """Bring the run as far as planned and return all its evaluations.
+        """Run the planned iterations and return all evaluations.
 
-        Raises the error of a stage; with `keep_going` the last one, and only if the run got not as far as planned.
+        Raises the error of a stage; with `keep_going` only the last one, and only if trainings are missing at the end.
         Raises `BelowThresholdError` when the last evaluation is below `min_success`.
         """
         self._note_phases()
@@ -65,13 +65,13 @@ class Loop:
         return self._judged()
 
     async def _evaluate(self) -> None:
-        """Run the held-out episodes with the current policy, once a policy version, where that is planned."""
+        """Run the held-out episodes with the current policy if its evaluation is due."""
         if self.plan.is_evaluation_due(self.pipeline.run):
             summary = await self.pipeline.rollout(Split.TEST, self.pipeline.settings.rollout.policy)
             self.pipeline.record(rename_event(summary, "evaluation"))
 
     async def _collect(self) -> None:
-        """Collect the iteration's training episodes; as many again for each training that failed on them."""
+        """Collect the iteration's training episodes, plus as many again for each training that failed on them."""
         settings = self.pipeline.settings
         if self.phases is not None and phase_of(settings, self._version):
             await self.phases.rollout(self._version, 1 + self._lost_updates)
@@ -84,7 +84,7 @@ class Loop:
         await self.pipeline.rollout(Split.TRAIN, policy, episodes * (1 + self._lost_updates))
 
     async def _update(self) -> None:
-        """Make the next policy version of what was collected."""
+        """Train the next policy version on the collected episodes."""
         before = self._version
         await self._stage("update", self._trained())
         self._lost_updates = 0 if self._version > before else self._lost_updates + 1
@@ -101,7 +101,7 @@ class Loop:
             self.phases.record_finished()
 
     async def _stage(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Do a stage's work; go past what fails, where that is wanted and another try may end better."""
+        """Run a stage; with `keep_going`, record an error other than `UsageError` and continue."""
         try:
             await work
         except UsageError:
@@ -114,14 +114,14 @@ class Loop:
             facts = {"stage": name, "iteration": self._version, "code": error.exit_code}
             self.failures.append(make_event("stage_failed", **facts, message=message))
             self.pipeline.sink(self.failures[-1])
-            await self.pipeline.serving.stop()  # the next stage begins with a fresh one
+            await self.pipeline.serving.stop()  # the next stage starts fresh servers
 
     @property
     def _version(self) -> int:
         return version(self.pipeline.run)
 
     def _judged(self) -> list[dict[str, Any]]:
-        """Return all evaluations, the last one good enough."""
+        """Return all evaluations. Raises `BelowThresholdError` if the last one is below `min_success`."""
         evaluations = list(read_valid_events(self.pipeline.run, EvaluationEvent))
         if evaluations:
             require_success(evaluations[-1], self.plan.min_success)

@@ -1,4 +1,4 @@
-"""Makes the training set of a run's outcome reward model, in the run that this model is trained in."""
+"""Preparation of the training set of a run's outcome reward model (ORM), in the ORM's own nested run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from webgym_cli.store.lock import lock_run
 from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir, create_or_open, refuse_changes, saved_settings
 
-# The shipped settings of its training.
+# Shipped settings of ORM training.
 RECIPE = "orm.yaml"
 
 
 def orm_settings(run: RunDir, config: Sequence[str], overrides: Sequence[str]) -> Settings:
-    """Return the settings of a run's outcome reward model: its own, or at first the run's with the shipped recipe.
+    """Return the ORM's stored settings, or initially the run's settings with the shipped recipe.
 
-    Raises `SettingsError`, also for settings that it must keep.
+    Raises `SettingsError`, also for changes of settings that an existing ORM run must keep.
     """
     if run.orm.exists:
         settings, sources = load_with_sources(config, overrides, run_config=run.orm.config)
@@ -33,13 +33,13 @@ def orm_settings(run: RunDir, config: Sequence[str], overrides: Sequence[str]) -
         return settings
     settings = load([shipped_root() / RECIPE, *config], overrides, run_config=run.config)
     mine, policy = settings.policy_config, saved_settings(run).policy_config
-    if mine.template == AUTO and mine.base_model == policy.base_model:  # of a family that nobody knows, but the run
+    if mine.template == AUTO and mine.base_model == policy.base_model:  # unknown model family: use the run's template
         mine = mine.model_copy(update={"template": policy.template})
     return settings.model_copy(update={"policy_config": mine})
 
 
 async def prepare_orm(run: RunDir, settings: Settings, sink: EventSink) -> Prepared:
-    """Write the training set. Raises what its plan raises, `WebGymError` without a label, `RunLockedError`."""
+    """Write the training set. Raises the errors of its plan, `WebGymError` without labels, and `RunLockedError`."""
     began = time.monotonic()
     with interruptible():
         plan = plan_orm_dataset(run, settings)

@@ -1,4 +1,4 @@
-"""What a rollout is put together from: its plan, the parts of its engines, and its summary in words."""
+"""Set-up of a rollout: its plan, sites and judge, and its summary message."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def plan_current_rollout(
     *,
     iteration: int | None = None,
 ) -> RolloutPlan:
-    """Return the plan of the current iteration, or of another one, the sites on the run's blocklist left out.
+    """Return the plan of the current or given iteration, without sites on the run's blocklist.
 
-    Raises `UsageError` for a policy that can't act, and for tasks that it can't act on.
+    Raises `UsageError` for an invalid policy, and for tasks that it can't act on.
     """
     ACTION_SETS.find(str(settings.context_config.prompt_version))
     if policy not in (ORACLE, VLLM):
@@ -54,9 +54,9 @@ def plan_current_rollout(
 
 
 async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) -> None:
-    """Emit how the environment's exclusive resources keep episodes apart, and prepare them (log in to sites).
+    """Emit the isolation modes of the environment's exclusive resources and prepare them (log in to sites).
 
-    Raises `WebGymError` where that fails.
+    Raises `WebGymError` if that fails.
     """
     resources = find_environment(require_one_environment(plan)).resources if plan.sites else None
     if resources is None:
@@ -69,7 +69,7 @@ async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) ->
 
 
 def require_one_environment(plan: RolloutPlan) -> str:
-    """Return the environment of the episodes that are owed; empty where none is. Raises `WebGymError` for several."""
+    """Return the environment of the plan's episodes; empty if none is owed. Raises `WebGymError` for several."""
     if not plan.owed:
         return ""
     names = {episode.task.environment for episode in plan.episodes}
@@ -80,7 +80,7 @@ def require_one_environment(plan: RolloutPlan) -> str:
 
 @asynccontextmanager
 async def open_judge(run: RunDir, settings: Settings) -> AsyncIterator[TrajectoryJudge | None]:
-    """Yield the function that judges trajectories; None where `judge.base_url` is empty."""
+    """Yield the function that judges trajectories; None if `judge.base_url` is empty."""
     if not settings.judge.base_url:
         yield None
         return
@@ -93,14 +93,14 @@ async def open_judge(run: RunDir, settings: Settings) -> AsyncIterator[Trajector
 
 
 def require_success(summary: Mapping[str, Any], wanted: float | None) -> None:
-    """Raise `BelowThresholdError` when a summary's success rate is below the wanted one."""
+    """Raise `BelowThresholdError` if the success rate is below `wanted`, or unknown."""
     rate = summary["success_rate"]
     if wanted is not None and (rate is None or rate < wanted):
         raise BelowThresholdError(f"success rate {rate} is below --min-success {wanted}")
 
 
 def plan_in_words(plan: RolloutPlan) -> str:
-    """Return what a rollout will do, in one line."""
+    """Return a one-line description of a planned rollout."""
     known = f", {plan.done} stored" if plan.done else ""
     lost = f", {plan.given_up} given up" if plan.given_up else ""
     shut = f", {plan.blocked} on blocked sites" if plan.blocked else ""
@@ -108,7 +108,7 @@ def plan_in_words(plan: RolloutPlan) -> str:
 
 
 def advise_next(run: str, summary: RolloutSummary) -> str:
-    """Return the command to type after a rollout, and why it is not the usual one."""
+    """Return the next command after a rollout."""
     if summary["skipped"]:
         count = format_count(summary["skipped"], "episode")
         return f"webgym rollout {run}   ({count} wait until their sites are off the blocklist)"
@@ -118,7 +118,7 @@ def advise_next(run: str, summary: RolloutSummary) -> str:
 
 
 def summary_in_words(summary: RolloutSummary) -> str:
-    """Return what a rollout did, in one line."""
+    """Return a one-line summary of a rollout."""
     rate = summary["success_rate"]
     low, high = summary["interval"]
     success = "no reward known" if rate is None else f"success {rate:.3f} ({low:.3f}-{high:.3f})"

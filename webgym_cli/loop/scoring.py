@@ -1,4 +1,4 @@
-"""Scores a run by an outcome reward model, served by us where the settings name no server."""
+"""Scoring with an outcome reward model (ORM), served by webgym if the settings name no server."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ async def _open_scorer(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[Orm
 
 @asynccontextmanager
 async def reachable_orm(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[OrmSettings]:
-    """Give the settings with a server's base URL: our own server's, for as long as it is needed, if they have none."""
+    """Yield the ORM settings with a base URL; if they have none and one is needed, serve the ORM within the block."""
     settings, orm = pipeline.settings, pipeline.settings.orm
     if orm.base_url or not needed:
         yield orm
         return
     python, device = role_python(settings, "serve"), resolve_device(settings.venvs.device)
-    logs = pipeline.logs / "orm"  # the policy's server may run, too, and has a log of the same name
+    logs = pipeline.logs / "orm"  # a running policy server has a log of the same name
     logs.mkdir(parents=True, exist_ok=True)
     fleet = Fleet(plan_servers(orm_serve_settings(settings), orm.model, python, device), logs, pipeline.sink)
     try:
@@ -50,23 +50,23 @@ async def reachable_orm(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[Or
 
 
 def orm_serve_settings(settings: Settings) -> Settings:
-    """Return the settings that our server of the model is started with: one server, for prompts of its length."""
+    """Return the settings of webgym's ORM server: one replica, sized for ORM prompts."""
     served = settings.serve.model_copy(
         update={
             "port": ANY_PORT,
             "replicas": 1,
             "served_model_name": settings.orm.model,
-            "max_model_len": settings.orm.max_tokens + 1,  # one is the answer
+            "max_model_len": settings.orm.max_tokens + 1,  # plus one generated token
             "reasoning_parser": NONE,
         }
     )
-    # its questions are chats, whatever form the policy's prompts have
+    # ORM requests are chats, independent of the policy's prompt version
     chats = settings.context_config.model_copy(update={"prompt_version": PromptVersion.WEBRL})
     return settings.model_copy(update={"serve": served, "context_config": chats})
 
 
 def resolve_orm_model(settings: Settings) -> Settings:
-    """Return the settings with the model's name, which its server tells where they don't. Raises `SettingsError`."""
+    """Return the settings with the ORM's name, queried from its server if not set. Raises `SettingsError`."""
     orm = settings.orm
     require_orm(orm)
     if orm.model:

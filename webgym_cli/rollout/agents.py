@@ -22,7 +22,7 @@ class Agent(Protocol):
 
     @property
     def name(self) -> str:
-        """Stands in the trajectory as `policy`."""
+        """Name that trajectories store as `policy`."""
         ...
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
@@ -30,7 +30,7 @@ class Agent(Protocol):
         ...
 
     def sampling(self, *, greedy: bool) -> Sampling | None:
-        """Return what the responses to prompts that are `greedy`, or are not, are sampled from; None for an expert."""
+        """Return the sampling parameters of greedy or sampled responses; None for an expert."""
         ...
 
 
@@ -38,13 +38,13 @@ class ModelAgent:
     """An agent whose responses come from a policy server."""
 
     def __init__(self, policy: PolicyClient, gate: PolicyGate | None = None) -> None:
-        """`gate`: tells the policy's version, and holds requests while it changes; None: no version is known."""
+        """`gate`: provides the policy version and holds requests while it changes; None if the version is unknown."""
         self._policy = policy
         self._gate = gate or PolicyGate()
 
     @property
     def name(self) -> str:
-        """Name of the policy that acts now."""
+        """Name of the current policy."""
         return self._gate.policy.name or self._policy.name
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
@@ -56,7 +56,7 @@ class ModelAgent:
         return replace(reply, generation=reply.generation.model_copy(update={"policy_version": policy.version}))
 
     def sampling(self, *, greedy: bool) -> Sampling:
-        """Return what the policy samples from."""
+        """Return the policy's sampling parameters."""
         return self._policy.sampling(greedy=greedy)
 
     def servers(self) -> ServerCounters:

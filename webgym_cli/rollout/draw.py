@@ -1,4 +1,4 @@
-"""Draws an iteration's episodes: which task, which seed, how many steps, all of it repeatable."""
+"""Seeded sampling of an iteration's episodes: task, seed and step limit."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from webgym_cli.util.text import format_count
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSampler:
-    """The episodes that tasks and settings give an iteration.
+    """Seeded sampler of an iteration's episodes.
 
-    Training draws by the settings' sampler, differently in each iteration. Test episodes are drawn uniformly and are
-    the same in every iteration, so that evaluations compare. Tasks that were made for the iteration are all alike.
+    Training episodes are drawn by `tasks.sampler`, differently in each iteration. Test episodes are drawn uniformly and
+    are the same in every iteration, so that evaluations are comparable. Tasks generated for the iteration are drawn
+    uniformly, too.
     """
 
     settings: Settings
@@ -41,7 +42,7 @@ class EpisodeSampler:
         new: bool = False,
         rates: Callable[[], Mapping[int, float]] = dict,
     ) -> EpisodeSampler:
-        """Make the draw of an iteration. `new`: whether the tasks were made for it, and for no other.
+        """Create the sampler of an iteration. `new`: whether the tasks were generated for this iteration only.
 
         `rates`: reads the newest pass rates, for the sampler `pass_rate`.
         """
@@ -85,7 +86,7 @@ class EpisodeSampler:
         return tuple(self._episode(number, task, element, repeat) for number, (task, element) in numbered)
 
     def explains(self, planned: Sequence[Episode]) -> bool:
-        """Tell whether each of these episodes is the one that its stream has at its position."""
+        """Whether each planned episode equals the one that its stream yields at its position."""
         if not self.sampler.repeatable:
             return True
         streams: defaultdict[tuple[SeedStream, int], dict[int, tuple[int, Episode]]] = defaultdict(dict)
@@ -104,11 +105,11 @@ class EpisodeSampler:
         return True
 
     def hidden(self, blocked: Collection[str]) -> frozenset[int]:
-        """Return the tasks that are not drawn now: those on blocked sites, but for tests, which stay the same."""
+        """Return the tasks to skip: those on blocked sites in training, none in tests, which stay the same."""
         return self.sampler.tasks.on_sites(blocked) if self.split is Split.TRAIN else frozenset()
 
     def notes(self, hidden: Collection[int], planned: Sequence[Episode]) -> tuple[str, ...]:
-        """Return what a person should know about the draw. `planned`: all episodes of the iteration."""
+        """Return notes on the sampling for the user. `planned`: all episodes of the iteration."""
         source, duplicates = self.sampler.tasks.source, self.sampler.tasks.duplicates
         bands = self.sampler.bands_without_tasks(hidden)
         notes = [f"{source}: band {band} has no task to draw; the other bands share its part" for band in bands]
@@ -122,7 +123,7 @@ class EpisodeSampler:
         return tuple(notes)
 
     def _without_greedy(self, planned: Sequence[Episode]) -> int:
-        """Return how many groups were begun whose greedy episode, the last one, is not planned."""
+        """Return the number of planned groups without their greedy episode, which is the last of a group."""
         if not self.sampler.greedy:
             return 0
         size = self.sampler.group_size
@@ -131,13 +132,13 @@ class EpisodeSampler:
         return len({*groups} - whole)
 
     def _before(self, earlier: Iterable[Episode]) -> Iterator[Episode]:
-        """Yield the episodes of earlier iterations after which this one goes on: those of the same streams."""
+        """Yield the earlier episodes of the same streams, which this iteration continues with `tasks.no_repeats`."""
         if self.split is Split.TRAIN and self.settings.tasks.no_repeats:
             own = _single(self.settings, self.iteration)
             yield from (episode for episode in earlier if _single(self.settings, episode.iteration) == own)
 
     def _episode(self, number: int, task: Task, drawn: DrawnTask, repeat: int) -> Episode:
-        """Make an episode. Training has seeds below `SEEDS`, tests from it on: no test page is ever trained on."""
+        """Create an episode."""
         test, in_turns = self.split is Split.TEST, not find_environment(task.environment).has_pages
         limits = self.settings.rollout.test_max_steps if test else self.settings.rollout.train_max_steps
         # Test seeds start at SEEDS, training seeds end below it: no test page is trained on.
@@ -155,5 +156,5 @@ class EpisodeSampler:
 
 
 def _single(settings: Settings, iteration: int) -> bool:
-    """Tell whether tasks that come in groups come once: the expert would do the same in each chain."""
+    """Whether each task of a group is drawn once: in demonstrations the expert acts the same in every chain."""
     return settings.agent.group_size > 1 and iteration < settings.loop.demonstration_iterations

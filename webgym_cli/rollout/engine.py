@@ -32,7 +32,7 @@ from webgym_cli.util.urls import site_of
 
 # Raises when a shared resource, such as the policy server, has died.
 Watch = Coroutine[Any, Any, None]
-# Seconds for `watch` to raise first: that the server died explains more than failures in a row.
+# Seconds for `watch` to raise first: a dead server is a better explanation than consecutive failures.
 WATCH_GRACE = 3.0
 
 
@@ -47,14 +47,14 @@ class RolloutEngine:
     """Runs the attempts, here or on other nodes."""
     sink: EventSink
     judge: TrajectoryJudge | None = None
-    """Gives the rewards that the environment can't give; None: they stay unknown."""
+    """Judges trajectories that the environment can't score; None: they stay unscored."""
     queue: EpisodeQueue | None = None
-    """Source of the episodes; None: all that the plan owes."""
+    """Source of the episodes; None: the plan's pending episodes."""
     claims: ResourceClaims | None = None
-    """The exclusive resources that other rollouts of this process use as well; None: there are no others."""
+    """Exclusive resources shared with other rollouts of this process; None: there are no others."""
     on_outcome: Callable[[Trajectory, bool], None] = lambda trajectory, judged: None
-    """Called with each trajectory once it is stored and again once its judgement is, which its outcome then has; the
-    second argument tells which."""
+    """Called with each trajectory when it is stored, and again, with its judgement, when that is stored; the second
+    argument is true for the second call."""
     monitor: Monitor = field(init=False)
     _queue: EpisodeQueue = field(init=False)
     _blocklist: Blocklist = field(init=False)
@@ -191,7 +191,7 @@ class RolloutEngine:
             self._block_site(trajectory)
 
     def _block_site(self, trajectory: Trajectory) -> None:
-        """Put the site that blocked the browser on the blocklist: the last visited one, not always the start page's."""
+        """Add the last visited site, which blocked the browser, to the blocklist; it may not be the start page's."""
         url = trajectory.steps[-1].observation.url if trajectory.steps else trajectory.task.start_url
         block = self._blocklist.add(url, trajectory.id, trajectory.outcome.failure_detail)
         if block:
@@ -222,7 +222,7 @@ class RolloutEngine:
 
     @property
     def judge_down(self) -> str:
-        """Error of a judge that does not answer; empty while it does."""
+        """Error of an unavailable judge; empty while it responds."""
         return self._judge_queue.down if self._judge_queue else ""
 
 
@@ -240,9 +240,9 @@ def summarize(
     *,
     stored: Sequence[Trajectory] | None = None,
 ) -> RolloutSummary:
-    """Return the summary event of the iteration so far. Raises `WebGymError` when nothing was collected or judged.
+    """Return the summary event of the iteration so far. Raises `WebGymError` if nothing was collected or judged.
 
-    `stored`: all trajectories of the iteration; None: they are read.
+    `stored`: all trajectories of the iteration; None: read them from the buffer.
     """
     if judge_down:
         raise WebGymError(
@@ -271,7 +271,7 @@ def summarize(
 
 
 def _advise(failure: FailureKind | None) -> str:
-    """Return what to look at after episodes that all failed in one way."""
+    """Return the hint for consecutive failures of one kind."""
     if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
         return (
             f"look at the policy server, then the same command again; its key is taken from {POLICY_KEY}, "

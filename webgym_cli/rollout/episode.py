@@ -1,4 +1,4 @@
-"""One episode: the agent loop on a task in a fresh environment; its steps are kept even when it fails."""
+"""Agent loop of one episode in a fresh environment; its steps are kept even if it fails."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 
-# Characters at most of what is wrong with a response.
+# Maximum characters of a parse error's detail.
 _DETAIL_LIMIT = 200
 
 
 def derive_sampling_seed(seed: int, trajectory: str, step: int) -> int:
-    """Return the seed of one response: the same whenever the same attempt at an episode comes to the same step."""
-    # 48 bits: any JSON parser keeps them, and two requests of a run hardly ever share a seed
+    """Return the sampling seed of one response, deterministic in run seed, trajectory id and step."""
+    # 48 bits: exact in any JSON parser, and collisions within a run are rare
     return int.from_bytes(hashlib.sha256(f"{seed}/{trajectory}/{step}".encode()).digest()[:6])
 
 
@@ -59,22 +59,22 @@ class EpisodeRun:
     settings: Settings
     timer: StageTimer
     gate: PolicyGate = field(default_factory=PolicyGate)
-    """Holds the episode while the policy's weights are changed."""
+    """Holds the episode during a weight update of the policy."""
     instruction: str = ""
     steps: list[Step] = field(default_factory=list)
     task: Task = field(init=False)
-    """The planned task, with what the episode knows of it."""
+    """The planned task, as the environment resolves it on reset."""
     started_at: str = field(default_factory=now)
     _start: float = field(default_factory=time.monotonic)
     _deadline: asyncio.Timeout | None = None
 
     def __post_init__(self) -> None:
-        """Start from the task as planned."""
+        """Set the task to the planned one."""
         self.task = self.owed.episode.task
 
     @property
     def spec(self) -> PromptSpec:
-        """The prompt's parameters, stored with the trajectory so that prompts can be rendered again."""
+        """Prompt parameters, stored with the trajectory so that its prompts can be rendered again."""
         context, tools = self.settings.context_config, self.environment.tools
         webrl = tools is None and is_webrl(context.prompt_version)
         return PromptSpec(
@@ -93,10 +93,10 @@ class EpisodeRun:
         )
 
     async def run(self) -> Trajectory:
-        """Run to the end and return the trajectory; a failure of infrastructure is its outcome, not an exception.
+        """Run the episode and return its trajectory; an infrastructure failure is its outcome, not an exception.
 
-        Raises `StoreError` and `UsageError` (they concern the whole run) and passes on cancellation: what was done is
-        the `trajectory` of an outcome that says so.
+        Raises `StoreError` and `UsageError`, which concern the whole run. Propagates cancellation; the caller then gets
+        the steps so far from `trajectory`.
         """
         try:
             async with asyncio.timeout(self.settings.rollout.episode_timeout) as self._deadline:
@@ -163,7 +163,7 @@ class EpisodeRun:
         return self._outcome(stop, await self.environment.out_of_steps())
 
     def _is_stuck(self) -> bool:
-        """Whether the last steps have no action, or all the same one, as often as the settings allow."""
+        """Whether the last steps reach `max_parse_errors`, or `max_repeated_actions` with the same action."""
         limits = self.settings.rollout
         last = self.steps[-1].action
         limit = limits.max_parse_errors if last is None else limits.max_repeated_actions
@@ -202,7 +202,7 @@ class EpisodeRun:
         return step.action, step
 
     async def _wait_for_policy(self) -> None:
-        """Wait while the policy's weights are changed; the episode's clock stands meanwhile."""
+        """Wait during a weight update of the policy; the episode timeout is paused."""
         if self.gate.is_open or self._deadline is None:
             return
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Judges stored trajectories while other episodes still run."""
+"""Judging of stored trajectories while other episodes still run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class JudgeQueue:
     on_judged: Callable[[Trajectory, Judgement], None]
     """Called with each judged trajectory once its judgement is stored."""
     down: str = ""
-    """Error of a judge that does not answer; empty while it does."""
+    """Error of an unavailable judge; empty while it responds."""
     _waiting: asyncio.Queue[Trajectory] = field(default_factory=asyncio.Queue)
     _consecutive_failures: int = 0
     _answered: bool = False

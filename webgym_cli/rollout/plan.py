@@ -1,4 +1,4 @@
-"""The plan of a rollout: the iteration's seeded episodes minus what is stored already."""
+"""Plan of a rollout: the iteration's seeded episodes minus the stored ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUP BY task, iteration QUALIFY row_number() OVER (PARTITION BY task ORDER BY i
 
 @dataclass(frozen=True, slots=True)
 class PendingEpisode:
-    """A planned episode without a trajectory, with the number of its next attempt."""
+    """Planned episode without a final trajectory, with the number of its next attempt."""
 
     episode: Episode
     attempt: int
@@ -43,43 +43,43 @@ class PendingEpisode:
 
     @property
     def trajectory_id(self) -> str:
-        """Id of the trajectory that this attempt stores: unique among all attempts of all episodes."""
+        """Id of this attempt's trajectory, unique among all attempts of all episodes."""
         return f"{self.episode.id}.{self.attempt}" if self.attempt else self.episode.id
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutPlan:
-    """The episodes of an iteration and those that are still to run."""
+    """Episodes of an iteration, and those still to run."""
 
     split: Split
     iteration: int
     policy: str
     """`vllm`, `oracle` or a base URL."""
     episodes: tuple[Episode, ...]
-    """Everything that was ever planned for this iteration and split."""
+    """All episodes planned so far for this iteration and split."""
     owed: tuple[PendingEpisode, ...]
     given_up: int
-    """Episodes whose attempts are used up by infrastructure failures, or whose site shut the browser out."""
+    """Episodes that used up their attempts by infrastructure failures, or whose site blocked the browser."""
     blocked: int = 0
     """Episodes that wait until their site is off the blocklist."""
     unjudged: tuple[str, ...] = ()
-    """Ids of the trajectories that worked, but whose reward is not known: they wait for the judge."""
+    """Ids of completed trajectories that await a judgement."""
     damaged: tuple[str, ...] = ()
     """Stored lines that can't be read; their episodes are owed again."""
     notes: tuple[str, ...] = ()
-    """What a person should know about the draw, in words."""
+    """Notes on the sampling for the user."""
     wanted: int = 0
-    """Number of episodes that were asked for; more are planned in place of groups without gradient."""
+    """Number of requested episodes; more are planned to replace groups without gradient."""
     sites: Mapping[str, str] = field(default_factory=dict)
-    """How the exclusive resources (WebArena's sites) that are owed keep episodes apart (`webarena.*.isolation`)."""
+    """Isolation mode of each exclusive resource (WebArena site) of the pending episodes (`webarena.*.isolation`)."""
 
     @property
     def done(self) -> int:
-        """Episodes that have their trajectory."""
+        """Number of episodes with a final trajectory."""
         return len(self.episodes) - len(self.owed) - self.given_up - self.blocked
 
     def extend(self, later: RolloutPlan) -> RolloutPlan:
-        """Return one plan of this and a later iteration's episodes, under the later one's number."""
+        """Return the plan of this and a later iteration's episodes, with the later iteration's number."""
         return replace(
             later,
             episodes=self.episodes + later.episodes,
@@ -169,19 +169,19 @@ def write_plan(run: RunDir, plan: RolloutPlan) -> None:
 
 
 def usual_episodes(run: RunDir, settings: Settings, split: Split, iteration: int) -> int:
-    """Return how many episodes an iteration has where nobody says: with tasks of its own, each of them as one group."""
+    """Return the default number of episodes of an iteration; one group per task if tasks were generated for it."""
     if _has_new(run, split, iteration):
         return len(open_tasks(str(run.new_tasks(iteration)))) * settings.agent.group_size
     return settings.rollout.test_episodes if split is Split.TEST else settings.rollout.episodes
 
 
 def _has_new(run: RunDir, split: Split, iteration: int) -> bool:
-    """Whether an iteration has tasks that were made for it."""
+    """Whether tasks were generated for an iteration."""
     return split is Split.TRAIN and run.new_tasks(iteration).is_file()
 
 
 def _read_pass_rates(run: RunDir, iteration: int) -> dict[int, float]:
-    """Return the share of successes of each task in the newest iteration before this one that has it."""
+    """Return each task's success rate in the newest earlier iteration that contains it, by hash of the task id."""
     if not iteration or not run.exists:
         return {}
     with open_index(run) as index:
@@ -215,20 +215,20 @@ class _EpisodeAttempts:
             self.failures += 1
 
     def may_be_tried(self, limit: int) -> bool:
-        """Whether another attempt makes sense: not of a kind of failure that it would only repeat."""
+        """Whether another attempt is allowed: below the limit, and the last failure is retryable."""
         failure = self.outcome.failure if self.outcome else None
         hopeless = failure is not None and failure.counts_as_attempt and not failure.retryable
         return self.failures < limit and not hopeless
 
     @property
     def unjudged(self) -> bool:
-        """Whether the newest attempt worked and its reward is not known."""
+        """Whether the newest attempt was rolled out and has no reward."""
         known = self.outcome
         return known is not None and known.reward is None and is_rolled_out(known.failure)
 
 
 def _without_stored(run: RunDir, settings: Settings, plan: RolloutPlan, blocked: Collection[str]) -> RolloutPlan:
-    """Return a plan with what is owed of it: all that is not stored, and may be run."""
+    """Return the plan with its pending episodes: those that are not stored and may be run."""
     damage, stored = list[str](), defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
     for trajectory in scan(run, plan.split, plan.iteration, damage):
         stored[trajectory.episode].add(trajectory)

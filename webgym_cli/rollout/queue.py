@@ -14,17 +14,17 @@ ResourceNames = Callable[[Task], Collection[str]]
 
 
 class ResourceClaims:
-    """The exclusive resources of the running episodes, in all queues that share it."""
+    """Exclusive resources held by the running episodes; can be shared by several queues."""
 
     def __init__(self, names: ResourceNames = lambda task: ()) -> None:
         self._names = names
         self._held: dict[str, Collection[str]] = {}
-        """By episode id."""
+        """Held resource names by episode id."""
         self.changed = asyncio.Event()
         """Set whenever another episode may be handed out."""
 
     def claim(self, owed: PendingEpisode) -> bool:
-        """Take what an episode needs; False, and nothing taken, where another one has it."""
+        """Acquire the resources of an episode; return False and acquire none if another episode holds one."""
         wanted = self._names(owed.episode.task)
         if any(not set(names).isdisjoint(wanted) for names in self._held.values()):
             return False
@@ -32,13 +32,13 @@ class ResourceClaims:
         return True
 
     def release(self, owed: PendingEpisode) -> None:
-        """Give back what an episode has."""
+        """Release the resources of an episode."""
         self._held.pop(owed.episode.id, None)
         self.changed.set()
 
 
 class EpisodeQueue:
-    """Hands out pending episodes, each to one worker; none while another one has what it needs to itself."""
+    """Hands out each pending episode to one worker, once its exclusive resources are free."""
 
     def __init__(self, owed: Iterable[PendingEpisode], claims: ResourceClaims | None = None) -> None:
         self._waiting = deque(owed)
@@ -64,7 +64,7 @@ class EpisodeQueue:
         return None
 
     def take_now(self) -> PendingEpisode | None:
-        """Return the next episode whose exclusive resources are free at this moment; None: there is none."""
+        """Return the next episode whose exclusive resources are free; None if there is none now."""
         for place, owed in enumerate(self._waiting):
             if self._claims.claim(owed):
                 del self._waiting[place]
@@ -85,6 +85,6 @@ class EpisodeQueue:
         return len(self._waiting)
 
     def end(self) -> None:
-        """Hand out no more episodes; `take` returns None to workers that wait."""
+        """Stop handing out episodes; `take` returns None to waiting workers."""
         self._waiting.clear()
         self.changed.set()

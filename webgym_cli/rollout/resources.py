@@ -23,28 +23,28 @@ if TYPE_CHECKING:
     from webgym_cli.agent.load_balancer import BalancedPolicy
     from webgym_cli.agent.policy import ChatPolicy
 
-# What `rollout.policy` may be beside base URLs: the environment's expert, our own server.
+# Values of `rollout.policy` other than base URLs: the environment's expert, webgym's own server.
 ORACLE, VLLM = OracleAgent.name, "vllm"
 _CHOICES = "--policy vllm, --policy oracle or --policy http://HOST:PORT/v1[,http://HOST:PORT/v1...]"
-# The environment variable that holds the policy servers' key, if they want one.
+# Environment variable with the API key of the policy servers.
 POLICY_KEY = "OPENAI_API_KEY"
 
 
 class PolicyEndpoint(Record):
-    """The policy that acts: model servers or the environment's expert."""
+    """Policy of a rollout: model servers, or the environment's expert."""
 
     base_urls: tuple[str, ...] = ()
     """OpenAI base URLs of the policy's servers, which share the requests; none: the environment's expert acts."""
     served: ServedPolicy = ServedPolicy(name=ORACLE)
-    """What answers requests."""
+    """Served policy: name, version and weight digest."""
     logprobs: Logprobs | None = None
     """What the servers' log-probabilities are of; None: the servers are not ours, so it is not known."""
 
 
 def policy_urls(policy: str) -> tuple[str, ...]:
-    """Return the base URLs that `rollout.policy` or `--policy` names, one or several with commas between.
+    """Return the base URLs of `rollout.policy` or `--policy`, a comma-separated list.
 
-    Raises `UsageError` where one is none, or is named twice.
+    Raises `UsageError` for an invalid or repeated URL.
     """
     urls = tuple(url.strip() for url in policy.split(","))
     servers: set[str] = set()
@@ -57,7 +57,7 @@ def policy_urls(policy: str) -> tuple[str, ...]:
 
 
 def _server_key(url: str, *, alone: bool) -> str:
-    """Return host, port and path of a base URL, without credentials: equal for two URLs of one server."""
+    """Return host, port and path of a base URL without credentials, to compare servers."""
     if not alone and url in (ORACLE, VLLM):
         raise UsageError(f"rollout.policy: {url} acts alone, it can't share requests with others", hint=_CHOICES)
     if not url.startswith(("http://", "https://")):
@@ -87,7 +87,7 @@ def apply_test_sampling(settings: Settings, split: Split) -> Settings:
 async def open_agent(
     run: RunDir, settings: Settings, acting: PolicyEndpoint, gate: PolicyGate | None = None
 ) -> AsyncIterator[Agent]:
-    """Yield the agent, connected to the policy's servers if it has any. `gate`: theirs; None: one that stays open."""
+    """Yield the agent, connected to the policy servers if there are any. `gate`: None means one that stays open."""
     if not acting.base_urls:
         context = settings.context_config
         yield OracleAgent(context.interaction_mode, context.prompt_version, settings.agent.call_format)

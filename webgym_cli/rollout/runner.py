@@ -1,4 +1,4 @@
-"""Runs single attempts of episodes: in this process, also inside each Ray worker."""
+"""Execution of single episode attempts in this process; also used in each Ray worker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class EpisodeRunner(Protocol):
     stages: StageTimer
     """Times the stages of this process."""
     on_slots_added: Callable[[int], None] | None
-    """Called when more episodes can run at once: a node has joined."""
+    """Called with the number of added slots when a node joins."""
 
     @property
     def name(self) -> str:
@@ -45,7 +45,7 @@ class EpisodeRunner(Protocol):
         ...
 
     async def run(self, owed: PendingEpisode) -> Trajectory | None:
-        """Run one attempt to its end; cancelled, it returns the steps so far. None when stopped before its start."""
+        """Run one attempt; if cancelled, return the steps so far. None if stopped before its start."""
         ...
 
     def stop(self) -> None:
@@ -57,7 +57,7 @@ class EpisodeRunner(Protocol):
         ...
 
     def worker_timings(self) -> list[dict[str, Any]]:
-        """Return the timings (`StageTimer.to_json`) of workers in other processes; without such, none."""
+        """Return the timings (`StageTimer.to_json`) of workers in other processes, if there are any."""
         return []
 
     def facts(self) -> dict[str, Any]:
@@ -73,11 +73,11 @@ class LocalRunner(EpisodeRunner):
     settings: Settings
     agent: Agent
     pool: EnvironmentPool | None
-    """None: no episode is to run."""
+    """None: there is no episode to run."""
     gate: PolicyGate = field(default_factory=PolicyGate)
-    """Holds episodes while the policy's weights are changed."""
+    """Holds episodes during a weight update of the policy."""
     shared_slots: SlotPool | None = None
-    """The slots of this process, where several rollouts share them."""
+    """Slots of this process, if several rollouts share them."""
     stages: StageTimer = field(default_factory=StageTimer)
     on_slots_added: Callable[[int], None] | None = None
     slots: int = field(init=False)
@@ -92,13 +92,13 @@ class LocalRunner(EpisodeRunner):
 
     @property
     def name(self) -> str:
-        """Name of the policy that acts now."""
+        """Name of the current policy."""
         return self.agent.name
 
     async def run(self, owed: PendingEpisode) -> Trajectory | None:
-        """Run one attempt once there is a slot and memory allows."""
+        """Run one attempt once a slot and enough memory are free."""
         async with nullcontext() if self.shared_slots is None else self.shared_slots.slot(owed.episode.split):
-            # Timed apart from the episode: it has no browser yet, and its own deadline has not begun.
+            # Timed separately: the episode has no browser yet, and its timeout has not started.
             with self.stages.time(owed.episode.id, EpisodeStage.ADMISSION):
                 await self._memory.enter()
             try:
@@ -130,7 +130,7 @@ class LocalRunner(EpisodeRunner):
         except asyncio.CancelledError:
             return episode.trajectory(Outcome(failure=FailureKind.CANCELLED))  # it stays owed
         finally:
-            # From here on `stop` leaves the task alone: the browser must close.
+            # From here on `stop` must not cancel the task: the browser must close.
             self._playing.discard(task)
             await environment.close()
             self.stages.end(owed.episode.id)
@@ -146,7 +146,7 @@ async def open_runner(
 ) -> AsyncIterator[LocalRunner]:
     """Yield a runner with its agent and environment pool.
 
-    `environment`: its registered name; empty: no pool. `shared`: with the other rollouts of this process.
+    `environment`: its registered name; empty: no pool. `shared`: state shared with other rollouts of this process.
     """
     gate = shared.gate if shared else PolicyGate(endpoint.served)
     opened = find_environment(environment).make_pool(settings) if environment else nullcontext()

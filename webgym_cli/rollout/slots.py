@@ -1,4 +1,4 @@
-"""What several rollouts of one process share: slots, exclusive resources and the gate before the policy."""
+"""State shared by concurrent rollouts of one process: slots, exclusive resources and the policy gate."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from webgym_cli.rollout.queue import ResourceClaims
 
 @dataclass(slots=True)
 class SlotPool:
-    """A number of slots; of those that wait for one, evaluation episodes come first."""
+    """Pool of episode slots; evaluation episodes have priority."""
 
     free: int
-    """Slots that nobody has."""
+    """Number of free slots."""
     _waiting: dict[Split, deque[asyncio.Future[None]]] = field(
         default_factory=lambda: {Split.TEST: deque(), Split.TRAIN: deque()}
     )
 
     @asynccontextmanager
     async def slot(self, split: Split) -> AsyncIterator[None]:
-        """Hold a slot for the time of the block."""
+        """Hold a slot for the duration of the block."""
         await self._take(split)
         try:
             yield
@@ -57,9 +57,9 @@ class SlotPool:
 
 @dataclass(slots=True)
 class SharedRollouts:
-    """What the rollouts of an asynchronous loop share, training and evaluation."""
+    """State shared by the training and evaluation rollouts of an asynchronous loop."""
 
     gate: PolicyGate
-    """Before the policy, whose weights change while they run."""
+    """Gate of the training policy; holds requests while the weights change."""
     slots: SlotPool
     claims: ResourceClaims

@@ -1,4 +1,4 @@
-"""The HTTP calls to a vLLM server that are not for a policy: health, weights, and what its weights answer."""
+"""HTTP client for a vLLM server's management endpoints: health, weights, sleep, adapters and fingerprints."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import httpx
 
 from webgym_cli.util.http_client import BoundedClient
 
-# Deadline of one health check, in seconds.
+# Timeout of one health check, in seconds.
 HEALTH_TIMEOUT = 5.0
-# Deadline of one answer to a known prompt or of one cache reset, in seconds.
+# Timeout of one fingerprint request or cache reset, in seconds.
 CALL_TIMEOUT = 120.0
-# How far log-probabilities of the same weights may lie apart.
+# Maximum difference between log-probabilities of the same weights.
 LOGPROB_TOLERANCE = 1e-3
 
-# Long enough to fill a block of the prefix cache: an answer from a stale cache shows.
+# Long enough to fill a block of the prefix cache, so that a stale cache is detected.
 PROMPT = " ".join(f"Step {n}: click the button, read the page and type {n * n} into field {n % 7}." for n in range(12))
 TOKENS = 8
 IMAGE_SIDE = 96
 
 
 class ServerCallError(Exception):
-    """A call to the server failed: it can't be reached, answers too late, refuses, or answers with other weights."""
+    """A call failed: connection error, timeout, error status, or a response of unexpected weights."""
 
 
 async def find_failure(calls: Awaitable[None]) -> str:
-    """Await calls to a server; return why they failed, an empty text where they did not."""
+    """Await calls to a server; return the reason of a failure, empty on success."""
     try:
         await calls
     except ServerCallError as error:
@@ -41,12 +41,12 @@ async def find_failure(calls: Awaitable[None]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What a server's weights answer to known prompts, and their checksum where the server has one."""
+    """Greedy responses to fixed prompts, and parameter checksums if the server has them."""
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     checksums: dict[str, str] = field(default_factory=dict)
-    """Of each parameter as it lies in the engine; empty where vLLM has no such endpoint."""
+    """Checksums of the engine's parameters, by name; empty if vLLM lacks the endpoint."""
 
     def matches(self, other: Fingerprint) -> bool:
         """Whether both come from the same weights."""
@@ -56,9 +56,9 @@ class Fingerprint:
         return self.tokens == other.tokens and near
 
     def differs(self, other: Fingerprint) -> bool:
-        """Whether both come from different weights, by parameters and by answers: a stale cache keeps the answers.
+        """Whether both come from different weights, by checksums and by responses (a stale cache repeats the old ones).
 
-        Exact: a small training changes log-probabilities by less than the tolerance.
+        The comparison is exact: a small update changes log-probabilities by less than the tolerance.
         """
         if self.checksums and self.checksums == other.checksums:
             return False
@@ -66,11 +66,11 @@ class Fingerprint:
 
 
 class ServerClient:
-    """An async context manager for the calls to one server."""
+    """Async context manager for calls to one server."""
 
     def __init__(self, root: str, model: str) -> None:
         """`root` is the server's URL without `/v1`."""
-        # a proxy from the environment must not stand between us and our own server
+        # requests to webgym's own server must bypass a proxy from the environment
         self._http = BoundedClient(base_url=root, timeout=CALL_TIMEOUT, trust_env=False)
         self._model = model
 
@@ -85,7 +85,7 @@ class ServerClient:
         await self._http.aclose()
 
     async def healthy(self) -> bool:
-        """Whether the server is up and its engine lives."""
+        """Whether the server is up and its engine alive."""
         try:
             answer = await self._http.get("/health", timeout=HEALTH_TIMEOUT)
         # A server that is starting or dying refuses connections: unhealthy, but no error.
@@ -94,39 +94,39 @@ class ServerClient:
         return answer.status_code == httpx.codes.OK
 
     async def pause(self, deadline: float) -> None:
-        """Let running requests end, hold new ones back; in so many seconds."""
+        """Finish running requests and hold new ones, within `deadline` seconds."""
         await self._post("/pause?mode=wait", deadline=deadline)
 
     async def resume(self) -> None:
-        """Go on with held requests."""
+        """Continue with the held requests."""
         await self._post("/resume")
 
     async def reload_weights(self, folder: str, deadline: float) -> None:
-        """Load other weights of the same architecture into the running engine; in so many seconds."""
+        """Load other weights of the same architecture into the running engine, within `deadline` seconds."""
         body = {"method": "reload_weights", "kwargs": {"weights_path": folder}, "timeout": deadline}
         await self._post("/collective_rpc", body, deadline=deadline + HEALTH_TIMEOUT)
 
     async def sleep(self, level: int, deadline: float) -> None:
-        """End what is asked, give the GPU memory back and keep the process; in so many seconds.
+        """Abort requests and free the GPU memory within `deadline` seconds; the process stays.
 
-        Level 1 keeps the weights in the machine's memory, level 2 drops them.
+        Level 1 keeps the weights in CPU memory, level 2 drops them.
         """
         await self._post(f"/sleep?level={level}&mode=abort", deadline=deadline)
         if not await self._sleeps(deadline):
             raise ServerCallError("/is_sleeping: it is awake after it was sent to sleep")
 
     async def wake_weights(self, deadline: float) -> None:
-        """Take memory for the weights again. After level 2 they are undefined until they are loaded."""
+        """Allocate memory for the weights. After level 2 they are undefined until reloaded."""
         await self._post("/wake_up?tags=weights", deadline=deadline)
 
     async def wake_cache(self, deadline: float) -> None:
-        """Take memory for the key-value cache again, and answer requests from now on."""
+        """Allocate the KV cache and serve requests again."""
         await self._post("/wake_up?tags=kv_cache", deadline=deadline)
         if await self._sleeps(deadline):
             raise ServerCallError("/is_sleeping: it sleeps after it was woken")
 
     async def reset_caches(self) -> None:
-        """Forget everything that the previous weights computed."""
+        """Clear the prefix, multimodal and encoder caches of the previous weights."""
         answer = await self._post("/reset_prefix_cache")
         if answer.content and answer.json().get("success") is False:
             raise ServerCallError("/reset_prefix_cache: blocks are still in use")
@@ -134,17 +134,17 @@ class ServerClient:
         await self._post("/reset_encoder_cache")
 
     async def load_adapter(self, name: str, folder: str, deadline: float) -> None:
-        """Serve a LoRA adapter beside the model, under a name that is new; in so many seconds."""
+        """Load a LoRA adapter under a new name, within `deadline` seconds."""
         await self._post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": folder}, deadline)
 
     async def unload_adapter(self, name: str) -> None:
-        """Serve a LoRA adapter no longer."""
+        """Unload a LoRA adapter."""
         await self._post("/v1/unload_lora_adapter", {"lora_name": name})
 
     async def fingerprint(self, *, checksums: bool, model: str = "") -> Fingerprint:
-        """Ask the known prompts, greedily: one text, one image, so that a stale vision tower shows too.
+        """Query the fixed prompts greedily: a text, and an image to detect a stale vision tower.
 
-        `model`: the name of a LoRA adapter.
+        `model`: name of a LoRA adapter; empty: the model itself.
         """
         common = {"model": model or self._model, "max_tokens": TOKENS, "temperature": 0, "return_token_ids": True}
         text = (await self._post("/v1/completions", common | {"prompt": PROMPT, "logprobs": 1})).json()
@@ -161,7 +161,7 @@ class ServerClient:
     async def _checksums(self) -> dict[str, str]:
         try:
             answer = await self._post("/weight_checker", {"action": "checksum"})
-        except ServerCallError:  # not every version of vLLM has it; the answers are compared anyway
+        except ServerCallError:  # not every version of vLLM has it; responses are compared anyway
             return {}
         return dict(answer.json()["checksums"])
 
@@ -184,7 +184,7 @@ class ServerClient:
 
 def known_image() -> str:
     """Return a PNG of coloured stripes as a data URL."""
-    from PIL import Image  # slow, and only a server needs it
+    from PIL import Image  # slow to import, and only needed with a server
 
     places = [(x, y) for y in range(IMAGE_SIDE) for x in range(IMAGE_SIDE)]
     pixels = bytes(value for x, y in places for value in (x * 2, y * 2, (x // 8 + y // 8) % 2 * 255))

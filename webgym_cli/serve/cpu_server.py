@@ -1,7 +1,7 @@
-"""vLLM's server on a CPU with forked engine processes: run as a file by the interpreter of the serve environment.
+"""vLLM server for CPUs with forked engine processes; run as a script by the interpreter of the serve venv.
 
-On a CPU vLLM spawns its engine and its workers, and each of them imports all of vLLM again: two thirds of the time of a
-start. Forked ones have what the server imported.
+On a CPU vLLM spawns its engine and workers, each of which imports vLLM again: two thirds of the start-up time.
+Forked processes inherit the server's imports.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import signal
 
 # The `vllm` command refuses the CPU build, whose distribution has another name.
 MODULE = "vllm.entrypoints.openai.api_server"
-# "0" lets vLLM's CPU backend compute in the engine's process. The server stays a process of its own.
+# "0" makes vLLM's CPU backend compute in the engine process. The API server stays a separate process.
 ONE_PROCESS = "VLLM_ENABLE_V1_MULTIPROCESSING"
 
 
 def fork_engine_processes() -> None:
-    """Make vLLM fork where it would spawn."""
+    """Make vLLM fork its child processes instead of spawning them."""
     import torch
     from vllm.utils import system_utils
 
@@ -30,7 +30,7 @@ def fork_engine_processes() -> None:
         if os.getppid() != server or os.environ.get(ONE_PROCESS) == "0":
             torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
-    # OpenMP's threads don't survive a fork, and who forks must not have any: only the last process computes.
+    # OpenMP threads don't survive a fork, so a process that forks must have none: only the last process computes.
     torch.set_num_threads(1)
     os.register_at_fork(after_in_child=set_up_child)
     system_utils.get_mp_context = lambda: multiprocessing.get_context("fork")

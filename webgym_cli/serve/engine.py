@@ -1,6 +1,6 @@
-"""The engine of a running vLLM server: new weights in place, sleep and waking, proved by what it answers.
+"""Engine of a running vLLM server: in-place weight updates, sleep and wake-up, verified by fingerprints.
 
-Each method raises `ServerCallError` where the engine can't be trusted from then on: the server is then started anew.
+Each method raises `ServerCallError` if the engine's state is no longer certain; the caller then restarts the server.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _Steps = Callable[[ServerClient], Awaitable[None]]
 
 
 class VllmEngine:
-    """Knows which weights an engine has, and what engines with them answer."""
+    """Tracks the weights of an engine and the fingerprint of each set of weights."""
 
     def __init__(self, plan: ServerPlan, connect: Callable[[], ServerClient]) -> None:
-        """`connect` makes a client for the server as it runs now."""
+        """`connect` returns a client of the running server."""
         self._plan = plan
         self._connect = connect
         self._model = self._digest = ""
         self._proved = False
-        """Whether this server was seen to load dropped weights again."""
+        """Whether this server has reloaded dropped weights successfully."""
         self._fingerprints: dict[str, Fingerprint] = {}
-        """By digest of the weights."""
+        """Fingerprints by weight digest."""
 
     async def remember(self, model: str, digest: str) -> None:
-        """Take the fingerprint of a fresh server's weights; without one, every change of them needs a restart."""
+        """Record the fingerprint of a newly started server; without one, every weight update needs a restart."""
         self._model, self._digest, self._proved = model, digest, False
         async with self._connect() as client:
             self._fingerprints[digest] = await client.fingerprint(checksums=self._plan.dev_mode)
 
     async def swap(self, model: str, wanted: str) -> None:
-        """Load other weights: a folder and its digest."""
+        """Load other weights in place. `model`: their folder; `wanted`: their digest."""
         self._require_in_place(wanted)
         if wanted == self._digest:
             return
@@ -55,16 +55,16 @@ class VllmEngine:
         await self._load_and_verify(model, wanted, steps)
 
     async def sleep(self) -> None:
-        """Give the GPU memory back. Only an engine that can be woken with proof is sent to sleep."""
+        """Free the GPU memory. Requires an engine whose wake-up can be verified."""
         self._require_in_place(self._digest)
         async with self._connect() as client:
             await client.sleep(self._plan.sleep.level, self._plan.sleep.timeout)
 
     async def wake(self, model: str, wanted: str) -> None:
-        """Take the memory again and load the weights, a folder or hub id and its digest, that it is to have.
+        """Allocate the memory again and load the weights `model` (folder or hub id) with digest `wanted`.
 
-        New weights have answers that nobody knows: a server that has never woken before first shows with the old ones
-        that it loads all that it had dropped.
+        New weights have no known fingerprint. Before its first swap on wake-up, a server therefore reloads the old
+        weights, to verify that it restores everything it dropped.
         """
         self._require_in_place(wanted)
         if wanted != self._digest and not self._proved and self._plan.sleep.level == DROPS_WEIGHTS:
@@ -87,13 +87,13 @@ class VllmEngine:
         self._proved = True
 
     async def load_adapter(self, name: str, folder: str) -> None:
-        """Serve a LoRA adapter beside the weights, by a new name; it has answered the known prompts afterwards."""
+        """Load a LoRA adapter under a new name, and query it once to verify that it responds."""
         async with self._connect() as client:
             await client.load_adapter(name, folder, self._plan.startup_timeout)
             await client.fingerprint(checksums=False, model=name)
 
     async def unload_adapter(self, name: str) -> None:
-        """Serve a LoRA adapter no longer."""
+        """Unload a LoRA adapter."""
         async with self._connect() as client:
             await client.unload_adapter(name)
 
@@ -103,7 +103,7 @@ class VllmEngine:
             raise ServerCallError("it needs a local folder, a server on loopback and a fingerprint")
 
     async def _load_and_verify(self, model: str, wanted: str, steps: _Steps) -> None:
-        """Take the steps that load weights, and see whether the engine then answers with them."""
+        """Run the loading steps, then verify the weights by the engine's fingerprint."""
         async with self._connect() as client:
             await steps(client)
             now = await client.fingerprint(checksums=True)

@@ -1,4 +1,4 @@
-"""The vLLM server at work: started, watched, given new weights, stopped."""
+"""Lifecycle of one vLLM server: start, watch, weight updates, sleep and stop."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from webgym_cli.serve.plan import ServerPlan
 from webgym_cli.serve.weights import Digests, check_model
 from webgym_cli.venvs.locate import venv_environ
 
-# Between two health checks, and between two looks at whether the server lives.
+# Interval between health checks and between liveness checks.
 POLL_SECONDS = 1.0
 LOG = "vllm.log"
 
 
 class PolicyServer:
-    """One vLLM server. `serve` weights with it and let it `rest` as often as needed; `stop` it at the end.
+    """One vLLM server. Call `serve` and `release_gpus` as often as needed, and `stop` at the end.
 
-    It never outlives this process, however this process ends.
+    It never outlives this process, even if this process is killed.
     """
 
     def __init__(
@@ -40,13 +40,13 @@ class PolicyServer:
         digests: Digests | None = None,
         nvml: Nvml | None = None,
     ) -> None:
-        """Start nothing. `logs` is the folder of `vllm.log`.
+        """Create the server without starting it. `logs` is the folder of `vllm.log`.
 
-        `digests`: shared with other servers of the same weights. `nvml`: tells what a sleeping server still holds.
+        `digests`: shared with other servers of the same weights. `nvml`: measures the memory of a sleeping server.
         """
         self.plan = plan
         self.log = logs / (f"vllm_{plan.replica}.log" if plan.replica else LOG)
-        """What vLLM says; a restart goes on writing there."""
+        """vLLM's log; a restart appends to it."""
         self._sink = sink
         self._digests = digests or Digests()
         self._nvml = nvml
@@ -59,29 +59,28 @@ class PolicyServer:
 
     @property
     def base_url(self) -> str:
-        """OpenAI base URL; the port is known from the start on."""
+        """OpenAI-compatible base URL."""
         return base_url(self.plan.host, self._port)
 
     @property
     def model(self) -> str:
-        """The weights that are served."""
+        """Served weights: a folder or hub id."""
         return self._model
 
     @property
     def is_serving(self) -> bool:
-        """Whether it is started and awake."""
+        """Whether the server is started and awake."""
         return self._job is not None and not self._asleep
 
     @property
     def pid(self) -> int | None:
-        """Process id of the guard that the server runs under; None when it is stopped."""
+        """Process id of the server's guard; None if stopped."""
         return self._job.pid if self._job else None
 
     async def serve(self, model: str, adapters: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Serve these weights, whatever that takes: a start, waking up, new weights, or nothing.
+        """Serve weights: start the server, wake it or swap its weights as needed.
 
-        `adapters`: folders of LoRA adapters on them, by the names that they are to have. Raises as `start`; nothing
-        runs afterwards unless it returned.
+        `adapters`: folders of LoRA adapters by name. Raises the errors of `start`; on an error the server is stopped.
         """
         if self._job is None:
             self._model, self._adapters = model, dict(adapters)
@@ -95,7 +94,7 @@ class PolicyServer:
                 return
 
     async def add_adapter(self, name: str, folder: str) -> str:
-        """Serve a LoRA adapter beside what is served, while requests go on; return why that failed."""
+        """Load a LoRA adapter without pausing requests; return the reason of a failure, empty on success."""
         began = time.monotonic()
         if why := await find_failure(self._engine.load_adapter(name, folder)):
             message = f"adapter {name} not loaded beside the others: {why}"
@@ -108,7 +107,7 @@ class PolicyServer:
         return ""
 
     async def drop_adapters(self, kept: Collection[str]) -> None:
-        """Serve other LoRA adapters than these no longer; what can't be dropped now is left to the next time."""
+        """Unload all LoRA adapters except `kept`; a failed unload is retried by the next call."""
         for name in [name for name in self._adapters if name not in kept]:
             if why := await find_failure(self._engine.unload_adapter(name)):
                 message = f"adapter {name} is still loaded: {why}"
@@ -117,7 +116,7 @@ class PolicyServer:
                 del self._adapters[name]
 
     async def release_gpus(self) -> None:
-        """Make room for a training in the way that the plan says; a sleep that fails is a stop."""
+        """Release the GPUs for training by the plan's sleep policy; stop the server if sleep fails."""
         if self._job is None or self._asleep or self.plan.sleep.action == "keep":
             return
         began = time.monotonic()
@@ -127,8 +126,8 @@ class PolicyServer:
     async def start(self) -> None:
         """Start the server and wait until it is healthy.
 
-        Raises `UsageError` when the port is taken, `SettingsError` when the model is none, `JobError` when vLLM ends
-        or isn't healthy in time. Nothing runs afterwards unless it returned.
+        Raises `UsageError` if the port is in use, `SettingsError` for an invalid model, and `JobError` if vLLM exits
+        or is not healthy in time. On an error the server is stopped.
         """
         self._model = check_model(self._model)
         self._adapters = await asyncio.to_thread(_keep_present, self._adapters)
@@ -152,10 +151,9 @@ class PolicyServer:
         self._sink(ServerEvent(event="serve", seconds=seconds, url=self.base_url, model=self._model, message=message))
 
     async def swap(self, model: str) -> None:
-        """Serve other weights of the same architecture and tokenizer, or the same after a sleep.
+        """Serve other weights of the same architecture and tokenizer, or wake up from sleep.
 
-        In place where that can be verified, else by a restart. Afterwards the server answers with the new weights, or
-        an error was raised and it is stopped.
+        Weights are loaded in place if that can be verified, else by a restart. On an error the server is stopped.
         """
         model, waking, began = check_model(model), self._asleep, time.monotonic()
         wanted = await self._digests.of(model)
@@ -173,23 +171,23 @@ class PolicyServer:
         )
 
     async def watch(self) -> None:
-        """Wait for as long as the server runs. Raises `JobError` when it dies; returns after `stop`."""
+        """Wait while the server runs. Raises `JobError` when it dies; returns after `stop`."""
         while self._job is not None:
             await self.check()
             await asyncio.sleep(POLL_SECONDS)
 
     async def check(self) -> None:
-        """Raise `JobError` when the server has died."""
+        """Raise `JobError` if the server has died."""
         if (job := self._job) is None:
             return
         code = job.poll()
-        # a server that was killed leaves processes behind, which its guard gives time to end: the port tells sooner
+        # the guard gives child processes of a killed server time to end; the closed port is detected sooner
         listens = code is None and await ports.is_listening(local_address(self.plan.host), self._port)
         if not listens and job is self._job:
             raise failure.server_died_error(code, self.log, "while it was serving")
 
     async def stop(self) -> None:
-        """Stop the server and all its processes. Safe to call again."""
+        """Stop the server and all its processes. Idempotent."""
         job, self._job, self._asleep = self._job, None, False
         if job is not None:
             await job.stop()
@@ -198,7 +196,10 @@ class PolicyServer:
         return ServerClient(self.base_url.removesuffix("/v1"), self.plan.served_name)
 
     async def _change(self, change: Callable[..., Awaitable[None]], *arguments: str) -> str:
-        """Change the engine and return why that failed; cut short, the server is of no use to anyone."""
+        """Change the engine; return the reason of a failure, empty on success.
+
+        Stops the server if the change is interrupted, because its state is then undefined.
+        """
         if self._job is None or self._job.poll() is not None:
             return "the server is not running"
         try:
@@ -231,13 +232,13 @@ class PolicyServer:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _remember(self) -> None:
-        """Take the fingerprint of the weights that a fresh server has."""
+        """Record the fingerprint of a newly started server's weights."""
         if why := await find_failure(self._engine.remember(self._model, await self._digests.of(self._model))):
             message = f"vLLM did not answer the known prompts, new weights will need a restart: {why}"
             self._sink(ServerEvent(event="no_fingerprint", reason=why, message=message))
 
     async def _sleeps(self, began: float) -> bool:
-        """Send the server to sleep and tell whether its GPU memory is free."""
+        """Put the server to sleep; return whether its GPU memory is free."""
         why = await self._change(self._engine.sleep) or await self._still_held()
         seconds = round(time.monotonic() - began, 2)
         if why:
@@ -250,13 +251,13 @@ class PolicyServer:
         return not why
 
     async def _still_held(self) -> str:
-        """Say how much GPU memory a sleeping server holds if that is too much; nothing where NVML can't tell."""
+        """Return a message if a sleeping server holds too much GPU memory; empty if not, or if NVML is unavailable."""
         used = await asyncio.to_thread(GpuMemory(self._sink, self._nvml).held_gib, self.pid) if self.pid else None
         limit = self.plan.sleep.memory_gb
         return "" if used is None or used <= limit else f"it holds {used:.1f} GiB (serve.sleep_memory_gb={limit:g})"
 
     async def _stop_for_training(self, began: float) -> None:
-        """Stop the server and wait until its GPU memory is free. Raises `JobError` when it stays taken."""
+        """Stop the server and wait until its GPU memory is free. Raises `JobError` if it is not freed."""
         memory = GpuMemory(self._sink, self._nvml)
         if self.pid:
             await asyncio.to_thread(memory.note, self.pid)
@@ -268,5 +269,5 @@ class PolicyServer:
 
 
 def _keep_present(adapters: Mapping[str, str]) -> dict[str, str]:
-    """Return the adapters that are on the disk: vLLM starts with no others."""
+    """Return the adapters that exist on disk: vLLM fails to start with a missing one."""
     return {name: folder for name, folder in adapters.items() if Path(folder).is_dir()}

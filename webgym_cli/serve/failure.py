@@ -9,15 +9,15 @@ from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import last_lines
 
 LINES = 400
-# Characters of a progress bar's remark.
+# Maximum characters of a progress message.
 SHORT = 100
-# Which process wrote a line, and vLLM's stamp.
+# Process name and vLLM's timestamp at the start of a line.
 PREFIX = re.compile(r"^(?:\([\w ]+ pid=\d+\)\s*)?(?:(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d [\d:]+ \[[^\]]*\]\s?)?")
 # The last line of a Python traceback.
 EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?\w*(?:Error|Exception)(?::|$)")
-# What one of vLLM's processes says about the failure of another: true, but not why.
+# Exceptions with which a vLLM process reports another one's failure; they don't contain the cause.
 ECHOES = ("See root cause above", "Engine core initialization failed", "EngineDeadError", "ChildProcessError")
-# What argparse says about an argument.
+# An argparse error.
 USAGE = re.compile(r"^\S+: error: ")
 # Exit statuses from here on are 128 + the signal's number.
 SIGNALLED = 128
@@ -29,13 +29,13 @@ def plain(line: str) -> str:
 
 
 def last_words(log: Path) -> str:
-    """Return the newest line, short enough for a progress bar."""
+    """Return the last line, truncated for a progress bar."""
     lines = last_lines(log, 1)
     return plain(lines[-1])[:SHORT] if lines else ""
 
 
 def reason(log: Path) -> str:
-    """Return the line of the last exception that is not an echo, else argparse's word, else the last line."""
+    """Return the last line with an argparse error or an exception that is not an echo, else the last line."""
     lines = [plain(line) for line in last_lines(log, LINES)]
     for position in range(len(lines) - 1, -1, -1):
         line = lines[position]
@@ -47,7 +47,7 @@ def reason(log: Path) -> str:
 
 
 def server_died_error(code: int | None, log: Path, when: str) -> JobError:
-    """Return the error of a server that ended by itself; its exit status is None where it isn't known yet."""
+    """Return the error for a server that exited by itself. `code`: exit status, None if not known yet."""
     killed = f" (killed by signal {code - SIGNALLED})" if code and code > SIGNALLED else ""
     status = "" if code is None else f" with exit status {code}{killed}"
     return JobError(

@@ -1,4 +1,4 @@
-"""Our servers: one, or several replicas that share the requests, on this machine and on other nodes."""
+"""Replicas of the policy server that share the requests, on this machine and on other nodes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from webgym_cli.serve.remote_server import RemoteServer
 
 
-# A server of a fleet, here or on another node.
+# A server of a fleet, on this machine or another node.
 Replica: TypeAlias = "PolicyServer | RemoteServer"
 
 
 class Fleet:
-    """All servers of a policy, with the same weights each. What is said of one holds for all, at the same time.
+    """All replicas of a policy, with the same weights. Operations apply to all replicas concurrently.
 
-    `serve` weights and let them `rest` as often as needed, `watch` them in between, and `stop` them at the end. They
-    never outlive this process.
+    Call `serve` and `release_gpus` as often as needed, `watch` in between, and `stop` at the end. The servers never
+    outlive this process.
     """
 
     def __init__(
@@ -43,28 +43,31 @@ class Fleet:
         others: Sequence[Replica] = (),
         digests: Digests | None = None,
     ) -> None:
-        """Start nothing. `restarts`: how often `watch` starts a dead replica again while others serve.
+        """Create the replicas without starting them. `restarts`: limit of restarts of a dead replica by `watch`.
 
-        `others`: servers of other nodes, which leave their GPUs to no training; `digests`: shared with them.
+        `others`: servers of other nodes, which don't release their GPUs for training; `digests`: shared with them.
         """
         self.digests = digests or Digests()
         self.servers = [PolicyServer(plan, logs, sink, digests=self.digests, nvml=nvml) for plan in plans]
-        """Those of this machine, one a plan."""
+        """Servers of this machine, one per plan."""
         self.others = tuple(others)
         self._replicas: tuple[Replica, ...] = (*self.servers, *self.others)
         self._sink = sink
         self._restarts = restarts
         self._up: set[int] = set()
         self._dead: list[Replica] = []
-        """Of those that died, the one of which something may be left."""
+        """The last dead replica; its remaining processes are stopped by the next `serve`."""
 
     @property
     def base_urls(self) -> tuple[str, ...]:
-        """OpenAI base URLs; the ports are known from the start on."""
+        """OpenAI-compatible base URLs; known before the servers start."""
         return tuple(server.base_url for server in self._replicas)
 
     async def serve(self, model: str, adapters: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Serve these weights and LoRA adapters with every replica. Raises as `PolicyServer.serve`; then none runs."""
+        """Serve weights and LoRA adapters on every replica.
+
+        Raises the errors of `PolicyServer.serve`, after stopping all replicas.
+        """
         try:
             while self._dead:
                 await self._dead.pop().stop()
@@ -75,32 +78,32 @@ class Fleet:
             raise
 
     async def add_adapter(self, name: str, folder: str) -> bool:
-        """Serve a LoRA adapter beside what is served, while requests go on; return whether all replicas do."""
+        """Load a LoRA adapter without pausing requests; return whether all replicas serve it."""
         return not any(await gather_or_cancel(*(server.add_adapter(name, folder) for server in self._replicas)))
 
     async def drop_adapters(self, kept: Collection[str]) -> None:
-        """Serve other LoRA adapters than these no longer."""
+        """Unload all LoRA adapters except `kept`."""
         await gather_or_cancel(*(server.drop_adapters(kept) for server in self._replicas))
 
     async def release_gpus(self) -> None:
-        """Make room for a training on this machine."""
+        """Release the GPUs of this machine's servers for training."""
         await gather_or_cancel(*(server.release_gpus() for server in self.servers))
 
     async def watch(self) -> None:
-        """Wait for as long as one serves. Of several, those that die are started again with the current weights.
+        """Wait while a replica serves. Dead replicas are restarted with the current weights while others serve.
 
-        Raises `JobError` when the last one has died. Those that make room for a training are not watched.
+        Raises `JobError` when the last one has died. Replicas that released their GPUs are not watched.
         """
         serving = [number for number, server in enumerate(self._replicas) if server.is_serving]
         self._up = set(serving)
         await gather_or_cancel(*(self._supervise(number) for number in serving))
 
     async def stop(self) -> None:
-        """Stop all servers and all their processes. Safe to call again."""
+        """Stop all servers and their processes. Idempotent."""
         await asyncio.gather(*(server.stop() for server in self._replicas))
 
     async def _supervise(self, number: int) -> None:
-        """Watch one replica, and start it again as often as that is allowed."""
+        """Watch one replica and restart it up to `restarts` times."""
         server, left = self._replicas[number], self._restarts
         while True:
             try:
@@ -112,8 +115,8 @@ class Fleet:
             self._up.discard(number)
             if not self._up:
                 self._dead.append(server)
-                raise died  # at once: those who asked it fail already, and this is why
-            await server.stop()  # what is left of it
+                raise died  # at once: pending requests already fail, and this is the cause
+            await server.stop()  # ends its remaining processes
             self._tell(server, died, again=left > 0)
             if not left or not await self._revive(server):
                 return
@@ -121,7 +124,7 @@ class Fleet:
             self._up.add(number)
 
     async def _revive(self, server: Replica) -> bool:
-        """Start a dead replica at its old address, where those look for it that ask it."""
+        """Restart a dead replica at its old address, which its clients keep; return whether it serves."""
         address = server.base_url
         try:
             await server.start()

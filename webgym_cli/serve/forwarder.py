@@ -1,6 +1,7 @@
-"""Lets the loop's node ask a server that listens on this node's loopback: for answers, with a password.
+"""Authenticated HTTP proxy from the loop's node to a policy server on this node's loopback.
 
-vLLM's developer endpoints, by which weights are swapped, would let anyone who can connect run methods of the engine.
+vLLM itself listens only on loopback: its developer endpoints, needed for weight updates, let any client run engine
+methods.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
 from webgym_cli.serve.ports import claim_port
 
-# All that a client of the policy asks.
+# The only routes that policy clients use.
 _ROUTES = (("POST", "/v1/chat/completions"), ("GET", "/version"), ("GET", "/health"))
 
 
 class PolicyForwarder:
-    """An HTTP server on an address of this node that passes requests on to one on its loopback."""
+    """HTTP proxy on an address of this node that forwards requests to a loopback server."""
 
     def __init__(self, find_base_url: Callable[[], str], user: str, password: str) -> None:
-        """`find_base_url` returns the server's base URL, which may change while it is started again."""
+        """`find_base_url` returns the server's base URL, which may change on a restart."""
         self._find_base_url = find_base_url
         self._authorization = b"Basic " + b64encode(f"{user}:{password}".encode())
         self._runner: web.AppRunner | None = None
@@ -31,7 +32,7 @@ class PolicyForwarder:
         """Listen on this port if it is free, else on any; return it."""
         app = web.Application(client_max_size=0)  # no limit: prompts have screenshots
         app.add_routes([web.route(method, path, self._forward) for method, path in _ROUTES])
-        # Clients set the deadlines. One that hangs up ends its request, at vLLM too.
+        # Clients set the timeouts. A client that disconnects cancels its request, at vLLM too.
         self._session = ClientSession(connector=TCPConnector(limit=0), timeout=ClientTimeout(total=None))
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self._runner.setup()
@@ -40,7 +41,7 @@ class PolicyForwarder:
         return claimed
 
     async def close(self) -> None:
-        """Stop listening and end the requests under way."""
+        """Stop listening and cancel the requests in flight."""
         if self._runner is not None:
             await self._runner.cleanup()
         if self._session is not None:

@@ -9,10 +9,10 @@ from webgym_cli.jobs import devices
 
 
 def usable_gpus(environ: Mapping[str, str], chosen: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Return the GPUs that we may use: the chosen ones, else those that are named to us, else all of this machine.
+    """Return the usable GPUs: the chosen ones, else those of `CUDA_VISIBLE_DEVICES`, else all of this machine.
 
-    Empty where none is known. Raises `UsageError` for a `CUDA_VISIBLE_DEVICES` that names none, and `SettingsError`
-    for chosen ones (`serve.gpus`) that are none or hidden.
+    Empty if no GPU is known. Raises `UsageError` for an invalid `CUDA_VISIBLE_DEVICES`, and `SettingsError` for
+    chosen GPUs (`serve.gpus`) that are invalid or hidden.
     """
     named = devices.list_visible({**environ, **devices.restrict(environ, chosen, "serve.gpus")})
     return tuple(str(number) for number in range(devices.present())) if named is None else named
@@ -21,10 +21,10 @@ def usable_gpus(environ: Mapping[str, str], chosen: tuple[str, ...] = ()) -> tup
 def split_gpus(
     gpus: tuple[str, ...], replicas: int | None, each: int, *, chosen: bool = False
 ) -> list[tuple[str, ...]]:
-    """Return the GPUs of each replica, `each` of them; of a single one no names: the choice is CUDA's.
+    """Return the GPUs of each replica, `each` per replica; empty for a single replica, whose GPUs CUDA chooses.
 
-    `replicas`: None takes as many as the GPUs carry. `chosen`: the names are a person's choice, and passed on to a
-    single one too. Raises `SettingsError` when there are too few GPUs.
+    `replicas`: None means as many as fit on the GPUs. `chosen`: the user chose the GPUs, so that a single replica
+    gets their names too. Raises `SettingsError` if there are too few GPUs.
     """
     count = replicas or max(1, len(gpus) // each)
     if count == 1 and not chosen:

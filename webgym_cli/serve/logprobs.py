@@ -1,4 +1,4 @@
-"""Which log-probabilities our server gives with the tokens."""
+"""Kind of log-probabilities that webgym's server returns: processed or raw."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.sampling import Logprobs
 
-# vLLM's argument, and the mode that our server is started in.
+# vLLM's argument and webgym's default for it.
 FLAG, PROCESSED = "--logprobs-mode", "processed_logprobs"
 _KINDS: dict[str, Logprobs] = {PROCESSED: "processed", "raw_logprobs": "raw"}
 
 
 def logprobs_kind(settings: Settings) -> Logprobs:
-    """Return what our server's log-probabilities are of; a user's own argument wins.
+    """Return the kind of log-probabilities of webgym's server; `serve.extra_args` overrides the default.
 
-    Raises `SettingsError` where it makes the server give something else in their place.
+    Raises `SettingsError` for a mode that returns logits instead.
     """
     mode, arguments = PROCESSED, settings.serve.extra_args
     for number, argument in enumerate(arguments):

@@ -1,4 +1,4 @@
-"""The plan of a vLLM server, made before anything is started."""
+"""Plans of vLLM servers, made before anything is started."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from webgym_cli.serve.logprobs import FLAG, PROCESSED
 from webgym_cli.serve.lora import RUNTIME_UPDATING, lora_args, round_rank
 from webgym_cli.util.urls import is_loopback
 
-# Port that means: take a free one.
+# Port value for any free port.
 ANY_PORT = 0
 LAST_PORT = 65535
 
@@ -39,16 +39,16 @@ class SleepPolicy:
 
     action: SleepAction
     level: int
-    """Of the sleep: 1 keeps the weights in the machine's memory, 2 drops them."""
+    """Sleep level: 1 keeps the weights in CPU memory, 2 drops them."""
     timeout: float
-    """Deadline of falling asleep and of each step of waking, in seconds."""
+    """Timeout of sleep and of each wake-up step, in seconds."""
     memory_gb: float
-    """GiB that a sleeping server may hold on a GPU."""
+    """Maximum GPU memory of a sleeping server, in GiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerPlan:
-    """A server that has not been started."""
+    """Plan of one vLLM server."""
 
     python: str
     """The interpreter of the serve environment."""
@@ -57,13 +57,13 @@ class ServerPlan:
     device: str
     host: str
     port: int
-    """0: a free one, taken at the start."""
+    """0: any free port, chosen at the start."""
     served_name: str
     """The model's name in requests."""
     args: tuple[str, ...]
     """The server's arguments except model, port and `extra_args`."""
     extra_args: tuple[str, ...]
-    """The user's own arguments: last, so that they win."""
+    """The user's arguments; last, so that they override the others."""
     env: dict[str, str]
     """Additions to the inherited environment."""
     dev_mode: bool
@@ -71,28 +71,28 @@ class ServerPlan:
     startup_timeout: float
     stop_grace: float
     sleep: SleepPolicy
-    """What it does while a training needs the GPUs."""
+    """Behaviour while training needs the GPUs."""
     lora_rank: int = 0
-    """Largest rank of a LoRA adapter that it serves by its name; 0: none."""
+    """Maximum rank of LoRA adapters served by name; 0: no adapters."""
     replica: int = 0
-    """Its number among the servers of this machine, from 0."""
+    """Index among the servers of this machine, from 0."""
 
     @property
     def base_url(self) -> str:
-        """OpenAI base URL for clients on this machine; empty while the port is open."""
+        """OpenAI-compatible base URL for clients on this machine; empty if the port is not fixed yet."""
         return base_url(self.host, self.port) if self.port != ANY_PORT else ""
 
     def argv(
         self, model: str | None = None, port: int | None = None, adapters: Mapping[str, str] = MappingProxyType({})
     ) -> list[str]:
-        """Return the command line, for this plan's model and port or for others. `adapters`: folders by name."""
+        """Return the command line. `model`, `port`: defaults are the plan's; `adapters`: folders by name."""
         named = ["--lora-modules", *(f"{name}={folder}" for name, folder in adapters.items())] if adapters else []
         where = ["--model", model or self.model, "--port", str(self.port if port is None else port)]
         server = [cpu_server.__file__] if self.device == "cpu" else ["-m", cpu_server.MODULE]
         return [self.python, *server, *where, *self.args, *named, *self.extra_args]
 
     def env_for(self, model: str) -> dict[str, str]:
-        """Return the additions to the environment that suit a model."""
+        """Return the additions to the environment for a model."""
         return self.env | _offline(model)
 
     def to_json(self) -> dict[str, Any]:
@@ -117,11 +117,11 @@ def plan_servers(
     phases: bool = False,
     lora_rank: int = 0,
 ) -> list[ServerPlan]:
-    """Return the plans of this machine's servers for a model on `cpu` or `cuda`: one a replica.
+    """Return the plans of this machine's servers for a model on `cpu` or `cuda`, one per replica.
 
-    `phases`: trainings come between; `lora_rank`: of the adapters that they make, 0: none. Raises `SettingsError` for a
-    sleep that is not possible and for more replicas than GPUs, `UsageError` for a `CUDA_VISIBLE_DEVICES` that names no
-    GPU.
+    `phases`: whether the servers alternate with training; `lora_rank`: rank of the trained adapters, 0 for none.
+    Raises `SettingsError` for an impossible sleep and for more replicas than GPUs, `UsageError` for an invalid
+    `CUDA_VISIBLE_DEVICES`.
     """
     serve = settings.serve
     if device == "cpu":
@@ -132,7 +132,7 @@ def plan_servers(
         why = f"serve.port: {len(split)} replicas have no ports from {serve.port} on"
         raise SettingsError(why, hint="name a lower one")
     action = _choose_sleep(settings, device) if phases else "keep"
-    # By its name where servers keep running, and nobody else can connect, who could have adapters loaded.
+    # Named adapters need servers that keep running, on loopback: the endpoint lets any client load adapters.
     by_name = serve.enable_lora and action == "keep" and is_loopback(serve.host)
     served = round_rank(lora_rank) if by_name else 0
     cores = (os.cpu_count() or 1) // len(split)
@@ -167,7 +167,7 @@ def plan_servers(
 
 
 def _choose_sleep(settings: Settings, device: str) -> SleepAction:
-    """Return how the servers make room. Raises `SettingsError` for a sleep that is not possible."""
+    """Return how the servers release GPUs during training. Raises `SettingsError` for an impossible sleep."""
     setting, host, gpus = settings.serve.during_training, settings.serve.host, settings.serve.gpus
     apart = bool(gpus and settings.train.gpus) and set(gpus).isdisjoint(settings.train.gpus)
     usual: SleepAction = "keep" if device == "cpu" or apart else "sleep" if is_loopback(host) else "stop"
@@ -182,7 +182,7 @@ def _common_env(settings: Settings) -> dict[str, str]:
     return {
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
-        # swaps in place need the developer endpoints; those let anyone who can connect run methods of the engine
+        # in-place weight updates need the developer endpoints, which let any client run engine methods
         "VLLM_SERVER_DEV_MODE": "1" if is_loopback(settings.serve.host) else "0",
     }
 
@@ -202,9 +202,9 @@ def _common_args(settings: Settings) -> list[str]:
         *(() if serve.prefix_caching else ("--no-enable-prefix-caching",)),
         *(("--reasoning-parser", serve.reasoning_parser) if serve.reasoning_parser not in (AUTO, NONE) else ()),
         *("--seed", str(settings.seed)),
-        # of the distribution that was sampled from: after temperature, top-k, top-p and min-p
+        # log-probabilities of the sampling distribution: after temperature, top-k, top-p and min-p
         *(FLAG, PROCESSED),
-        # a checkpoint's generation_config.json would silently add penalties that no setting names
+        # a checkpoint's generation_config.json would silently add penalties that are not in the settings
         *("--generation-config", "vllm"),
         "--disable-uvicorn-access-log",
     ]
@@ -218,10 +218,10 @@ def _template_args(model: str, settings: Settings) -> tuple[str, ...]:
 
 
 def _images(settings: Settings) -> str:
-    """Return the images of a prompt: the history and the present.
+    """Return `--limit-mm-per-prompt`: the images of the history window and the current observation.
 
-    The size is what vLLM reserves memory for. Nothing here resizes: screenshots above `image_max_pixels` are refused
-    by the rollout, and within the limits only the model's own processor acts, in training as in serving.
+    vLLM reserves memory for this size; it does not resize. The rollout refuses screenshots above `image_max_pixels`,
+    and smaller ones are resized only by the model's own processor, in training and serving alike.
     """
     side = math.ceil(math.sqrt(settings.image.image_max_pixels))
     context = settings.context_config

@@ -1,4 +1,4 @@
-"""Finds the port that a server will listen on, and notices one that is taken before minutes are spent."""
+"""Port selection for servers; detects a port in use before a start that takes minutes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from webgym_cli.errors import SettingsError, UsageError
 
 
 def claim_port(host: str, wanted: int, last: int = 0) -> int:
-    """Return the port to listen on: `wanted`; when that is 0, `last` if it is free, else any free one.
+    """Return the port to listen on: `wanted`; if that is 0, `last` if it is free, else any free port.
 
-    Raises `UsageError` when `wanted` is taken, `SettingsError` when the host can't be listened on.
+    Raises `UsageError` if `wanted` is in use, `SettingsError` if the host can't be bound.
     """
     if wanted:
         _bind(host, wanted)
@@ -25,7 +25,7 @@ def claim_port(host: str, wanted: int, last: int = 0) -> int:
 
 
 async def is_listening(host: str, port: int) -> bool:
-    """Tell whether a server listens; only one that refuses is known not to."""
+    """Whether a server may be listening; false only if the connection is refused."""
     try:
         _, writer = await asyncio.open_connection(host, port)
     # Only a refusal proves that the port is free; a timeout may be a busy server.
@@ -38,7 +38,7 @@ async def is_listening(host: str, port: int) -> bool:
 
 
 def _bind(host: str, port: int) -> int:
-    """Listen for a moment and return the port."""
+    """Bind and release the port, and return it."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
