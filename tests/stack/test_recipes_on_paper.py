@@ -54,12 +54,12 @@ def trained(settings, tmp_path_factory):
 @pytest.fixture(scope="module")
 def served(settings, tmp_path_factory):
     folder = tmp_path_factory.mktemp("serve")
-    plans = {
-        recipe: plan_servers(
-            given, given.policy_config.base_model, Path("python"), "cuda", phases=True, cpus=64, gpus=GPUS
-        )
-        for recipe, given in settings.items()
-    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_VISIBLE_DEVICES", ",".join(GPUS))
+        plans = {
+            recipe: plan_servers(given, given.policy_config.base_model, Path("python"), "cuda", phases=True)
+            for recipe, given in settings.items()
+        }
     return asked("serve", "on_paper_serve", {recipe: plan[0].argv()[3:] for recipe, plan in plans.items()}, folder)
 
 
