@@ -1,4 +1,4 @@
-"""Every error that webgym raises on purpose: one tree, each class with its exit code.
+"""Exception hierarchy of webgym; each class has an exit code.
 
     WebGymError                       1   something failed; the message says what, the hint what to type next
     ├── UsageError                    2   arguments, settings or an input file are wrong
@@ -36,7 +36,7 @@ EXIT_CODES: dict[int, str] = {
 
 
 class WebGymError(Exception):
-    """Base of all errors that a user can meet. `hint` is the command or action that comes next."""
+    """Base of all user-facing errors. `hint` is the command or action that resolves the error."""
 
     exit_code: ClassVar[int] = 1
 
@@ -66,7 +66,7 @@ class MissingStageError(WebGymError):
 
 
 class JobError(WebGymError):
-    """A child process failed. `returncode` is its exit status (negative: the signal), None when it never started."""
+    """A child process failed. `returncode` is its exit status (negative: signal number), None if it never started."""
 
     exit_code = 4
 
@@ -76,11 +76,11 @@ class JobError(WebGymError):
 
 
 class PeerLostError(JobError):
-    """A trainer reports a lost connection to another one: true, but not why the training failed."""
+    """A trainer lost the connection to another node's trainer: a consequence, not the cause of the failure."""
 
 
 class BelowThresholdError(WebGymError):
-    """Everything ran, but the success rate is below the wanted one."""
+    """The command finished, but the success rate is below `--min-success`."""
 
     exit_code = 5
 
@@ -90,13 +90,13 @@ class StoreError(WebGymError):
 
 
 class RunLockedError(WebGymError):
-    """Another process works on this run."""
+    """Another process holds the lock of this run."""
 
     exit_code = 75
 
 
 class BoundaryError(WebGymError):
-    """Something outside of us failed during an episode; `kind` says what, so that it can be stored and counted."""
+    """Infrastructure failure during an episode; `kind` classifies it for storage and statistics."""
 
     def __init__(self, kind: FailureKind, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -104,4 +104,4 @@ class BoundaryError(WebGymError):
 
 
 class Terminated(BaseException):
-    """SIGTERM came. Like KeyboardInterrupt it is no Exception, so that nothing takes it for an ordinary failure."""
+    """Raised on SIGTERM. A BaseException like KeyboardInterrupt, so that `except Exception` does not catch it."""

@@ -1,1 +1,1 @@
-"""The command line: one thin file a command."""
+"""The command line: one thin module per command."""

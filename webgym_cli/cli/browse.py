@@ -1,4 +1,4 @@
-"""Opening a page that was written in the person's browser."""
+"""Opens a written page in the user's browser."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from webgym_cli.cli.output import Output
 
 
 def open_in_browser(path: Path, output: Output) -> None:
-    """Open a page in the browser, or say that there is none."""
+    """Open a page in the browser, or print a note if there is no browser."""
     import webbrowser
 
     try:

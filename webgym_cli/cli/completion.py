@@ -1,4 +1,4 @@
-"""What the shell offers for a word. A key press waits for it, so little is imported and little is read."""
+"""Shell completion. It runs on a key press, so imports and file reads are kept small."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ import typer
 
 from webgym_cli.cli.output import Output
 
-# Entries of a folder that are looked at.
+# Maximum entries of a folder that are scanned.
 MOST_ENTRIES = 5000
-# Bytes of trajectories that are read for their ids, the newest iterations' first.
+# Maximum bytes of trajectories that are read for their ids, newest iterations first.
 MOST_BYTES = 32 << 20
 MOST_IDS = 500
-# What no shell takes for anything but itself.
+# Text without characters that are special in a shell.
 _PLAIN = re.compile(r"[\w./:=@%+,~-]+")
 _ID = re.compile(rb'"id": ?"([^"\\]+)"')
-# Bytes of a trajectory's line among which its id stands.
+# Leading bytes of a trajectory's line that contain its id.
 _HEAD = 400
 
 
 def runs(incomplete: str) -> list[str]:
-    """Offer the runs in the folder that is being typed, and in the folders there."""
+    """Complete runs in the typed folder and in its subfolders."""
     return list(_paths(incomplete, lambda path: (path / "run.json").is_file()))
 
 
 def settings_files(incomplete: str) -> list[str]:
-    """Offer the shipped settings by name, and YAML files."""
+    """Complete the names of shipped settings files, and YAML files."""
     from webgym_cli.config.shipped import shipped_root
 
     shipped = sorted(path.stem for path in shipped_root().glob("*.yaml"))
@@ -41,47 +41,47 @@ def settings_files(incomplete: str) -> list[str]:
 
 
 def settings(incomplete: str) -> list[str]:
-    """Offer the settings' keys, and after one its values: the choices, or else the default.
+    """Complete settings keys, and after a key its values: the choices, or else the default.
 
-    The values come as soon as one key is left: of a single offer, a shell believes that the word ends there.
+    Values are added as soon as one key is left, because a shell ends the word after a single completion.
     """
     from webgym_cli.config.load import known_keys
 
     known = known_keys()
     key, equals, _ = incomplete.partition("=")
     near = [name for name in known if name == key or (not equals and name.startswith(key))]
-    # A key alone, with =, so that the shell adds no space.
+    # Keys end in =, so that the shell adds no space.
     if len(near) > 1:
         return [f"{name}=" for name in near]
     return [f"{name}={value}" for name in near for value in ("", *_values(known[name])) if _is_plain(value)]
 
 
 def tasks(incomplete: str) -> list[str]:
-    """Offer the shipped tasks and JSON Lines files."""
+    """Complete shipped tasks and JSON Lines files."""
     return ["miniwob:all", "sites:all", "webarena:fixture", *_paths(incomplete, lambda path: path.suffix == ".jsonl")]
 
 
 def policies() -> list[str]:
-    """Offer who can act; a URL is typed."""
+    """Complete the built-in policies; a URL is not completed."""
     return ["oracle", "vllm"]
 
 
 def export_formats() -> list[str]:
-    """Offer the registered export formats; those of a `plugins` file are typed."""
+    """Complete the registered export formats; those of a `plugins` file are not completed."""
     from webgym_cli.prepare.export.registry import FORMATS
 
     return FORMATS.names()
 
 
 def failures() -> list[str]:
-    """Offer the kinds of failure."""
+    """Complete the kinds of failure."""
     from webgym_cli.records.failure import FailureKind
 
     return ["any", *FailureKind]
 
 
 def trajectories(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Offer the ids of a run's trajectories, the newest iterations' first."""
+    """Complete the ids of a run's trajectories, newest iterations first."""
     if ctx.params.get("run") is None:
         return []
     from webgym_cli.records.groups import Split
@@ -95,7 +95,7 @@ def trajectories(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def answer_bash(complete: Callable[[], object]) -> None:
-    """Answer bash, which takes `key=value` and `miniwob:all` for several words and replaces only the last of them."""
+    """Complete for bash, which splits `key=value` and `miniwob:all` into words and replaces only the last one."""
     words, place = os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"])
     typed, place, before = join_words(words, place)
     os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(typed), str(place)
@@ -107,7 +107,7 @@ def answer_bash(complete: Callable[[], object]) -> None:
 
 
 def join_words(words: Sequence[str], place: int) -> tuple[list[str], int, str]:
-    """Return bash's words as they were typed, the place of the one at the cursor, and what of it bash has cut off."""
+    """Join bash's words as typed; return them, the index of the one at the cursor, and its part that bash split off."""
     typed: list[str] = []
     at, before, after_break = len(words), "", False
     for number, word in enumerate(words):
@@ -126,13 +126,13 @@ def join_words(words: Sequence[str], place: int) -> tuple[list[str], int, str]:
 
 
 def strip_typed(offer: str, before: str) -> str:
-    """Return an offer without what stands before bash's own word."""
+    """Remove the prefix that bash split off from a completion."""
     known = next((before[start:] for start in range(len(before)) if offer.startswith(before[start:])), "")
     return offer.removeprefix(known)
 
 
 def _paths(incomplete: str, wanted: Callable[[Path], bool]) -> Iterator[str]:
-    """Yield what is wanted of a folder and of the folders in it, written as the person began to write it."""
+    """Yield the wanted entries of a folder and its subfolders, with the path prefix as typed."""
     folder, slash, name = incomplete.rpartition("/")
     for path in _entries(Path(f"{folder}{slash}").expanduser(), name):
         here = f"{folder}{slash}{path.name}"
@@ -143,7 +143,7 @@ def _paths(incomplete: str, wanted: Callable[[Path], bool]) -> Iterator[str]:
 
 
 def _entries(folder: Path, name: str = "") -> list[Path]:
-    """Return a folder's entries that begin with a name; hidden ones only where a dot was typed."""
+    """Return a folder's entries with a name prefix; hidden ones only if a dot was typed."""
     try:
         entries = list(islice(folder.iterdir(), MOST_ENTRIES))
     except OSError:
@@ -168,7 +168,7 @@ def _ids(parts: Iterable[Path]) -> Iterator[str]:
 
 
 def _values(field: Any) -> Iterator[str]:
-    """Yield the values of a setting as they are typed."""
+    """Yield the values of a setting in command-line syntax."""
     import json
 
     values = list(_choices(field.annotation)) or [field.get_default(call_default_factory=True)]
@@ -176,7 +176,7 @@ def _values(field: Any) -> Iterator[str]:
 
 
 def _choices(kind: Any) -> Iterator[object]:
-    """Yield the values that a type allows, where they are a closed list."""
+    """Yield the values of an enumerated type."""
     from types import NoneType, UnionType
     from typing import Literal, Union, get_args, get_origin
 

@@ -1,4 +1,4 @@
-"""What `webgym doctor --gpu` checks: driver, both environments, NCCL, a round with a tiny model, memory."""
+"""Checks of `webgym doctor --gpu`: driver, both environments, NCCL, a round with a tiny model, memory."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.venvs.doctor import DoctorCheck
 from webgym_cli.venvs.locate import ROLES, Device, driver_answers, role_python, venv_environ
 
-# Not imported: it needs torch.
+# A path, not an import: the script needs torch.
 SCRIPT = str(Path(__file__).resolve().parents[1] / "venvs" / "gpu_report.py")
 REPORT_SECONDS = 120.0
-# Above it, the trainer's importance weights leave what the policy gradient allows for.
+# Maximum KL divergence between server and trainer; above it the importance weights are too far from 1.
 MISMATCH_LIMIT = 0.015
 GB = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class GpuHost:
-    """The machine that is checked. Tests check a CPU by the same means."""
+    """The machine under test. Tests use a CPU instead of GPUs."""
 
     device: Device = "cuda"
     processes: int | None = None
@@ -45,7 +45,7 @@ class GpuHost:
 
 
 def check_gpus(settings: Settings, host: GpuHost | None = None) -> Iterator[DoctorCheck]:
-    """Yield what was checked, part by part. Raises `VenvError` without a GPU."""
+    """Yield the result of each check. Raises `VenvError` without a GPU."""
     host = host or GpuHost()
     if host.device == "cuda" and not driver_answers():
         raise VenvError(
@@ -70,7 +70,7 @@ def check_gpus(settings: Settings, host: GpuHost | None = None) -> Iterator[Doct
 
 
 def report_gpus(python: Path, processes: int, device: Device) -> dict[str, Any]:
-    """Return what `gpu_report.py` says in a role's interpreter. Raises `JobError` with its last words."""
+    """Run `gpu_report.py` in a role's interpreter and return its report. Raises `JobError` with the end of its log."""
     torchrun = ("-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={processes}")
     command = [str(python), *(torchrun if processes > 1 else ()), SCRIPT]
     # The script's folder must not hide the standard library's modules.
@@ -125,7 +125,7 @@ def _check_round(settings: Settings, device: Device) -> DoctorCheck:
 
 
 def check_memory(settings: Settings, capacity: int, processes: int) -> DoctorCheck:
-    """Return whether the configured model fits a GPU of so many bytes: served, and trained before activations."""
+    """Check that the configured model fits a GPU of `capacity` bytes in serving and, without activations, training."""
     name, model = "memory", settings.policy_config.base_model
     tensors = disk.model_tensors(model)
     if not tensors:
@@ -146,7 +146,7 @@ def check_memory(settings: Settings, capacity: int, processes: int) -> DoctorChe
 
 
 def training_memory(settings: Settings, tensors: list[Tensor], processes: int) -> TrainingMemory:
-    """Return what a training of these settings holds on each of so many GPUs."""
+    """Return the memory per GPU of a training on `processes` GPUs."""
     name = flat_values(settings)[_deepspeed_key(settings)]
     deepspeed = json.loads(find_deepspeed_file(name).read_text(encoding="utf-8")) if name else None
     processes, kind = settings.train.nproc_per_node or processes, settings.train.algorithm

@@ -28,9 +28,9 @@ from webgym_cli.util.files import write_json
 from webgym_cli.venvs.locate import Device, role_python, venv_environ
 
 ANSWERS = 8
-# Seconds that the training of a few tokens may take, the start of torch included.
+# Timeout of training on a few tokens, including the start of torch, in seconds.
 TRAINING_SECONDS = 300.0
-# Small, and one server on one GPU, whatever the user's run will have.
+# One small server on one GPU, independent of the user's settings.
 SERVING = (
     "serve.port=0",
     "serve.replicas=1",
@@ -44,7 +44,7 @@ SERVING = (
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """What a round took, and how near the trainer's log-probs are to the server's."""
+    """Times of a round, and the difference between trainer and server log-probs."""
 
     seconds: dict[str, float]
     """Of each part, by name."""
@@ -56,13 +56,13 @@ class RoundResult:
     """Between the server's policy and the trainer's on the sampled tokens, in nats."""
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Format the result as text."""
         parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in self.seconds.items())
         return f"{parts}; weights {self.how.replace('_', ' ')}; mismatch KL {self.mismatch_kl:.2g}"
 
 
 async def run_round(settings: Settings, folder: Path, device: Device) -> RoundResult:
-    """Serve, sample with a picture, train on it, serve the result. Raises `WebGymError` for what does not work."""
+    """Serve, sample with an image, train on the samples, serve the result. Raises `WebGymError` on failure."""
     own = load(overrides=SERVING)
     own = own.model_copy(update={"venvs": settings.venvs.model_copy(update={"device": device})})
     model = await asyncio.to_thread(build_tiny_model, folder / "model", own)
@@ -80,7 +80,7 @@ async def run_round(settings: Settings, folder: Path, device: Device) -> RoundRe
 
 
 async def train_once(server: PolicyServer, python: Path, folder: Path) -> dict[str, Any]:
-    """Train on what a running server answers and have it serve the result.
+    """Train on the responses of a running server and load the new weights into it.
 
     Return the trainer's last log line, and its `seconds` with its start. `python`: the train role's interpreter. Raises
     `WebGymError`.
@@ -96,7 +96,7 @@ async def train_once(server: PolicyServer, python: Path, folder: Path) -> dict[s
 
 
 def summarize(events: Sequence[Mapping[str, Any]], log: Mapping[str, Any]) -> RoundResult:
-    """Return what the events of a round and the trainer's log tell."""
+    """Summarize the events of a round and the trainer's log."""
     changed = [event for event in events if event["event"] in ("swap", "wake")]
     return RoundResult(
         {"training": float(log["seconds"])}
@@ -155,7 +155,7 @@ def _write_batch(folder: Path, reply: dict[str, Any]) -> None:
 
 
 async def _train(python: Path, model: str, folder: Path, *, cpu: bool) -> dict[str, Any]:
-    """Make one step on the batch; return the last line of the trainer's log. Raises `JobError`."""
+    """Run one optimizer step on the batch; return the last line of the trainer's log. Raises `JobError`."""
     config, log = folder / "launch.json", folder / "train.log"
     options = {
         "data": str(folder / "data"),

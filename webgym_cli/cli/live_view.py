@@ -1,4 +1,4 @@
-"""Draws a rollout's snapshot for a terminal of any size: the same board while it runs and in `webgym status`."""
+"""Renders a rollout's snapshot for a terminal of any size, in the live view and in `webgym status`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from webgym_cli.util.text import escape_control, format_duration
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-# Columns from which on the board tells more.
+# Minimum terminal width of the wide layout, in columns.
 WIDE = 110
-# Columns below which failures stand in a line.
+# Below this width failures are listed on one line.
 NARROW = 72
 _GOING_ON = ("running", "silent")
 _SITES = 5
@@ -32,7 +32,7 @@ class LiveView:
     def __init__(
         self, snapshot: dict[str, Any], state: str = "running", below: int = 0, beside: dict[str, Any] | None = None
     ) -> None:
-        """`below`: lines of the terminal left to others; `beside`: of an evaluation that runs too, told in short."""
+        """`below`: lines reserved for other output; `beside`: snapshot of a concurrent evaluation, shown in short."""
         self._snapshot = snapshot
         self._state = state
         self._below = below
@@ -40,15 +40,15 @@ class LiveView:
 
     @property
     def bars(self) -> tuple[str, ...]:
-        """The names of the bars that the board stands in for."""
+        """Names of the progress bars that the board replaces."""
         return tuple(str(one["bar"]) for one in (self._snapshot, self._beside) if one)
 
     def leaving(self, lines: int) -> LiveView:
-        """Return the board with so many lines of the terminal left to others."""
+        """Return the board with `lines` terminal lines reserved for other output."""
         return LiveView(self._snapshot, self._state, lines, self._beside)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw it: the head, the stages beside the failures, and as many episodes as there is room for."""
+        """Render the head, the stages beside the failures, and as many episodes as fit."""
         width, height = options.max_width, console.size.height - self._below - 1
         beside = _head(self._beside, self._beside.get("state", "running"), width) if self._beside else []
         head = [*_head(self._snapshot, self._state, width), *beside, Text()]
@@ -56,14 +56,14 @@ class LiveView:
         yield Group(*head)
         for line in middle:
             yield from (*line, Segment.line())
-        # Rich cuts what is too high at the bottom, where the newest lines are.
+        # Rich crops overlong output at the bottom, where the newest lines are.
         room = height - len(head) - len(middle) - 2  # an empty line and the columns' names
         if self._snapshot["episodes"] and room > 0:
             yield Group(Text(), *_episodes(self._snapshot, width, room))
 
 
 def format_success(snapshot: dict[str, Any]) -> str:
-    """Return the success rate with its 95 % interval in words."""
+    """Format the success rate with its 95 % interval."""
     rate, (low, high) = snapshot["success_rate"], snapshot["interval"]
     return (
         "no reward known" if rate is None else f"success {rate:.1%} ({100 * low:.1f}-{high:.1%}) of {snapshot['known']}"
@@ -71,7 +71,7 @@ def format_success(snapshot: dict[str, Any]) -> str:
 
 
 def shorten_url(url: str) -> str:
-    """Return an address without what says little: scheme, `www.`, a slash at the end."""
+    """Return a URL without scheme, `www.` and trailing slash."""
     return escape_control(url).split("://", 1)[-1].removeprefix("www.").removesuffix("/")
 
 
@@ -94,7 +94,7 @@ def _head(snapshot: dict[str, Any], state: str, width: int) -> list[Any]:
 
 
 def _counts(snapshot: dict[str, Any], state: str) -> Text:
-    """Return slots, queues and what became of episodes that are not among the done ones."""
+    """Return slots, queues, and the counts of episodes that are not done."""
     more = [(name, snapshot[name]) for name in ("unjudged", "skipped", "cut", "given_up") if snapshot[name]]
     ranks = [(f"{snapshot['ranks']} ranks", "")] if snapshot["ranks"] > 1 else []
     queues = [(f"{escape_control(name)} {depth}", "") for name, depth in snapshot["queues"].items()]
@@ -124,14 +124,14 @@ def _middle(snapshot: dict[str, Any], width: int) -> Any:
 
 
 def _stages(snapshot: dict[str, Any], *, wide: bool) -> Table:
-    """Return the latencies of the last minutes (of all, where there were none lately), beside those over all."""
+    """Return the recent latencies (over all time if there are none) beside those of the whole rollout."""
     table = _table(("stage", "left"), ("p50", "right"), ("p95", "right"), ("now", "right"))
     if wide:
         for name in ("p50 all", "p95 all", "count"):
             table.add_column(name, justify="right", no_wrap=True)
     for name, stage in snapshot["stages"].items():
         if stage["count"] or stage["now"]:
-            # The last minutes tell what is wrong now; before anything was timed lately, all of it.
+            # Recent latencies show current problems; without any, those of the whole rollout are shown.
             lately = stage["recent"] if stage["recent"]["count"] else stage
             cells = [name, format_duration(lately["p50"]), format_duration(lately["p95"]), str(stage["now"])]
             if wide:
@@ -198,12 +198,12 @@ def _table(*columns: tuple[str, Any], expand: bool = False) -> Table:
 
 
 def _row(table: Table, *cells: str | Text) -> None:
-    """Add a row of plain text: nothing in it is markup."""
+    """Add a row of plain text, without interpreting markup."""
     table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
 
 
 def _line(*parts: tuple[str, str]) -> Text:
-    """Return the parts that are not empty, two spaces apart."""
+    """Join the non-empty parts by two spaces."""
     return Text("  ").join(Text(text, style=style) for text, style in parts if text)
 
 

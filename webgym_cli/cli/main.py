@@ -14,10 +14,10 @@ from webgym_cli.cli.output import Output, fail
 from webgym_cli.cli.streams import discard, explain_os_error, open_streams
 from webgym_cli.errors import JobError, StoreError, Terminated, UsageError, WebGymError
 
-# The variable by which a shell asks what it may offer.
+# The environment variable by which a shell requests completions.
 COMPLETE = "_WEBGYM_COMPLETE"
 AGAIN = "the same command goes on where this stopped (webgym resume RUN does so for a run)"
-# The commands that keep what they have done; the others serve, or only read.
+# The commands whose work is resumed after an interruption; the others serve or only read.
 RESUMABLE = (
     "rollout",
     "judge",
@@ -36,7 +36,7 @@ ROOM = "make room (df -h) or give access (ls -l), then the same command goes on 
 
 def main() -> None:
     """Run webgym with the process's arguments and exit with a published code."""
-    # Before anything is imported: a signal during the imports is answered like any other.
+    # Installed before the imports, so that a signal during them is handled too.
     signal.signal(signal.SIGTERM, _raise_terminated)
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
     open_streams()
@@ -59,13 +59,13 @@ def main() -> None:
         sys.exit(0)
     except Exception as error:  # noqa: BLE001 - the outermost boundary: click's usage errors, and our own bugs
         sys.exit(_click_error(error))
-    if code == 130:  # so typer tells of KeyboardInterrupt
+    if code == 130:  # typer's code for KeyboardInterrupt
         _report_interrupt()
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _run() -> Any:
-    """Run the command and return what Typer makes of it. Imports here, where Ctrl-C has its answer already."""
+    """Run the command and return Typer's result. The imports are here because Ctrl-C is handled by now."""
     from webgym_cli.cli.app import app
     from webgym_cli.cli.completion import answer_bash
 
@@ -74,7 +74,7 @@ def _run() -> Any:
 
 
 def _click_error(error: Exception) -> int:
-    """Show one of click's errors in our form and return its code; anything else is a bug and is raised."""
+    """Print a click error in webgym's format and return its exit code; any other exception is a bug and is raised."""
     explain = getattr(error, "format_message", None)
     if explain is None:
         if type(error).__name__ == "Abort":
@@ -89,8 +89,8 @@ def _click_error(error: Exception) -> int:
 
 
 def _os_error(error: OSError) -> int:
-    """Show what the system refused and return the code. What it has no number for is a bug of ours and is raised."""
-    if isinstance(error, BrokenPipeError):  # `webgym ... | head`: the reader has seen enough
+    """Print an operating-system error and return the exit code; one without an errno is a bug and is raised."""
+    if isinstance(error, BrokenPipeError):  # `webgym ... | head`: not an error
         discard(sys.stdout)
         return 0
     if error.errno is None:
@@ -100,7 +100,7 @@ def _os_error(error: OSError) -> int:
 
 
 def _default_hint(error: WebGymError) -> str:
-    """Return what to type after an error that does not say it."""
+    """Return the hint for an error that has none."""
     if isinstance(error, UsageError):
         words = sys.argv[1:3] if sys.argv[1:2] in (["config"], ["fixture"], ["tasks"], ["tools"]) else sys.argv[1:2]
         return " ".join(["webgym", *words, "--help"])
@@ -110,8 +110,8 @@ def _default_hint(error: WebGymError) -> str:
 
 
 def _show_warning(usual: Callable[..., None], message: Warning | str, *where: Any, **more: Any) -> None:
-    """Show a warning: ours are meant for users, so they come without the place in the code."""
-    if type(message).__name__ == "RenamedSettingWarning":  # its class is not imported until settings are
+    """Print a warning; webgym's own are meant for users and are shown without a code location."""
+    if type(message).__name__ == "RenamedSettingWarning":  # by name: importing the class imports the settings
         Output().note(f"note: {message}")
     else:
         usual(message, *where, **more)
@@ -126,7 +126,7 @@ def _report_interrupt() -> int:
 
 
 def _report_stop(how: str, code: int) -> int:
-    """Say that the command was stopped, and what that means for its work; return the code."""
+    """Print that the command was stopped and whether it can be resumed; return the exit code."""
     command = sys.argv[2:3] if sys.argv[1:2] == ["tasks"] else sys.argv[1:2]
     if set(command) & set(RESUMABLE):
         fail(f"{how}; what was finished is stored", AGAIN)

@@ -1,7 +1,7 @@
-"""How help is laid out: a command's docstring as a page, with its blocks for examples, exit codes and related commands.
+"""Help pages made from command docstrings, with blocks for examples, exit codes and related commands.
 
-A docstring says in its first line what the command does. A paragraph that begins with `Examples:` has a command line a
-line; `Exit codes: 3, 5.` names those that the command has beside the general ones, and `See also:` other commands.
+The first line of a docstring is the summary. A paragraph that begins with `Examples:` has one command per line;
+`Exit codes: 3, 5.` lists the codes in addition to the general ones, and `See also:` lists related commands.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GENERAL = (0, 1, 2, 130, 143)
 
 @dataclass(frozen=True, slots=True)
 class HelpPage:
-    """What a command's docstring says."""
+    """A parsed command docstring."""
 
     summary: str
     """One sentence."""
@@ -39,7 +39,7 @@ class HelpPage:
 
 
 def parse_docstring(docstring: str) -> HelpPage:
-    """Return a docstring as a page."""
+    """Parse a docstring into a help page."""
     summary, *paragraphs = re.split(r"\n\s*\n", inspect.cleandoc(docstring))
     blocks = {"Examples": "", "Exit codes": "", "See also": ""}
     prose = []
@@ -59,10 +59,10 @@ def parse_docstring(docstring: str) -> HelpPage:
 
 
 class Manual(TyperCommand):
-    """A command whose help keeps each example on its line."""
+    """A command whose help keeps the line breaks of examples."""
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
-        """Write what the command does, then the examples."""
+        """Write the description, then the examples."""
         help_page = parse_docstring(self.help or "")
         for paragraph in (help_page.summary, *help_page.prose):
             formatter.write_paragraph()
@@ -83,10 +83,10 @@ class Manual(TyperCommand):
 
 
 class ManualGroup(TyperGroup):
-    """A group that lists its commands by what they are for, each with its whole summary."""
+    """A group that lists its commands by panel, each with its untruncated summary."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands, a section a panel."""
+        """Write the commands, one section per panel."""
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command: Any = self.get_command(ctx, name)
@@ -98,7 +98,7 @@ class ManualGroup(TyperGroup):
                 formatter.write_dl(rows)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write all exit codes where this is the whole program."""
+        """Write all exit codes on the program's own help page."""
         # A group of commands (`webgym tasks`) has the codes of its commands.
         if ctx.parent is None:
             _write_exit_codes(formatter, EXIT_CODES)

@@ -1,4 +1,4 @@
-"""The options that commands share: one wording, one behaviour."""
+"""Options shared by commands."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ JsonOpt = Annotated[
 ]
 QuietOpt = Annotated[bool, typer.Option("-q", "--quiet", help="Print only ids.")]
 DryRunOpt = Annotated[bool, typer.Option("-n", "--dry-run", help="Print the plan and write nothing.")]
-# The names of the shared options, in the order in which each help page lists them after its own.
+# Names of the shared options, in their order on every help page, after the command's own.
 _SHARED = ("config", "set_", "json", "quiet", "dry_run")
 
 
@@ -68,7 +68,7 @@ class SettingsOptions:
     set_: SetOpt = None
 
     def load(self) -> Settings:
-        """Return the settings of a command that needs no run."""
+        """Load the settings of a command that needs no run."""
         from webgym_cli.config.load import load
 
         return load(self.config or (), self.set_ or ())
@@ -93,7 +93,7 @@ class StageOptions(DataOptions):
 
 
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose parameter `options`, one of the classes above, is spread into the options of that class.
+    """Replace a command's parameter `options`, one of the classes above, by the options of that class.
 
     The shared options come last, in one order on every help page.
     """

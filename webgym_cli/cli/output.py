@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from webgym_cli.cli.live_view import LiveView
     from webgym_cli.records.events import Event
 
-# Drawings of the live bars a second.
+# Refreshes of the live bars per second.
 _REFRESH = 2
-# What JSON leaves as it is and a terminal obeys.
+# Control characters that JSON does not escape and a terminal interprets.
 _CONTROL = re.compile("[\x7f-\x9f]")
 
 
 class Output:
-    """Where a command's words go. `as_json` is on with `--json` and whenever stdout is not a terminal."""
+    """The output of a command. `as_json`: data is written as JSON Lines instead of text."""
 
     def __init__(self, *, as_json: bool = False, quiet: bool = False) -> None:
         self.as_json = as_json
@@ -44,7 +44,7 @@ class Output:
     @classmethod
     def for_events(cls, as_json: bool) -> Output:
         """Return the output of a long command: JSON Lines also where stdout is a pipe or a file of its own."""
-        # Where the words go to the same place, each event would stand there twice.
+        # If stderr is the same file, each event would appear twice.
         return cls(as_json=as_json or not (sys.stdout.isatty() or share_one_file()))
 
     def data(self, value: Any) -> None:
@@ -57,7 +57,7 @@ class Output:
         sys.stdout.write(f"{line}\n")
 
     def flush(self) -> None:
-        """Let the reader of stdout have what was written."""
+        """Flush stdout."""
         sys.stdout.flush()
 
     def show(self, value: dict[str, Any]) -> None:
@@ -73,7 +73,7 @@ class Output:
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
         """Write a table for people on stdout; into a pipe tab-separated lines, and between two tables a title."""
-        # A pipe gets whole values: no borders, no cut columns.
+        # A pipe gets untruncated values without borders.
         if not sys.stdout.isatty():
             for position, row in enumerate(rows):
                 if self._has_table and not position:
@@ -84,7 +84,7 @@ class Output:
         self._print_table(_console(sys.stdout), title, columns, rows)
 
     def summary_table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Write a table for people on stderr: the closing words of a command whose stdout is events."""
+        """Write a table for people on stderr: the summary of a command whose stdout is events."""
         if not self.quiet:
             with stderr_or_nothing():
                 self._print_table(_console(sys.stderr), title, columns, rows)
@@ -113,16 +113,16 @@ class Output:
                 console.print(f"  {column}: {cell}")
 
     def note(self, message: str) -> None:
-        """Say something to a person on stderr."""
+        """Write a message for people on stderr."""
         if not self.quiet:
             _tell(message)
 
     def next_step(self, command: str) -> None:
-        """Name the command to type next."""
+        """Write the suggested next command on stderr."""
         self.note(f"next: {_quote_arguments(command)}")
 
     def event(self, event: Event) -> None:
-        """Write an event: JSON on stdout, else one plain line on stderr for those that are meant for people."""
+        """Write an event: JSON on stdout, or one plain line on stderr if the event is meant for people."""
         if event.get("transient"):
             return
         if self.as_json:
@@ -132,12 +132,12 @@ class Output:
             self.note(str(message))
 
     def draw(self, picture: RenderableType) -> None:
-        """Write something for people on stdout, a terminal."""
+        """Render something on stdout, which is a terminal."""
         _console(sys.stdout).print(picture)
 
     @contextmanager
     def open_redraw(self) -> Iterator[Callable[[RenderableType], None]]:
-        """Give a function that draws on stdout, a terminal, each time in the same place."""
+        """Yield a function that redraws in place on stdout, which is a terminal."""
         from rich.live import Live
 
         with Live(console=_console(sys.stdout), auto_refresh=False) as live:
@@ -145,7 +145,7 @@ class Output:
 
     @contextmanager
     def progress(self) -> Iterator[ProgressBoard]:
-        """Show live bars on stderr while the block runs; nothing where stderr is not a terminal."""
+        """Show live progress bars on stderr while the block runs; nothing if stderr is not a terminal."""
         board = ProgressBoard(self)
         with board.show_live():
             yield board
@@ -155,8 +155,8 @@ class ProgressBoard:
     """Turns events into bars and a board, live on stderr.
 
     An event with `done` and `total` moves the bar named by its `bar` or `event`. An event `status` is a rollout's
-    snapshot: it is drawn as the board, which stands in for the rollout's bar until the rollout's summary comes. Of
-    training episodes and an evaluation at the same time one board tells.
+    snapshot: it is drawn as the board, which replaces the rollout's bar until the rollout's summary event. Concurrent
+    training and evaluation rollouts share one board.
     """
 
     def __init__(self, output: Output) -> None:
@@ -169,7 +169,7 @@ class ProgressBoard:
 
     @contextmanager
     def show_live(self) -> Iterator[None]:
-        """Live for the time of the block, on a terminal."""
+        """Render live while the block runs, if stderr is a terminal."""
         if self._output.quiet or not _live(sys.stderr):
             yield
             return
@@ -193,7 +193,7 @@ class ProgressBoard:
                 self._show()
 
     def __call__(self, event: Event) -> None:
-        """Take one event."""
+        """Process one event."""
         if self._bars is None:
             self._output.event(event)
             return
@@ -212,13 +212,13 @@ class ProgressBoard:
             self._bars.console.print(replace_control(str(message)), markup=False, highlight=False)
 
     def _end(self, split: str, iteration: object) -> None:
-        """Take a rollout's snapshot away; that of an asynchronous loop stays when a further window of it ends."""
+        """Remove a rollout's snapshot; that of an asynchronous loop is kept when a later window of it ends."""
         if split in self._snapshots and self._snapshots[split].get("iteration") == iteration:
             del self._snapshots[split]
             self._show()
 
     def _show(self) -> None:
-        """Draw the board of the newest snapshots, or take it away."""
+        """Update the board from the newest snapshots, or remove it."""
         from webgym_cli.cli.live_view import LiveView
 
         shown = [dict(snapshot) for _, snapshot in sorted(self._snapshots.items(), reverse=True)]  # train before test
@@ -231,7 +231,7 @@ class ProgressBoard:
         return self._board is None or name not in self._board.bars
 
     def _picture(self, bars: Progress) -> RenderableType:
-        """Return what is drawn. Called from rich's thread, so the board may go at any time."""
+        """Return the live renderable. Called from rich's thread, so the board may be removed at any time."""
         from rich.console import Group
 
         if (board := self._board) is None:
@@ -248,26 +248,26 @@ class ProgressBoard:
 
 
 def fail(message: str, hint: str = "") -> None:
-    """Write an error, and what to type next, on stderr."""
+    """Write an error and its hint on stderr."""
     _tell(f"webgym: {message}")
     if hint:
         _tell(f"  next: {_quote_arguments(hint)}")
 
 
 def _quote_arguments(hint: str) -> str:
-    """Return a hint with what was typed in this command, and the shell would split or expand, in quotes."""
+    """Quote the arguments of this command within a hint that a shell would split or expand."""
     typed = {text for word in sys.argv[1:] for text in (word, word.partition("=")[2]) if text[1:]}
     paths = {os.path.abspath(text) for text in typed}  # noqa: PTH100 - links stay as they are
     special = sorted((text for text in typed | paths if shlex.quote(text) != text), key=len, reverse=True)
     if not special:
         return hint
-    # what the hint has in quotes already stays as it is
+    # skips what is quoted already
     pattern = rf"(?<!['\"])(?:{'|'.join(map(re.escape, special))})(?!['\"])"
     return re.sub(pattern, lambda match: shlex.quote(match[0]), hint)
 
 
 def _tell(line: str) -> None:
-    """Write a line on stderr. Where that is full or closed the work goes on."""
+    """Write a line on stderr; errors of a full or closed stderr are ignored."""
     with stderr_or_nothing():
         sys.stderr.write(f"{replace_control(line)}\n")
 
@@ -282,7 +282,7 @@ def _console(stream: Any) -> Console:
     return Console(
         file=stream,
         highlight=False,
-        markup=False,  # what pages and tasks say is text
+        markup=False,  # texts of pages and tasks are not markup
         emoji=False,
         soft_wrap=not stream.isatty(),
         width=None if stream.isatty() else 160,

@@ -1,4 +1,4 @@
-"""The index for commands whose stdout is data: what opening it has to say goes to stderr."""
+"""Opens the index for commands whose stdout is data: its progress and notes go to stderr."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_run_index(run: RunDir, output: Output, *, rebuilt: bool = False, kept: bool = True) -> Iterator[Index]:
-    """Open a run's index, with a bar while it takes in what is new; `rebuilt`: all of it. Raises `StoreError`.
+    """Open a run's index and update it, with a progress bar; `rebuilt`: rebuild it. Raises `StoreError`.
 
-    What it takes in is `kept` in the run, or else in a temporary folder. The bar is gone before the block begins: it
-    would stand among the data.
+    With `kept` the updated index is stored in the run, else in a temporary folder.
     """
     from webgym_cli.store.index.build import rebuild
     from webgym_cli.store.index.query import open_index
@@ -28,14 +27,14 @@ def open_run_index(run: RunDir, output: Output, *, rebuilt: bool = False, kept: 
     with ExitStack() as stack:
         if not kept:
             run = stack.enter_context(temporary_index(run))
-        # The bar ends before the block begins: it would stand among the data.
+        # The bar is removed before the block begins, so that it does not mix with the data.
         with output.progress() as board:
 
             def sink(event: Event) -> None:
                 if "message" in event:
                     output.note(str(event["message"]))
                 else:
-                    board({**event, "transient": True})  # a bar, and never a line of data
+                    board({**event, "transient": True})  # shown as a bar only, never as data
 
             if rebuilt:
                 rebuild(run, sink)

@@ -1,4 +1,4 @@
-"""What every command on a run does around its stage: settings, lock, log folder, state."""
+"""Common set-up of the commands on a run: settings, lock, log folder, state."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ Result = TypeVar("Result")
 
 # The commands that several nodes run together.
 _MULTI_NODE = ("train", "loop", "curriculum")
-# Those that serve the policy where `rollout.policy` says so.
+# The commands that start a policy server if `rollout.policy` requires one.
 _SERVING = ("rollout", "loop", "curriculum")
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A command at work on a run that it holds."""
+    """A running command that holds the lock of its run."""
 
     run: RunDir
     settings: Settings
@@ -58,7 +58,7 @@ class Stage:
     """Shows events and keeps them in `webgym.log`."""
 
     def execute(self, work: Callable[[Pipeline], Awaitable[Result]]) -> Result:
-        """Do the command's work on a pipeline of the run, and return what it returns."""
+        """Run `work` on a pipeline of the run and return its result."""
         from webgym_cli.jobs.signals import run_async
         from webgym_cli.loop.pipeline import Pipeline
 
@@ -72,9 +72,9 @@ class Stage:
 def resolve(
     run: Path, options: SettingsOptions, values: Mapping[str, Any] | None = None, *, required: bool = False
 ) -> tuple[RunDir, Settings]:
-    """Return the run and the settings that a command would use, checked against those that it keeps; writes nothing.
+    """Return a command's run and settings, checked against the run's saved settings; writes nothing.
 
-    `values`: settings that other options stand for, by dotted key; None: not given. `required`: the run has to exist.
+    `values`: settings from other options by dotted key, None if not given. `required`: the run must exist.
     """
     directory = RunDir(run)
     require_readable(directory)
@@ -89,7 +89,7 @@ def resolve(
 
 
 def _check_model(command: str, run: RunDir, settings: Settings, options: dict[str, Any]) -> None:
-    """Raise `SettingsError` for a mistyped base model, before anything is saved of it."""
+    """Raise `SettingsError` for a mistyped base model before it is saved."""
     policy = options.get("policy") or settings.rollout.policy
     model = settings.policy_config.base_model
     if run.exists and saved_settings(run).policy_config.base_model == model:
@@ -103,7 +103,7 @@ def _check_model(command: str, run: RunDir, settings: Settings, options: dict[st
 def stage(
     command: str, run: RunDir, settings: Settings, output: Output, options: dict[str, Any] | None = None
 ) -> Iterator[Stage]:
-    """Hold the run while the block works; `resume` takes the command up again unless the block ends well."""
+    """Lock the run while the block runs; `webgym resume` can continue the command unless the block succeeds."""
     if run.exists:
         for line in list_unused_variables(run.config):
             output.note(line)
@@ -112,7 +112,7 @@ def stage(
     with lock_run(run, f"{command} {run.root}"):
         create_or_open(run, settings)
         logs = new_attempt(run)
-        # From here on `webgym resume` knows the command, until finish().
+        # From here until finish(), `webgym resume` can continue the command.
         begin(run, command, options or {})
         with (
             coordinate(run, settings, topology) if topology else nullcontext(),
@@ -124,7 +124,7 @@ def stage(
                 if event.get("transient"):
                     board(event)
                     return
-                with suppress(OSError):  # a disk that is full is told by the store, which loses nothing
+                with suppress(OSError):  # the store reports a full disk and loses nothing
                     log.write(json.dumps({"at": now(), **event}, ensure_ascii=False).encode() + b"\n")
                 board(event)
 

@@ -1,4 +1,4 @@
-"""The standard streams of the process: opened where they lack, given up where they take no more."""
+"""Standard streams of the process: opens missing ones, discards output to broken ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TextIO
 
 
 def open_streams() -> None:
-    """Open the standard streams that the process was started without, and let stdout take every character."""
+    """Open standard streams that are missing at start-up, and make stdout accept every character."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:  # `>&-`: the next file to be opened would stand in its place
+        if getattr(sys, name) is None:  # `>&-`: the next opened file would get its descriptor
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
     if isinstance(sys.stdout, TextIOWrapper):
@@ -21,7 +21,7 @@ def open_streams() -> None:
 
 
 def explain_os_error(error: OSError) -> str:
-    """Return what the system refused, and drop what stdout can't take any more."""
+    """Return an operating-system error as text, and discard output that stdout can't take any more."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -33,14 +33,14 @@ def explain_os_error(error: OSError) -> str:
 
 
 def discard(stream: TextIO) -> None:
-    """Send what is still to be written on stdout or stderr nowhere."""
-    # The interpreter flushes both at its end and would complain again.
+    """Redirect stdout or stderr to the null device."""
+    # The interpreter flushes both at exit and would report the error again.
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager
 def stderr_or_nothing() -> Iterator[None]:
-    """Write on stderr in the block, and nowhere once it takes no more."""
+    """Ignore write errors of stderr in the block; later output goes to the null device."""
     try:
         yield
     except OSError:
@@ -48,8 +48,8 @@ def stderr_or_nothing() -> Iterator[None]:
 
 
 def share_one_file() -> bool:
-    """Whether stdout and stderr lead to one place (`2>&1`)."""
+    """Whether stdout and stderr are the same file (`2>&1`)."""
     try:
         return os.path.sameopenfile(sys.stdout.fileno(), sys.stderr.fileno())
-    except (OSError, ValueError):  # one of them is no file
+    except (OSError, ValueError):  # one of them has no file descriptor
         return False

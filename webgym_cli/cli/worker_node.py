@@ -1,4 +1,4 @@
-"""What `train`, `loop` and `curriculum` do on a node that does not lead."""
+"""Worker role of `train`, `loop` and `curriculum` on nodes other than node 0."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from webgym_cli.store.run import RunDir
 
 
 def join_as_worker(run: RunDir, settings: Settings, output: Output) -> bool:
-    """Where `NODE_RANK` names another node than 0: take part in node 0's trainings until its command ends.
+    """Take part in node 0's trainings until its command ends, if `NODE_RANK` is not 0.
 
-    Returns False where this node leads or is alone. Raises `typer.Exit` with node 0's exit code unless that is 0.
+    Returns False on node 0 or a single node. Raises `typer.Exit` with node 0's exit code unless that is 0.
     """
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.train.nodes.topology import from_env
@@ -27,6 +27,6 @@ def join_as_worker(run: RunDir, settings: Settings, output: Output) -> bool:
         code, message = run_async(run_worker_node(run, settings, topology, board))
     output.note(f"node 0 has ended: {message or 'done'}")
     if code:
-        # The same code on each node: a scheduler such as SLURM looks at all of them.
+        # The same exit code on each node, because schedulers such as SLURM check all of them.
         raise typer.Exit(code)
     return True

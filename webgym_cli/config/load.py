@@ -1,6 +1,6 @@
 """Resolves the settings: defaults < run < `-c` files < `WEBGYM_SECTION__KEY` < `-s section.key=value`.
 
-A variable of the environment is for whichever run comes next: it changes nothing that an existing run keeps.
+Environment variables apply to new runs only: they do not override the saved settings of an existing run.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import import_plugins
 
 PREFIX = "WEBGYM_"
-# Variables with our prefix that are not settings.
+# Environment variables with webgym's prefix that are not settings.
 RESERVED_VARIABLES = frozenset({"WEBGYM_HOME"})
 BASE_MODEL = "policy_config.base_model"
 UPGRADE = "pip install -U webgym"
 
-# The source of what variables say.
+# Source name of environment variables.
 ENVIRONMENT = "environment"
 # Settings that are mappings with keys of their own.
 FREE_FORM = frozenset({"train.extra", "tasks.difficulty_ratio", "tasks.pool_shares", "browser.http_credentials"})
@@ -70,7 +70,7 @@ def load_with_sources(
             sources[key] = source
         kept = layer if source.startswith("run ") else kept
     if kept and not is_same_model(kept.get(BASE_MODEL), merged["policy_config"]["base_model"]):
-        for key in MODEL_DEPENDENT:  # what the run knew followed from the model before
+        for key in MODEL_DEPENDENT:  # the run's values were derived from the previous model
             if sources[key].startswith("run "):
                 _put(merged, key, known_keys()[key].default)
     try:
@@ -86,7 +86,7 @@ def load_with_sources(
 
 
 def parse_saved(values: Mapping[str, Any]) -> Settings:
-    """Return the settings that a run has saved. Old names are taken for today's."""
+    """Parse the saved settings of a run; renamed keys are accepted."""
     merged: dict[str, Any] = {}
     for key, value in rename_keys(flatten(values)).items():
         _put(merged, key, value)
@@ -113,21 +113,21 @@ def flat_values(settings: Settings) -> Flat:
 
 
 def changed_frozen_keys(before: Settings, after: Settings) -> list[str]:
-    """Return the dotted keys that a run may not change and that differ."""
+    """Return the dotted keys that differ and are frozen for a run."""
     old, new = flat_values(before), flat_values(after)
     changed = [key for key in new if is_frozen(key) and old.get(key) != new[key]]
     return [key for key in changed if key != BASE_MODEL or not is_same_model(old[key], new[key])]
 
 
 def is_frozen(key: str) -> bool:
-    """Whether a run keeps a setting."""
+    """Whether a setting is frozen for a run."""
     return any(key == name or key.startswith(f"{name}.") for name in FROZEN_FOR_A_RUN)
 
 
 def is_same_model(one: Any, other: Any) -> bool:
-    """Whether two names are those of one model: the same text, or two paths of one folder.
+    """Whether two names denote the same model: equal text, or two paths of one folder.
 
-    A relative path of an older version's run, which means nothing here, is the same as an absolute one that ends so.
+    A relative path, saved by an older version, equals an absolute path that ends in it.
     """
     if one == other or not (one and isinstance(one, str) and isinstance(other, str)):
         return bool(one == other)
@@ -138,7 +138,7 @@ def is_same_model(one: Any, other: Any) -> bool:
 
 
 def list_unused_variables(run_config: Path) -> list[str]:
-    """Return in words which variables of the environment a run does not follow, for it keeps these settings."""
+    """Return notes on environment variables that are ignored because the run has saved settings."""
     kept = flat_values(parse_saved(_read(run_config)))
     return [
         f"{PREFIX}{key.replace('.', '__').upper()}={value} is not used: the run keeps {key}={kept[key]}"
@@ -148,7 +148,7 @@ def list_unused_variables(run_config: Path) -> list[str]:
 
 
 class _Sources(BaseSettings, Settings):
-    """Gives pydantic-settings' sources the shape of the model; never validated itself."""
+    """Adapts the model to the sources of pydantic-settings; never validated itself."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", env_parse_none_str="null")
 
@@ -179,7 +179,7 @@ def _environment() -> dict[str, Any]:
         if (new := current_name(key)) != key:  # the library reads, and parses as JSON, only fields of the model
             rename_keys({key: None}, f"environment {name}")
             variables.setdefault(f"{PREFIX}{new.replace('.', '__')}".lower(), variables.pop(name.lower()))
-        elif key.split(".")[0] not in Settings.model_fields:  # the library ignores unknown sections in silence
+        elif key.split(".")[0] not in Settings.model_fields:  # the library silently ignores unknown sections
             _refuse_unknown(key, f"environment {name}")
     source.env_vars = variables
     try:
@@ -193,7 +193,7 @@ def _read(path: Path) -> Flat:
         if path.suffix == ".json":  # YAML would fold odd line ends and take 1e-06 for text
             return flatten(json.loads(path.read_text(encoding="utf-8")))
         values = flatten(YamlConfigSettingsSource(_Sources, yaml_file=path)())
-        json.dumps(values, default=str, check_circular=False)  # an alias may stand for what it is a part of
+        json.dumps(values, default=str, check_circular=False)  # a YAML alias may refer to its own parent
         return values
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: can't be read: {error}") from None
@@ -208,13 +208,13 @@ def _read(path: Path) -> Flat:
 
 
 def _absolute_model(key: str, value: Any) -> Any:
-    """Return a value; the path of a model's folder as it means the same from every folder."""
+    """Return a value; the path of a local model is made absolute."""
     local = key == BASE_MODEL and isinstance(value, str) and os.path.isdir(value)  # noqa: PTH112 - a name is no path
     return str(Path(value).absolute()) if local else value
 
 
 def _value(text: str) -> Any:
-    """Read a value as JSON, or as a list in YAML (`[calculator]`), else as the text that it is."""
+    """Parse a value as JSON or as a YAML list (`[calculator]`), else keep it as text."""
     with suppress(json.JSONDecodeError, RecursionError):
         return json.loads(text)
     with suppress(yaml.YAMLError, RecursionError):
@@ -233,7 +233,7 @@ def _put(target: dict[str, Any], key: str, value: Any) -> None:
 
 
 def known_keys() -> dict[str, Any]:
-    """Return every dotted key with its field, sections left out."""
+    """Return every dotted key with its field, without sections."""
     return keys_of(Settings)
 
 

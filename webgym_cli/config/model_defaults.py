@@ -1,4 +1,4 @@
-"""Settles what the settings leave to the base model's family: template, thinking, reasoning parser."""
+"""Derives settings from the base model's family: template, thinking, reasoning parser."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_families import DetectedModel, detect_model, find_call_format
 from webgym_cli.errors import SettingsError
 
-# What a setting says that follows the model, and one that wants nothing.
+# Values of a setting that is derived from the model, and of one that is disabled.
 AUTO, NONE = "auto", "none"
-# The settings that may follow the model.
+# The settings that can be derived from the model.
 MODEL_DEPENDENT = (
     "policy_config.template",
     "policy_config.thinking",
@@ -18,10 +18,10 @@ MODEL_DEPENDENT = (
 
 
 def resolve_model_defaults(settings: Settings) -> Settings:
-    """Return the settings with everything filled in that follows from the base model.
+    """Return the settings with `auto` values derived from the base model.
 
-    What they say themselves stays. Raises `SettingsError` where that contradicts the model. The template of a model of
-    no known family stays `auto`: only a training needs it, and refuses then.
+    Explicit values are kept. Raises `SettingsError` if they contradict the model. The template of a model of unknown
+    family stays `auto`, because only training needs it (`require_template`).
     """
     policy, serve = settings.policy_config, settings.serve
     detected = detect_model(policy.base_model)
@@ -41,7 +41,7 @@ def resolve_model_defaults(settings: Settings) -> Settings:
 
 
 def require_template(settings: Settings) -> str:
-    """Return LLaMA-Factory's template. Raises `SettingsError` where nothing tells it."""
+    """Return LLaMA-Factory's template. Raises `SettingsError` if it is unknown."""
     template = settings.policy_config.template
     if template == AUTO:
         raise SettingsError(
@@ -52,7 +52,7 @@ def require_template(settings: Settings) -> str:
 
 
 def _is_thinking(detected: DetectedModel | None, template: str) -> bool:
-    """Return whether the model thinks first: what it tells itself, else what the template is for."""
+    """Return whether the model is a thinking model, by its files or else by the template."""
     if detected is None or detected.thinks is not None:
         return bool(detected and detected.thinks)
     return template == detected.family.thinking_template
@@ -65,7 +65,7 @@ def _refuse_contradictions(model: str, template: str, detected: DetectedModel, *
             hint="-s policy_config.thinking=true, or take the model of this family that answers at once",
         )
     right, wrong = (detected.family.template_for(thinking=kind) for kind in (thinking, not thinking))
-    # A template of the other kind teaches a model that thinks to answer at once, or the reverse.
+    # The wrong template trains a thinking model to skip its reasoning, or the reverse.
     if template == wrong != right:
         does = "thinks before it acts" if thinking else "answers at once"
         raise SettingsError(

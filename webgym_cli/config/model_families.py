@@ -1,8 +1,7 @@
-"""The model families that are known: what follows from a model's family in training and in serving.
+"""Known model families, with the training and serving options that depend on them.
 
-LLaMA-Factory renders a conversation by a template that has to be named, and a model that thinks before it acts has to
-be read in another way than one that answers at once. Both stand in the model's own files; of a model on the hub, its
-name tells them too.
+LLaMA-Factory needs the name of a chat template, and responses of a thinking model are parsed differently. Both are
+derived from the model's files, or from the name of a model on the hub.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 OPEN, CLOSE = "<think>", "</think>"
-# Stands for the user's message when a chat template is tried.
+# Placeholder of the user's message in a trial rendering of a chat template.
 _ASKED = "what is asked"
-# What the chat templates of these families say of tools.
+# Text about tools in the chat templates of these families.
 _QWEN_CALLS = "You may call one or more functions to assist with the user query."
 _QWEN_TOOLS = ("qwen", "qwen3_nothink", "qwen3_vl_nothink")
-# The date in Llama's chat templates where nobody gives another.
+# The default date of Llama's chat templates.
 DATE = "26 Jul 2024"
 _THINKING_NAME = re.compile(r"thinking", re.IGNORECASE)
 _INSTRUCT_NAME = re.compile(r"instruct|(?:^|[-_])(?:it|chat)(?:$|[-_])", re.IGNORECASE)
@@ -29,7 +28,7 @@ _INSTRUCT_NAME = re.compile(r"instruct|(?:^|[-_])(?:it|chat)(?:$|[-_])", re.IGNO
 
 @dataclass(frozen=True, slots=True)
 class ModelFamily:
-    """Models that are trained and served alike."""
+    """Models with the same training and serving options."""
 
     name: str
     types: tuple[str, ...]
@@ -92,7 +91,7 @@ _BY_PARTS: dict[tuple[Any, Any], str] = {("llava", "pixtral"): "pixtral", ("mist
 
 @dataclass(frozen=True, slots=True)
 class DetectedModel:
-    """What a model's files, or its name, tell."""
+    """Properties detected from a model's files or name."""
 
     family: ModelFamily
     thinks: bool | None
@@ -102,7 +101,7 @@ class DetectedModel:
 def detect_model(model: str) -> DetectedModel | None:
     """Return the family of a model: a local folder, or a hub id, by its files where they were loaded before.
 
-    None for a model of no known family. Never asks the network.
+    None for a model of unknown family. Never accesses the network.
     """
     folder = find_model_folder(model)
     config = _read_object(folder / "config.json") if folder else {}
@@ -111,7 +110,7 @@ def detect_model(model: str) -> DetectedModel | None:
 
 
 def chat_template_kwargs(model: str) -> dict[str, str]:
-    """Return what a model's chat template is always told: Llama's would take today's date, another one each day."""
+    """Return the fixed arguments of a model's chat template; by default Llama's inserts the current date."""
     folder = find_model_folder(model)
     family = None if folder else _find_by_name(model)
     dated = "date_string" in read_chat_template(folder) if folder else bool(family and family.template == "llama3")
@@ -119,7 +118,7 @@ def chat_template_kwargs(model: str) -> dict[str, str]:
 
 
 def find_call_format(model: str) -> str:
-    """Return the call format of a model's chat template; `hermes` where it has none that is known."""
+    """Return the tool-call format of a model's chat template; `hermes` if it has no known one."""
     folder = find_model_folder(model)
     if folder is None:
         family = _find_by_name(model)
@@ -129,7 +128,7 @@ def find_call_format(model: str) -> str:
 
 
 def template_opens_thought(template: str) -> bool | None:
-    """Return whether a chat template begins the answer within a thought; None where it can't be tried."""
+    """Return whether a chat template opens a reasoning block for the response; None if it can't be rendered."""
     rendered = _render_prompt(template)
     return None if rendered is None else rendered.rfind(OPEN) > rendered.rfind(CLOSE)
 
@@ -146,7 +145,7 @@ def _find_by_type(config: Mapping[str, Any], model: str, folder: Path) -> ModelF
 
 
 def _find_by_name(model: str) -> ModelFamily | None:
-    # The organisation before the slash says nothing about the family.
+    # The organisation before the slash does not identify the family.
     name = model.rsplit("/", 1)[-1].lower()
     return next((family for family in FAMILIES if re.search(family.names, name)), None)
 
@@ -163,10 +162,10 @@ def _detect_thinking(model: str, folder: Path | None) -> bool | None:
 
 
 def find_model_folder(model: str) -> Path | None:
-    """Return where a model's files are on this machine: its folder, or the hub's cache."""
+    """Return the local folder of a model: its own, or the one in the hub cache."""
     if os.path.isdir(model):  # noqa: PTH112 - a name too long for a path is none, no error
         return Path(model)
-    # As huggingface_hub does, which takes a second to import.
+    # Same path as huggingface_hub, which takes a second to import.
     home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
     cache = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{model.replace('/', '--')}"
     try:
@@ -177,7 +176,7 @@ def find_model_folder(model: str) -> Path | None:
 
 
 def read_chat_template(folder: Path) -> str:
-    """Return the chat template that a server would use; empty where there is none."""
+    """Return the chat template that a server would use; empty if there is none."""
     try:
         return (folder / "chat_template.jinja").read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -188,7 +187,7 @@ def read_chat_template(folder: Path) -> str:
 
 
 def _read_object(file: Path) -> dict[str, Any]:
-    """Return a file's object; empty where it has none, which is for those to tell that need it."""
+    """Read a JSON object; empty if the file has none, which callers that need it report."""
     try:
         matching = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -197,7 +196,7 @@ def _read_object(file: Path) -> dict[str, Any]:
 
 
 def _render_prompt(template: str) -> str | None:
-    """Return what a chat template puts after the user's message, where the answer begins."""
+    """Return the generation prompt: the rendered text after the user's message."""
     from jinja2 import TemplateError
     from jinja2.ext import loopcontrols
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -205,7 +204,7 @@ def _render_prompt(template: str) -> str | None:
     # as transformers renders them; a template is foreign code
     jinja = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
     jinja.globals["strftime_now"] = lambda form: form
-    # Templates of vision models take parts, those of text models a text.
+    # Templates of vision models take content parts, those of text models a string.
     for content in ([{"type": "text", "text": _ASKED}], _ASKED):
         try:
             rendered = jinja.from_string(template).render(

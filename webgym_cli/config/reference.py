@@ -1,4 +1,4 @@
-"""The reference of the settings, `docs/settings.md`: made from the model, so that both say the same. Pure."""
+"""Generates the settings reference `docs/settings.md` from the model. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiv
 
 
 def settings_reference() -> str:
-    """Return the page: a table a section, a row a setting, in the order of the model."""
+    """Return the page: one table per section, one row per setting, in the order of the model."""
     schema = Settings.model_json_schema()
     defaults = flat_values(Settings())
     tables: dict[str, list[str]] = {}
@@ -60,7 +60,7 @@ def settings_reference() -> str:
 
 
 def fields_table(record: type[BaseModel]) -> str:
-    """Return a table of a record's fields as they are stored, a row a field in the order of the record."""
+    """Return a table of a record's stored fields, one row per field in the order of the record."""
     schema = record.model_json_schema(by_alias=True, mode="validation")
     required = schema.get("required", ())
     rows = []
@@ -79,7 +79,7 @@ def fields_table(record: type[BaseModel]) -> str:
 
 
 def _iterate_settings(node: Node, definitions: Node, prefix: str = "") -> Iterator[tuple[str, Node]]:
-    """Yield every setting by its dotted key."""
+    """Yield every setting with its dotted key."""
     for name, child in node["properties"].items():
         target = _resolve_reference(child, definitions)
         if "properties" in target:
@@ -89,7 +89,7 @@ def _iterate_settings(node: Node, definitions: Node, prefix: str = "") -> Iterat
 
 
 def _resolve_reference(node: Node, definitions: Node) -> Node:
-    """Return what a reference leads to; a node that is none stays."""
+    """Resolve a `$ref` node; any other node is returned unchanged."""
     if "$ref" not in node:
         return node
     child: Node = definitions[node["$ref"].rpartition("/")[2]]
@@ -97,7 +97,7 @@ def _resolve_reference(node: Node, definitions: Node) -> Node:
 
 
 def _describe_type(node: Node, definitions: Node) -> str:
-    """Return in words which values a node takes."""
+    """Describe the allowed values of a node."""
     # Optional fields, and unions.
     if "anyOf" in node:
         return " or ".join(_describe_type(choice, definitions) for choice in node["anyOf"])
@@ -105,7 +105,7 @@ def _describe_type(node: Node, definitions: Node) -> str:
     if "properties" in target:
         name = node["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
-    # Literal of one value is a const.
+    # A Literal of one value is a `const` in JSON schema.
     if values := target.get("enum") or ([target["const"]] if "const" in target else []):
         return ", ".join(f"`{value}`" for value in values)
     kind = target.get("type", "anything")

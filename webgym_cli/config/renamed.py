@@ -1,4 +1,4 @@
-"""Settings whose names have changed, or are others in WebGym's files. These names work too, with one note each."""
+"""Renamed settings, and WebGym's names for settings. Both are accepted with one note each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-# Old dotted key, or section -> its name now.
+# Old dotted key or section -> current name.
 RENAMED = {
     "browser.settle_seconds": "browser.max_idle_wait",
     "filters.bands": "filters.difficulties",
@@ -40,20 +40,20 @@ class RenamedSettingWarning(FutureWarning):
 
 
 def current_name(key: str) -> str:
-    """The name that a dotted key or section has now."""
+    """Return the current name of a dotted key or section."""
     old = _find(key, RENAMED)
     return RENAMED[old] + key[len(old) :] if old else key
 
 
 def _find(key: str, names: Mapping[str, str]) -> str:
-    """Return which of some names is a dotted key's, or that of a section that it is in; empty where none is."""
+    """Return the entry of `names` that is the dotted key or a section that contains it; empty if there is none."""
     return next((name for name in names if key == name or key.startswith(f"{name}.")), "")
 
 
 def rename_keys(flat: Mapping[str, Any], source: str = "") -> dict[str, Any]:
-    """Return settings by dotted key under the names of today, which win over old names beside them.
+    """Return settings under their current names; a current name takes precedence over its old name.
 
-    Those without effect are left out. `source`: where they come from; empty: nothing is noted.
+    Settings without effect are dropped. `source`: origin of the settings in the notes; empty: no notes.
     """
     renamed = {key: value for key, value in flat.items() if current_name(key) == key}
     unused = {key: name for key in renamed if (name := _find(key, WITHOUT_EFFECT))}

@@ -15,9 +15,9 @@ from webgym_cli.config.section import ConfigSection
 
 # Estimators of the KL divergence from the reference policy.
 KlType = Literal["kl", "abs", "mse", "low_var_kl"]
-# Aggregations of token losses that depend on the batch only.
+# Aggregations of token losses without a constant divisor.
 Mean = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"]
-# These, or with a constant divisor.
+# All aggregations, including the one with a constant divisor.
 Aggregation = Literal[Mean, "seq-mean-token-sum-norm"]
 # The policy's loss, by its name in verl.
 LossMode = Literal["vanilla", "gspo", "cispo"]

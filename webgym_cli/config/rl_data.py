@@ -1,4 +1,4 @@
-"""Settings `rl.data` and `rl.replay`: what a policy-gradient batch is made of. The text under a field is its help."""
+"""Settings `rl.data` and `rl.replay`: the contents of a policy-gradient batch. The text under a field is its help."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from webgym_cli.config.section import ConfigSection
 
-# Groups of episodes that are compared with one another.
+# Grouping of episodes for group-relative advantages.
 GroupBy = Literal["chain", "task", "start"]
 
 

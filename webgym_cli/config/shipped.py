@@ -23,7 +23,7 @@ def find_config_file(name: str | Path) -> Path:
     if path.is_file():
         return path
     shipped = shipped_root() / f"{path}.yaml"
-    # A path with a folder is never a shipped name, so that a typing error is told.
+    # A path with a folder is never a shipped name, so that a typing error is reported.
     if path.name == str(path) and shipped.is_file():
         return shipped
     known = sorted(file.stem for file in shipped_root().glob("*.yaml"))
@@ -33,11 +33,11 @@ def find_config_file(name: str | Path) -> Path:
 
 
 def find_deepspeed_file(name: str, setting: str = "algorithm_config.deepspeed_config_filename") -> Path:
-    """Return an existing DeepSpeed configuration: a path, or the name of a shipped one. `setting` is what names it."""
+    """Return an existing DeepSpeed configuration: a path, or the name of a shipped one. `setting`: key in errors."""
     path = Path(name)
     if path.is_file():
         return path.resolve()
-    # files that were equal became one: a B200 takes the H200's, and stage 3 has no buckets that depend on the GPU
+    # equal files were merged: a B200 uses the H200's, and ZeRO stage 3 has no GPU-dependent bucket sizes
     shared = path.name.replace("_b200_", "_h200_").replace("_h100_zero3", "_h200_zero3")
     shipped = shipped_root() / "deepspeed" / shared
     if shipped.is_file():

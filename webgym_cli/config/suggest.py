@@ -1,4 +1,4 @@
-"""The dotted keys of settings, and what a wrong one may mean. Imported in the train role, too: see `rl.py`."""
+"""Dotted keys of settings, and suggestions for unknown ones. Also imported in the train role (see `rl.py`)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-# Runs that are named where there is none.
+# Maximum number of suggested runs.
 _NAMED = 5
 
 
 @cache
 def keys_of(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
-    """Return every dotted key of a model with its field, sections left out."""
+    """Return every dotted key of a model with its field, without sections."""
     keys: dict[str, Any] = {}
     for name, field in model.model_fields.items():
         kind = field.annotation
@@ -28,7 +28,7 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
 
 
 def suggest(key: str, keys: Collection[str]) -> str:
-    """Return the question after the nearest of the known keys, to be added to a message; empty where none is near."""
+    """Return a did-you-mean suffix with the nearest known keys for a message; empty if none is near."""
     # The section may be wrong while the name is right.
     near = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
     near = near if len(near) == 1 else difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
@@ -36,7 +36,7 @@ def suggest(key: str, keys: Collection[str]) -> str:
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
-    """Return the dotted key of the first thing that is wrong (empty: the whole), and what; an unknown key is first."""
+    """Return the dotted key (empty: the whole) and message of the first error; unknown keys come first."""
     problems = error.errors()
     # An unknown key is often the cause of the other problems.
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
@@ -49,7 +49,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
 
 
 def name_runs_near(path: Path) -> str:
-    """Return in words which runs there are beside a path that is none, or in `runs`; empty without any."""
+    """Return text that lists the runs near a path that is not a run, or in `runs`; empty if there are none."""
     folders = dict.fromkeys((path.parent, Path("runs")))
     names = [str(file.parent) for folder in folders for file in sorted(folder.glob("*/run.json"))]
     if near := difflib.get_close_matches(str(path), names, n=1):

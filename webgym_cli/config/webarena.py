@@ -29,7 +29,7 @@ class SiteSettings(ConfigSection):
     def _is_an_address(cls, url: str) -> str:
         if url and not is_address(url):
             raise ValueError(f"{url!r} is no http(s) address")
-        # Paths are appended with their slash.
+        # Appended paths begin with a slash.
         return url.rstrip("/")
 
     @model_validator(mode="after")

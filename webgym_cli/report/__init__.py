@@ -1,1 +1,1 @@
-"""What a run came to: a page that needs no other file, and two runs side by side."""
+"""Reports: a self-contained HTML page for a run, and for the comparison of two runs."""

@@ -1,4 +1,4 @@
-"""How asynchronous training went: staleness, waits, what was dropped, and how busy server and trainer were."""
+"""Metrics of asynchronous training: staleness, waits, dropped episodes, utilisation of server and trainer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.text import format_duration
 
-# Keys of a batch's event, and the words for them.
+# Keys of a batch event and their labels.
 WAITS = {
     "trainer_wait_seconds": "trainer waited for episodes",
     "admission_wait_seconds": "slots waited for admission",
@@ -26,7 +26,7 @@ WAITS = {
 
 
 class AsyncFacts(TypedDict):
-    """All that a report has of asynchronous training; empty lists without any."""
+    """Facts of a report on asynchronous training; the lists are empty for a synchronous run."""
 
     batches: list[dict[str, Any]]
     """`BatchEvent`s."""
@@ -37,7 +37,7 @@ class AsyncFacts(TypedDict):
 
 
 def read_async_facts(run: RunDir, index: Index, events: Sequence[TimedEvent]) -> AsyncFacts:
-    """Return the facts; `events`: those that `read_timed_events` returns."""
+    """Return the facts. `events` are those of `read_timed_events`."""
     ledger = {parent: batch for parent, batch in read_batches(run).items() if batch.mode == "async"}
     events_of = {event.iteration: event for event in read_records(run, BatchEvent)}
     batches = [event.model_dump() for parent, event in sorted(events_of.items()) if parent in ledger]
@@ -53,7 +53,7 @@ def read_async_facts(run: RunDir, index: Index, events: Sequence[TimedEvent]) ->
 
 
 def build_async_section(facts: AsyncFacts) -> ReportSection:
-    """Return what the page shows of asynchronous training; without figures where there was none."""
+    """Return the section on asynchronous training; it has no figures for a synchronous run."""
     batches, figures = facts["batches"], []
     if batches:
         lines = {

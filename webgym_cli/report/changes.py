@@ -1,4 +1,4 @@
-"""What policy versions gained and lost on the same test episodes, by task family, with examples of both sides."""
+"""Paired comparison of policy versions on shared test episodes: gains and losses by task family, with examples."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from webgym_cli.store.index.paired import (
 )
 from webgym_cli.store.index.query import Index
 
-# Rows of a table at most; with more families the ones that changed most are shown.
+# Maximum rows of a table; of more families, those with the largest changes are shown.
 FAMILIES = 30
-# Examples of what was gained, and of what was lost.
+# Examples of gained episodes, and as many of lost ones.
 EXAMPLES = 4
 
 _ITERATIONS = """
@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"[-_.]?\d+$")
 
 
 class FamilyChange(TypedDict):
-    """What changed in a family."""
+    """Gains and losses in one task family."""
 
     family: str
     pairs: int
@@ -47,7 +47,7 @@ class FamilyChange(TypedDict):
 
 
 class ChangeExample(TypedDict):
-    """One test episode by two versions."""
+    """One test episode run by two policy versions."""
 
     family: str
     change: str
@@ -58,7 +58,7 @@ class ChangeExample(TypedDict):
 
 
 class VersionChange(TypedDict):
-    """Two evaluated policy versions on what both were asked."""
+    """Comparison of two evaluated policy versions on their shared test episodes."""
 
     before: int
     """The iteration of the evaluation, which is the policy's version."""
@@ -74,7 +74,7 @@ class VersionChange(TypedDict):
 
 
 def read_changes(index: Index) -> list[VersionChange]:
-    """Return what the newest version changed against the one before, and against the first. Raises `StoreError`."""
+    """Compare the newest version with the previous one and with the first. Raises `StoreError`."""
     versions = [row["iteration"] for row in index.rows(_ITERATIONS)]
     earlier = dict.fromkeys([*versions[-2:-1], *versions[:-1][:1]])
     comparisons = [_compare(index, before, versions[-1]) for before in earlier]
@@ -82,7 +82,7 @@ def read_changes(index: Index) -> list[VersionChange]:
 
 
 def pair_test_cases(before: tuple[Index, int], after: tuple[Index, int]) -> list[Pair]:
-    """Return the scored test episodes that policies were asked in both of two iterations, each given with its index."""
+    """Return the scored test episodes that two iterations share; each iteration is given with its index."""
     cases = (read_cases(index, _SCORED, [iteration]) for index, iteration in (before, after))
     return [(first, second) for first, second in join_cases(*cases) if first and second]
 
@@ -104,9 +104,9 @@ def _compare(index: Index, before: int, after: int) -> VersionChange:
 
 
 def name_family(cases: Sequence[PairedCase]) -> Callable[[PairedCase], str]:
-    """Return what names a case's family: its task, its task without the number at the end, or its site.
+    """Return the function that maps a case to its family: task, task without trailing number, or site.
 
-    The first of them by which there are few enough families to read.
+    The first of these that yields few enough families for a table is used.
     """
     names: tuple[Callable[[PairedCase], str], ...] = (
         lambda case: case.task,
@@ -136,7 +136,7 @@ def _count_families(pairs: Sequence[Pair], name: Callable[[PairedCase], str]) ->
 
 
 def _examples(pairs: Sequence[Pair], name: Callable[[PairedCase], str], change: Change) -> Iterator[ChangeExample]:
-    """Yield examples of a change, of as many families as there are."""
+    """Yield examples of a change, spread over as many families as possible."""
     changed = [pair for pair in pairs if find_change(pair) is change]
     by_family: dict[str, Pair] = {name(pair[0]): pair for pair in reversed(changed)}
     rest = [pair for pair in changed if by_family[name(pair[0])] is not pair]
@@ -145,7 +145,7 @@ def _examples(pairs: Sequence[Pair], name: Callable[[PairedCase], str], change: 
 
 
 def build_change_section(changes: Sequence[VersionChange]) -> ReportSection:
-    """Return a table of the families for each two versions."""
+    """Return the section with one table of families for each comparison."""
     figures = tuple(_table(change) for change in changes)
     note = (
         "The same test episodes (task and seed) by two policy versions: gained are those that only the later one "

@@ -1,6 +1,6 @@
-"""Charts as SVG, from numbers to text: pure, without colours of their own (the page's style sheet gives them).
+"""Charts as SVG strings. Pure; colours come from the page's style sheet.
 
-They are drawn 360 units wide, about what a telephone has, so that their words stay readable there.
+Charts are 360 units wide, about the width of a phone screen, so that their text stays readable there.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from html import escape
 WIDTH, HEIGHT = 360, 230
 # Margins around the plot.
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 12, 42
-# Height of a row of bars, and of the bar in it.
+# Height of a row in a bar chart, and of its bar.
 _ROW, _BAR = 38, 14
-# Marks on an axis, about.
+# Approximate number of ticks on an axis.
 _TICKS = 5
-# Characters of a row's name that are drawn.
+# Maximum characters of a row label.
 _NAME = 40
-# Stands for a value that is not known.
+# Placeholder for an unknown value.
 NONE = "-"
 
 NumberFormat = Callable[[float], str]
@@ -49,22 +49,22 @@ class ChartSeries:
 
 
 def format_percent(value: float | None) -> str:
-    """Return a share as per cent, with one decimal unless it is zero; `NONE` for None."""
+    """Format a share as a percentage; a zero decimal is omitted. `NONE` for None."""
     return NONE if value is None else f"{100 * value:.1f}".removesuffix(".0") + " %"
 
 
 def format_number(value: float | None) -> str:
-    """Return a number with three significant digits and no trailing zeros; `NONE` for None."""
+    """Format a number with three significant digits and no trailing zeros; `NONE` for None."""
     if value is None:
         return NONE
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def compute_ticks(low: float, high: float) -> list[float]:
-    """Return round numbers, evenly apart, of which the first is at most `low` and the last at least `high`."""
+    """Return evenly spaced round numbers that cover the range from `low` to `high`."""
     largest = max(abs(low), abs(high))
     span = max(high - low, largest * 1e-9) if high > low else largest
-    # Subnormal spans have no power of ten to round to.
+    # The power of ten of a subnormal span would underflow.
     span = span if span > sys.float_info.min * 1e9 else 1.0
     power = 10.0 ** math.floor(math.log10(span / _TICKS))
     apart = next(power * factor for factor in (1, 2, 5, 10) if power * factor * _TICKS >= span * 0.999)
@@ -73,9 +73,9 @@ def compute_ticks(low: float, high: float) -> list[float]:
 
 
 def draw_line_chart(title: str, axes: tuple[str, str], lines: Sequence[ChartSeries], *, share: bool = False) -> str:
-    """Return lines over policy versions, with the band of their intervals; of a lone point its whisker.
+    """Draw lines over policy versions with confidence bands; a series of one point has an error bar.
 
-    `axes`: the words at x and y. `share`: y is a share of 1. Lines have the classes c0, c1, ... in their order.
+    `axes`: labels of x and y. `share`: y is a fraction of 1. The CSS classes of the lines are c0, c1, ... in order.
     """
     marks = [mark for line in lines for mark in line.marks]
     scale = _Scale.over(marks, share=share)
@@ -89,7 +89,7 @@ def draw_line_chart(title: str, axes: tuple[str, str], lines: Sequence[ChartSeri
 def draw_bar_chart(
     title: str, rows: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], show: NumberFormat
 ) -> str:
-    """Return a bar a row, its parts side by side; a part's class (c0, c1, ...) is its kind's place in `kinds`."""
+    """Draw one stacked horizontal bar per row; a part's CSS class (c0, c1, ...) is its kind's position in `kinds`."""
     largest = max((sum(parts.values()) for _, parts in rows), default=0.0) or 1.0
     drawn = []
     for place, (name, parts) in enumerate(rows):
@@ -109,9 +109,9 @@ def draw_bar_chart(
 
 
 def draw_timeline(title: str, lanes: Mapping[str, Sequence[Sequence[float]]], show: NumberFormat) -> str:
-    """Return a lane a name, with a bar from the start to the end of each stretch; all begin at 0.
+    """Draw one lane per name with a bar for each (start, end) interval; the time axis begins at 0.
 
-    Lanes have the classes c0, c1, ... in their order. `show` formats the marks of the time axis.
+    The CSS classes of the lanes are c0, c1, ... in order. `show` formats the ticks of the time axis.
     """
     last = max((end for spans in lanes.values() for _, end in spans), default=0.0) or 1.0
     drawn, foot = [], len(lanes) * _ROW
@@ -135,7 +135,7 @@ def draw_timeline(title: str, lanes: Mapping[str, Sequence[Sequence[float]]], sh
 
 
 def draw_swatch(position: int, *, line: bool) -> str:
-    """Return the sign of a series for a legend."""
+    """Draw the legend swatch of a series."""
     shape = (
         '<line class="line" x1="0" y1="6" x2="24" y2="6"/>' if line else '<rect class="part" width="24" height="12"/>'
     )
@@ -144,7 +144,7 @@ def draw_swatch(position: int, *, line: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Where numbers lie on the paper."""
+    """Mapping from data to SVG coordinates."""
 
     least: float
     """The policy version at the left end."""
@@ -157,7 +157,7 @@ class _Scale:
 
     @classmethod
     def over(cls, marks: Sequence[ChartPoint], *, share: bool) -> _Scale:
-        """Return the scale that holds all marks; y begins at 0 or below."""
+        """Return the scale that fits all points; its y range includes 0."""
         xs = [mark.x for mark in marks] or [0.0]
         ys = [value for mark in marks for value in (mark.y, mark.low, mark.high) if value is not None]
         least, greatest = min(xs), max(xs)
@@ -168,19 +168,19 @@ class _Scale:
         return cls(least, greatest, across or (least,), tuple(up))
 
     def x(self, value: float) -> float:
-        """Return the place of a policy version; a lone one stands in the middle."""
+        """Return the x coordinate of a policy version; a single version is centred."""
         room = WIDTH - _LEFT - _RIGHT
         wide = self.greatest - self.least
         return _LEFT + (room * (value - self.least) / wide if wide else room / 2)
 
     def y(self, value: float) -> float:
-        """Return the height of a value."""
+        """Return the y coordinate of a value."""
         low, high = self.up[0], self.up[-1]
         return HEIGHT - _BOTTOM - (value - low) / (high - low) * (HEIGHT - _TOP - _BOTTOM)
 
 
 def _draw_frame(scale: _Scale, axes: tuple[str, str], show: NumberFormat) -> str:
-    """Return grid, numbers and names of the axes."""
+    """Draw grid lines, tick labels and axis labels."""
     parts = []
     for tick in scale.up:
         y = scale.y(tick)
@@ -196,7 +196,7 @@ def _draw_frame(scale: _Scale, axes: tuple[str, str], show: NumberFormat) -> str
 
 
 def _draw_series(line: ChartSeries, scale: _Scale) -> str:
-    """Return a line's band, path and points."""
+    """Draw a line's confidence band, path and points."""
     ends = [(scale.x(mark.x), mark.low, mark.high) for mark in line.marks]
     known = [(x, scale.y(low), scale.y(high)) for x, low, high in ends if low is not None and high is not None]
     parts = []
@@ -224,9 +224,9 @@ def _svg(title: str, height: float, content: str) -> str:
 
 def _text(words: str) -> str:
     """Return text escaped for XML."""
-    # Names come from pages and models: nothing in them may act as markup or turn the direction of what follows.
+    # Names come from pages and models, so markup and bidirectional control characters are neutralised.
     return escape(words.translate(_CONTROL))
 
 
-# Letters that no text of XML may have, and those that turn the direction of what follows.
+# Characters that XML forbids, and bidirectional control characters.
 _CONTROL = {code: "·" for code in (*range(32), 127, *range(0x202A, 0x202F), *range(0x2066, 0x206A))}

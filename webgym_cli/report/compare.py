@@ -1,4 +1,4 @@
-"""Two runs side by side: success by split and iteration, what can't be chance, failures, and how they were set up."""
+"""Comparison of two runs: success by split and iteration with significance tests, failures, differing settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webgym_cli.store.index.paired import Change, compute_p_value, count_changes
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, saved_settings
 
-# A p-value below it counts as telling; the intervals are those of 95 %.
+# Significance level; the intervals are 95 % confidence intervals.
 LEVEL = 0.05
 
 
@@ -28,7 +28,7 @@ class ComparedRun:
 
 
 class Difference(TypedDict, total=False):
-    """Second minus first of two shares; empty where a side has nothing to count."""
+    """Difference of two shares (second minus first); empty if a side has no data."""
 
     difference: float
     difference_interval: list[float]
@@ -43,7 +43,7 @@ class Difference(TypedDict, total=False):
 
 
 class ComparedRow(Difference):
-    """An iteration of the first run beside one of the second."""
+    """Comparison of an iteration of the first run with one of the second."""
 
     series: str
     first_iteration: int
@@ -69,7 +69,7 @@ class DifferingSetting(TypedDict):
 
 
 class Comparison(TypedDict):
-    """Two runs side by side: a page is drawn from it, and `--json` prints it."""
+    """Comparison of two runs: the input of the HTML page, and the output of `--json`."""
 
     first: RunIdentity
     second: RunIdentity
@@ -114,18 +114,18 @@ def _points(index: Index) -> _Points:
 
 
 def _pairs_of_iterations(counted: list[_Points], series: str) -> list[tuple[int, int]]:
-    """Return which iterations are compared: each with the same one, and last the newest with the newest."""
+    """Return the pairs of iterations to compare: equal numbers, then the newest of each run."""
     there = [{iteration for name, iteration in points if name == series} for points in counted]
     pairs = [(iteration, iteration) for iteration in sorted(there[0] | there[1])]
     newest = tuple(max(iterations, default=-1) for iterations in there)
-    # Runs of different lengths: what users ask first is how their last policies compare.
+    # For runs of different lengths the comparison of the final policies is the most useful one.
     if min(newest) >= 0 and newest[0] != newest[1]:
         pairs.append((newest[0], newest[1]))
     return pairs
 
 
 def _row(sides: _Runs, counted: list[_Points], series: str, iterations: tuple[int, int]) -> ComparedRow:
-    """Return how one iteration of the first run compares with one of the second."""
+    """Compare one iteration of the first run with one of the second."""
     points = [of_side.get((series, at)) for of_side, at in zip(counted, iterations, strict=True)]
     row: ComparedRow = {
         "series": series,
@@ -136,7 +136,7 @@ def _row(sides: _Runs, counted: list[_Points], series: str, iterations: tuple[in
         "method": None,
     }
     tallies = [(point["successes"], point["scored"]) for point in points if point and point["scored"]]
-    # A rate of nothing is no rate: such a row has counts and no verdict.
+    # Without scored trajectories on both sides there is no rate to test: the row has counts only.
     if len(tallies) < 2:
         return row
     if series == "test" and (paired := _compare_pairs(sides, iterations)):
@@ -150,7 +150,7 @@ def _summarize_point(point: SuccessPoint | None) -> SuccessCounts | None:
 
 
 def _compare_pairs(sides: _Runs, iterations: tuple[int, int]) -> Difference | None:
-    """Return what the second side gained and lost on the cases of both, by McNemar's exact test; None without any."""
+    """Compare shared cases by McNemar's exact test; None without shared cases."""
     before, after = ((side.index, at) for side, at in zip(sides, iterations, strict=True))
     counts = count_changes(pair_test_cases(before, after))
     if not (pairs := sum(counts.values())):
@@ -167,7 +167,7 @@ def _compare_pairs(sides: _Runs, iterations: tuple[int, int]) -> Difference | No
 
 
 def _apart(first: tuple[int, int], second: tuple[int, int]) -> Difference:
-    """Return second minus first of two independent shares; each of at least one."""
+    """Return the difference of two independent proportions (second minus first); both totals are at least 1."""
     delta, low, high = difference(first, second)
     return {
         "difference": round(delta, 4),
@@ -177,6 +177,6 @@ def _apart(first: tuple[int, int], second: tuple[int, int]) -> Difference:
 
 
 def _two(first: tuple[int, int], second: tuple[int, int]) -> ComparedFailures:
-    """Return two counts as shares of all trajectories, and their difference where both have any."""
+    """Return two counts as shares of all trajectories, and their difference if both runs have trajectories."""
     counts: ComparedFailures = {"first": first[0], "second": second[0]}
     return {**counts, **_apart(first, second)} if first[1] and second[1] else counts

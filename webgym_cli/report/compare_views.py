@@ -1,4 +1,4 @@
-"""What a page shows of a comparison: curves of both runs, and the tables that the command line shows too. Pure."""
+"""Sections of a comparison page: curves of both runs, and the tables that the command line also prints. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def build_sections(comparison: Comparison) -> list[ReportSection]:
 
 
 def build_success_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return the rows of the main table, in words."""
+    """Return the rows of the main table as text."""
     return [
         (
             row["series"],
@@ -53,7 +53,7 @@ def build_success_rows(comparison: Comparison) -> list[tuple[str, ...]]:
 
 
 def build_failure_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return the rows of the table of failures, in words."""
+    """Return the rows of the failure table as text."""
     return [
         (
             kind,
@@ -86,7 +86,7 @@ def _steps(side: SuccessCounts | None) -> str:
 
 
 def _points(of: float | None) -> str:
-    """Return a difference of shares in percentage points."""
+    """Format a difference of shares in percentage points."""
     return NONE if of is None else ("+" if of > 0 else "") + format_percent(of).replace(" %", " pp")
 
 

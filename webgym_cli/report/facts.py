@@ -1,4 +1,4 @@
-"""All that a report tells of a run, as one JSON object: the page is drawn from it."""
+"""The data of a run's report as one JSON object; the page is rendered from it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.util.files import read_json
 
-# What policies did: an expert's success is no chance of theirs.
+# Excludes the expert: its success says nothing about the policy's.
 _POLICIES = TrajectoryQuery(expression="policy <> 'oracle'")
 _COUNTS = """
 SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps,
@@ -46,7 +46,7 @@ FROM trajectories
 
 
 class RunIdentity(TypedDict):
-    """Which run it is."""
+    """Identity of a run."""
 
     run: str
     policy_version: int
@@ -64,7 +64,7 @@ class ChangedSetting(TypedDict):
 
 
 class BufferCounts(TypedDict):
-    """What the run's buffer holds."""
+    """Counts of the run's buffer."""
 
     trajectories: int
     steps: int
@@ -74,7 +74,7 @@ class BufferCounts(TypedDict):
 
 
 class ReportFacts(RunIdentity, BufferCounts):
-    """All that a report has of a run: its page is drawn from it, and `--json` prints it."""
+    """The data of a run's report: the input of the HTML page, and the output of `--json`."""
 
     points: list[SuccessPoint]
     means: list[MeanPoint]
@@ -99,7 +99,7 @@ class ReportFacts(RunIdentity, BufferCounts):
 
 
 def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> ReportFacts:
-    """Return the facts. `gpus`: how many the run has; `price`: of an hour of one of them. Raises `StoreError`."""
+    """Collect the facts. `gpus`: number of GPUs of the run; `price`: price of one GPU hour. Raises `StoreError`."""
     settings, events = saved_settings(run), read_timed_events(run)
     times = measure_timing(events)
     usual = flat_values(resolve_model_defaults(Settings()))
@@ -131,7 +131,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
 
 
 def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
-    """Return which run it is: its folder, its policy and who made it with which versions. Raises `StoreError`."""
+    """Return a run's identity: folder, policy, and the versions that created it. Raises `StoreError`."""
     return {
         "run": str(run.root),
         "policy_version": version(run),
@@ -142,20 +142,20 @@ def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
 
 
 def find_newest_test(facts: ReportFacts) -> SuccessPoint | None:
-    """Return the newest scored point over all bands: of the test split, else of the training split; or None."""
+    """Return the newest scored point over all bands, of the test split or else of the training split; or None."""
     scored = [point for point in facts["points"] if point["band"] is None and point["scored"]]
     policies = [point for point in scored if point["series"] != DEMONSTRATIONS]
     return max(policies, key=lambda point: (point["series"] == "test", point["iteration"]), default=None)
 
 
 def _samples(run: RunDir) -> dict[str, int]:
-    """Return how many steps of each iteration are in the newest dataset, as `prepare` noted it; empty without one."""
+    """Return the number of steps per iteration in the newest dataset, as recorded by `prepare`; empty without one."""
     counts = _mapping(run.dataset / "dropped.json").get("samples_by_iteration", {})
     return {key: count for key, count in counts.items() if isinstance(count, int)} if isinstance(counts, dict) else {}
 
 
 def _mapping(file: Path) -> dict[str, Any]:
-    """Return a file's object; empty where it is missing or damaged, which must not stop a report."""
+    """Read a JSON object; a missing or damaged file gives an empty one, so that it does not prevent a report."""
     try:
         content = read_json(file)
     except StoreError:

@@ -1,4 +1,4 @@
-"""Figures of a report: a chart with the table of its numbers, every number as text. Pure."""
+"""Figures of a report: a chart and the table of its data as text. Pure."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from webgym_cli.report.charts import (
     format_percent,
 )
 
-# The words at the axis of iterations.
+# Label of the iteration axis.
 VERSION = "policy version"
-# Rows that a chart of bars has at most.
+# Maximum rows of a bar chart.
 BARS = 20
 
-# One row of the facts: a point of a curve.
+# One row of the facts, which is one point of a curve.
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table in words."""
+    """A table of text cells."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -36,7 +36,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart, and the table of its numbers."""
+    """A chart and the table of its data."""
 
     title: str
     table: Table
@@ -51,7 +51,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class ReportSection:
-    """A part of the page."""
+    """A section of the page."""
 
     id: str
     title: str
@@ -64,7 +64,7 @@ def make_curve(
 ) -> Figure:
     """Return a figure with one line per group over the rows' `iteration`, and the table of all points.
 
-    `y`: the key of the value. `of`: the format of what it was computed from, as words with keys.
+    `y`: the key of the value. `of`: a format string with keys that describes what the value was computed from.
     """
     lines = [ChartSeries(name, tuple(_make_point(row, y, of) for row in rows)) for name, rows in groups.items()]
     show = format_percent if share else format_number
@@ -81,7 +81,7 @@ def make_curve(
 
 
 def make_success_curve(title: str, groups: Mapping[str, Sequence[Row]]) -> Figure:
-    """Return a figure of success rates with their intervals; the rows have scored trajectories."""
+    """Return a figure of success rates with confidence intervals; every row has scored trajectories."""
     return make_curve(title, "success", groups, "success_rate", "{successes} of {scored} solved", share=True)
 
 
@@ -93,7 +93,7 @@ def _make_point(row: Row, y: str, of: str) -> ChartPoint:
 def make_bars(
     title: str, rows: Sequence[tuple[str, Mapping[str, float]]], kinds: Sequence[str], show: NumberFormat
 ) -> Figure:
-    """Return a figure with a bar a row, of many the last, and the table of all; `kinds` names the parts."""
+    """Return a figure with one bar per row (the last `BARS`) and a table of all rows; `kinds` names the parts."""
     kinds = [kind for kind in kinds if any(kind in parts for _, parts in rows)]
     rows_text = tuple(
         (name, *(show(parts[kind]) if kind in parts else NONE for kind in kinds), show(sum(parts.values())))
@@ -105,7 +105,7 @@ def make_bars(
 
 
 def group_rows(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
-    """Return rows by the value of a key, in the order in which the values come."""
+    """Group rows by the value of a key, in order of first occurrence."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(str(row[key]), []).append(row)
@@ -113,7 +113,7 @@ def group_rows(rows: Iterable[Row], key: str) -> dict[str, list[Row]]:
 
 
 def format_interval(ends: Sequence[float | None] | None, show: NumberFormat) -> str:
-    """Return an interval in words."""
+    """Format an interval as text."""
     if ends is None or ends[0] is None or ends[1] is None:
         return NONE
     return f"{show(ends[0])} to {show(ends[1])}"

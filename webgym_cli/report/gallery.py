@@ -1,4 +1,4 @@
-"""A bounded choice of trajectories for a page, each with its last screenshot as a small picture."""
+"""A bounded selection of trajectories for a page, each with a thumbnail of its last screenshot."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from webgym_cli.report.changes import ChangeExample, VersionChange
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 
-# Pixels of a picture's longer side at most.
+# Maximum pixels of a thumbnail's longer side.
 LARGEST = 320
-# Of the WebP encoder, 0 to 100.
+# WebP quality, 0 to 100.
 QUALITY = 60
-# Characters of an instruction or an answer that are shown.
+# Maximum characters of an instruction or an answer.
 TEXT = 600
 
-# What became of an episode.
+# Outcome class of an episode, in SQL.
 OUTCOME = """CASE WHEN failure IS NOT NULL THEN 'failure' WHEN success THEN 'solved'
             WHEN success IS NULL THEN 'not judged' ELSE 'not solved' END"""
-# First one of each kind in each iteration, the newest iterations first; then a second one of each, and so on.
+# Round robin over the kinds in each iteration, newest iterations first: one of each kind, then a second one, ...
 _OF_EACH_KIND = f"""
 SELECT file, start FROM (
     SELECT *, row_number() OVER (PARTITION BY split, iteration, outcome, band ORDER BY md5(id), file, start) AS place
@@ -47,7 +47,7 @@ ORDER BY iteration DESC, split, outcome, band, id
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What a page shows of one trajectory."""
+    """Data of one trajectory on a page."""
 
     facts: dict[str, Any]
     """`id`, `split`, `iteration`, `outcome` (solved, not solved, not judged, failure), `band`, `task`, ..."""
@@ -62,14 +62,14 @@ class Card:
 
 
 def choose_cards(index: Index, store: ScreenshotStore, count: int) -> Iterator[Card]:
-    """Yield at most so many trajectories, of every outcome and difficulty, the newest first. Raises `StoreError`."""
+    """Yield at most `count` trajectories of every outcome and difficulty, the newest first. Raises `StoreError`."""
     return _read_cards(index, store, _OF_EACH_KIND, count)
 
 
 def read_examples(
     index: Index, store: ScreenshotStore, changes: Sequence[VersionChange]
 ) -> list[tuple[ChangeExample, Card, Card]]:
-    """Return the examples of what changed, each with the card of the earlier and of the later version's episode.
+    """Return the examples of changes, each with the cards of the earlier and the later version's episode.
 
     Raises `StoreError`.
     """
@@ -98,18 +98,18 @@ def _read_cards(index: Index, store: ScreenshotStore, chosen: str, value: Any) -
 
 
 def make_thumbnail(content: bytes) -> tuple[bytes, int, int]:
-    """Return an image as a WebP of at most `LARGEST` pixels a side, with width and height.
+    """Return an image as WebP of at most `LARGEST` pixels a side, with its width and height.
 
-    Raises `StoreError` where the bytes are no image.
+    Raises `StoreError` if the bytes are not an image.
     """
     try:
         with Image.open(io.BytesIO(content)) as image:
             picture = image.convert("RGB")
-        # Before the encoding, in place: a 4k screenshot must not be held at full size for each of the cards.
+        # In place, before encoding: keeping a 4k screenshot at full size for every card would exhaust the memory.
         picture.thumbnail((LARGEST, LARGEST))
         packed = io.BytesIO()
         picture.save(packed, "WEBP", quality=QUALITY)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow's words for a bad image
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow's for a bad image
         raise StoreError(f"the screenshot is no image: {str(error).partition('<')[0].strip()}") from error
     return packed.getvalue(), picture.width, picture.height
 

@@ -18,16 +18,16 @@ from webgym_cli.report.views import build_sections
 from webgym_cli.util.html_page import render_page
 from webgym_cli.util.text import format_count, format_duration
 
-# What the episodes can be filtered by, beside words.
+# Fields by which episodes can be filtered, in addition to words.
 _FILTERS = ("outcome", "iteration", "split", "band")
-# Characters of a setting's value that are shown.
+# Maximum characters of a setting's value.
 _LONGEST = 400
 
 
 def render_report(
     facts: ReportFacts, cards: Sequence[Card], examples: Sequence[tuple[ChangeExample, Card, Card]] = ()
 ) -> bytes:
-    """Return a report's page in UTF-8."""
+    """Render a report page, encoded in UTF-8."""
     values = {name: sorted({card.facts[name] for card in cards}) for name in _FILTERS}
     return _render(
         "report.html",
@@ -42,13 +42,13 @@ def render_report(
 
 
 def render_comparison(comparison: Comparison, shown: Sequence[ReportSection]) -> bytes:
-    """Return a comparison's page in UTF-8."""
+    """Render a comparison page, encoded in UTF-8."""
     differ = [(key, _json(of["first"]), _json(of["second"])) for key, of in comparison["settings"].items()]
     return _render("compare.html", comparison=comparison, sections=shown, settings=differ)
 
 
 def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
-    """Return what stands at the top: a name, a number, and what it is of."""
+    """Return the tiles at the top of the page: label, value, and explanation."""
     tiles = []
     newest = find_newest_test(facts)
     if newest and newest["success_rate"] is not None:

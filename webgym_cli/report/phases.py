@@ -1,4 +1,4 @@
-"""What a page shows of a curriculum: its phases, from their tasks to the policy that came of them. Pure."""
+"""Section of a report on a curriculum's phases, from their tasks to the resulting policy. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NOTE = (
 
 
 def build_phase_sections(facts: ReportFacts) -> list[ReportSection]:
-    """Return the section of the phases; none where the run has none."""
+    """Return the section on the phases; an empty list for a run without phases."""
     if not facts["phases"]:
         return []
     tests = {row["iteration"]: row for row in facts["points"] if row["series"] == "test" and row["band"] is None}

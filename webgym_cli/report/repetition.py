@@ -1,4 +1,4 @@
-"""How much a policy repeats itself: its responses in the newest training iteration."""
+"""Repetition metrics of a policy's responses in the newest training iteration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypedDict, cast
 from webgym_cli.report.charts import format_percent
 from webgym_cli.store.index.query import Index
 
-# Fewer steps say nothing.
+# Minimum number of steps for a warning; fewer are not informative.
 _FEWEST = 50
 _REPEATED = 0.5
 _SAME = 0.9
@@ -30,7 +30,7 @@ FROM said
 
 
 class Repetition(TypedDict):
-    """The responses of an iteration."""
+    """Repetition metrics of an iteration's responses."""
 
     iteration: int | None
     """None without any."""
@@ -45,12 +45,12 @@ class Repetition(TypedDict):
 
 
 def read_repetition(index: Index) -> Repetition:
-    """Return how often the policy of the newest training iteration repeats itself. Raises `StoreError`."""
+    """Return the repetition metrics of the newest training iteration. Raises `StoreError`."""
     return cast("Repetition", index.one(_NEWEST))
 
 
 def warn_repetition(facts: Repetition) -> Iterator[str]:
-    """Yield in words what shows that a policy has only one thing to say."""
+    """Yield a warning for each sign that the policy's responses have collapsed."""
     if facts["steps"] < _FEWEST:
         return
     if facts["later"] >= _FEWEST and (share := facts["repeated"] / facts["later"]) > _REPEATED:

@@ -1,4 +1,4 @@
-"""Success, steps, failures and verdicts by policy version: counted by the index, a row a group. Nothing is loaded."""
+"""Success, steps, failures and verdicts by policy version, aggregated in the index without loading trajectories."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import TypedDict, cast
 from webgym_cli.records.statistics import wilson
 from webgym_cli.store.index.query import Index
 
-# The series of what the experts did: it says nothing about a policy.
+# The series of expert episodes, kept apart because it is no measure of a policy.
 DEMONSTRATIONS = "demonstrations"
-# The series of points, in their order: the splits, as policies acted in them, and the demonstrations.
+# All series in display order: the policies' episodes by split, then the demonstrations.
 SERIES = ("test", "train", DEMONSTRATIONS)
-# Sites whose failures are told, those with the most.
+# Maximum number of sites in the failure table, those with the most failures.
 SITES = 20
 
 
 class SuccessCounts(TypedDict):
-    """Success and steps of some trajectories."""
+    """Success and step statistics of a set of trajectories."""
 
     trajectories: int
     scored: int
@@ -31,7 +31,7 @@ class SuccessCounts(TypedDict):
 
 
 class SuccessPoint(SuccessCounts):
-    """Success and steps of a series' iteration, over all bands or in one."""
+    """Success and steps of one iteration of a series, over all difficulty bands or in one."""
 
     series: str
     iteration: int
@@ -51,14 +51,14 @@ class SiteFailures(TypedDict):
 
 
 class StopCounts(TypedDict):
-    """The episodes that ended in one way."""
+    """Number of episodes with one stop reason."""
 
     count: int
     successes: int
 
 
 class FailureFacts(TypedDict):
-    """Failures by kind and by site, and how the other episodes ended."""
+    """Failures by kind and by site, and stop reasons of the other episodes."""
 
     by_kind: dict[str, int]
     by_site: dict[str, SiteFailures]
@@ -145,9 +145,9 @@ def read_points(index: Index) -> list[SuccessPoint]:
 
 
 def read_failures(index: Index) -> FailureFacts:
-    """Return failures by kind and by site (the worst), and how the other episodes ended. Raises `StoreError`.
+    """Return failures by kind and by site (the worst), and stop reasons of the others. Raises `StoreError`.
 
-    `sites` is the number of all sites that have any.
+    `sites` is the number of all sites with failures.
     """
     sites: dict[str, SiteFailures] = {}
     count = 0
@@ -168,8 +168,8 @@ def read_failures(index: Index) -> FailureFacts:
 
 
 def read_verdicts(index: Index) -> list[VerdictFacts]:
-    """Return, by split and iteration, how far the judge's votes agreed, and the judge with the environment.
+    """Return, by split and iteration, the agreement of the judge's votes, and of the judge with the environment.
 
-    Of each trajectory the judge's newest judgement counts, if it is a verdict. Raises `StoreError`.
+    Only the newest judgement of a trajectory counts, if it is a verdict. Raises `StoreError`.
     """
     return [cast("VerdictFacts", row) for row in index.rows(_JUDGED)]

@@ -1,4 +1,4 @@
-"""The timeline of an asynchronous loop: when episodes ran on the server, when the trainer trained, and who idled."""
+"""The timeline of an asynchronous loop: busy and idle times of the policy server and the trainer."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _EPISODES = f"""
 SELECT epoch(started_at) AS began, epoch(started_at) + seconds AS ended FROM stored
 WHERE iteration >= ? AND policy <> '{EXPERT}' ORDER BY began
 """
-# Events of a server that gives its GPUs to the trainer, and of one that is back with them.
+# Events of a server that releases its GPUs to the trainer, and of one that has them back.
 _AWAY, _BACK = ("sleep", "stop"), ("wake", "serve")
 
 
 class LaneFacts(TypedDict):
-    """What one half of the loop did. Times in seconds."""
+    """Busy times of the server or the trainer, in seconds."""
 
     at_work: float
     idle: float
@@ -33,7 +33,7 @@ class LaneFacts(TypedDict):
 def read_lanes(index: Index, events: Sequence[TimedEvent], first: int) -> dict[str, LaneFacts]:
     """Return the lanes `server` and `trainer` from the windows and trainings of version `first` on; empty without any.
 
-    The server works while an episode is under way, except while it loads weights or sleeps for the trainer.
+    The server is busy while an episode is running, except while it loads weights or sleeps for the trainer.
     """
     episodes = [TimeSpan("", None, row["began"], row["ended"]) for row in index.rows(_EPISODES, [first])]
     trainings = [
@@ -50,7 +50,7 @@ def read_lanes(index: Index, events: Sequence[TimedEvent], first: int) -> dict[s
 
 
 def _find_absences(events: Sequence[TimedEvent]) -> list[TimeSpan]:
-    """Return when no server answered: while it changed its weights, and from falling asleep to waking."""
+    """Return the intervals without a server: weight updates, and sleep until wake-up."""
     absences, since = list[TimeSpan](), None
     for span in sorted(find_spans(events), key=lambda span: span.end):
         if span.stage == "swap":
@@ -75,7 +75,7 @@ def _measure_lane(spans: Sequence[TimeSpan], start: float, end: float) -> LaneFa
 
 
 def build_timeline(lanes: Mapping[str, LaneFacts]) -> Figure:
-    """Return the figure of the lanes, with the idle share of each."""
+    """Return the figure of the lanes with the idle share of each."""
     title = "Server and trainer"
     names = {name: f"{name}, idle {format_percent(lane['idle_share'])}" for name, lane in lanes.items()}
     svg = draw_timeline(title, {names[name]: lane["spans"] for name, lane in lanes.items()}, format_duration)

@@ -1,7 +1,7 @@
-"""Where a run's time went, from the events of its stages: hours, idle time, and what they cost. Pure but for `read`.
+"""Wall time, idle time and cost of a run, from the events of its stages. Pure but for `read_timed_events`.
 
-Two kinds of idle time are told. Of the run: no stage was at work. Of the GPUs: no policy acted and no trainer trained,
-which is also so while a server starts, gets new weights, a dataset is prepared or judgements are awaited.
+There are two kinds of idle time. The run is idle while no stage runs. The GPUs are idle while neither a policy acts nor
+a trainer trains, for example during server start-up, weight updates, `prepare` and the wait for judgements.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from webgym_cli.records.stored_events import TimedEvent
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 
-# The stages that leave an event, in the order of an iteration.
+# The stages that write an event, in the order of an iteration.
 STAGES = ("evaluation", "survey", "generate", "rollout", "judge", "score", "prepare", "train")
-# The events of our servers: one came up, or changed its weights or made room for the trainer.
+# Events of webgym's own servers: start-up; weight updates and release of the GPUs to the trainer.
 START, WEIGHTS = ("serve",), ("swap", "wake", "sleep", "stop")
-# The policy that is none.
+# Policy name of the scripted expert, which uses no GPU.
 EXPERT = "oracle"
 HOUR = 3600
 
 
 class StageTime(TypedDict):
-    """What one stage took."""
+    """Time of one stage."""
 
     times: int
     seconds: float | None
@@ -34,7 +34,7 @@ class StageTime(TypedDict):
 
 
 class GpuTime(TypedDict):
-    """How long the GPUs worked, and why they did not."""
+    """Busy time of the GPUs, and idle time by cause."""
 
     busy_seconds: float
     idle_seconds: float
@@ -44,7 +44,7 @@ class GpuTime(TypedDict):
 
 
 class Timing(TypedDict):
-    """Where the time from the first event to the last went."""
+    """Breakdown of the wall time from the first event to the last."""
 
     first: str | None
     last: str | None
@@ -58,7 +58,7 @@ class Timing(TypedDict):
 
 
 class CostShare(TypedDict):
-    """What one stage cost."""
+    """Cost of one stage."""
 
     hours: float
     gpu_hours: float
@@ -67,7 +67,7 @@ class CostShare(TypedDict):
 
 
 class Cost(TypedDict):
-    """What the run cost."""
+    """Cost of the run."""
 
     gpus: int
     gpu_hour_price: float | None
@@ -78,7 +78,7 @@ class Cost(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
-    """A stretch of time that one stage took. Times in seconds since 1970."""
+    """Time span of one stage, in seconds since the epoch."""
 
     stage: str
     iteration: int | None
@@ -87,12 +87,12 @@ class TimeSpan:
 
     @property
     def seconds(self) -> float:
-        """How long it was."""
+        """Duration in seconds."""
         return self.end - self.start
 
 
 def read_timed_events(run: RunDir) -> list[TimedEvent]:
-    """Return the events of stages and servers in the order of time; those without a readable time are left out."""
+    """Return the events of stages and servers by time; events without a valid time are skipped."""
     events = map(TimedEvent.model_validate, read_events(run, *STAGES, *START, *WEIGHTS))
     return sorted((event for event in events if event.at is not None), key=_end_of)
 
@@ -100,7 +100,7 @@ def read_timed_events(run: RunDir) -> list[TimedEvent]:
 def find_spans(events: Sequence[TimedEvent]) -> list[TimeSpan]:
     """Return the time span of each event that has a duration.
 
-    A training without one lasted from its dataset's `prepare` to its checkpoint, as a loop does these in a row.
+    A training without a duration spans from its dataset's `prepare` to its checkpoint, which a loop runs in a row.
     """
     prepared = {event.model_name: event.at for event in events if event.event == "prepare"}
     spans = []
@@ -116,9 +116,9 @@ def find_spans(events: Sequence[TimedEvent]) -> list[TimeSpan]:
 
 
 def measure_timing(events: Sequence[TimedEvent]) -> Timing:
-    """Return how long each stage took, and how much of the time from the first to the last no stage covers.
+    """Return the time of each stage, and the time between the first and last event that no stage covers.
 
-    Times in seconds. A stage whose events don't tell has None; what it took then counts as idle.
+    Times in seconds. A stage whose events have no duration is None, and its time counts as idle.
     """
     every = find_spans(events)
     spans = [span for span in every if span.stage in STAGES]
@@ -142,12 +142,12 @@ def measure_timing(events: Sequence[TimedEvent]) -> Timing:
 
 
 def measure_gpu_idle(events: Sequence[TimedEvent], wall: float) -> GpuTime:
-    """Return for how many of the `wall` seconds the GPUs had nothing to do, and why.
+    """Return how many of the `wall` seconds the GPUs were idle, by cause.
 
     A GPU is busy while a policy acts, up to its last episode, and while a training runs. `nothing` is the time that
     no cause covers.
     """
-    # Causes overlap (a server starts while a dataset is prepared): each takes what those before it have not.
+    # Causes overlap (a server starts during `prepare`): each second counts for the first cause that covers it.
     acting, experts, tails = _rollouts(events)
     spans = find_spans(events)
 
@@ -177,7 +177,7 @@ def measure_gpu_idle(events: Sequence[TimedEvent], wall: float) -> GpuTime:
 
 
 def compute_cost(times: Timing, gpus: int, price: float | None) -> Cost:
-    """Return hours, GPU hours and, given the price of a GPU hour, the cost of each stage, of idle time and of all."""
+    """Return hours, GPU hours and, given the price of a GPU hour, the cost of each stage, of idle time and in total."""
 
     def of(seconds: float) -> CostShare:
         hours = seconds / HOUR
@@ -195,11 +195,11 @@ def compute_cost(times: Timing, gpus: int, price: float | None) -> Cost:
 
 
 def _rollouts(events: Sequence[TimedEvent]) -> tuple[list[TimeSpan], list[TimeSpan], list[TimeSpan]]:
-    """Return the stretches in which a policy acted, in which an expert did, and in which only judgements came."""
+    """Return the spans of policy rollouts, of expert rollouts, and of judge tails (only judgements are pending)."""
     acting, experts, tails = list[TimeSpan](), list[TimeSpan](), list[TimeSpan]()
     for event in events:
         for span in find_spans([event]) if event.event in ("rollout", "survey", "evaluation") else ():
-            # Only judging goes on then: the policy's GPU is idle, though the rollout has not ended.
+            # During the judge tail the policy's GPU is idle although the rollout has not ended.
             tail = min(event.judge_tail_seconds or 0.0, span.seconds)
             mine = experts if event.policy == EXPERT else acting
             mine.append(replace(span, end=span.end - tail))
@@ -216,7 +216,7 @@ def _stage(stage: str, events: Sequence[TimedEvent], spans: Sequence[TimeSpan]) 
 
 
 def _by_iteration(spans: Iterable[TimeSpan]) -> dict[str, dict[str, float]]:
-    """Return seconds by iteration and stage; judging, which is of no iteration, stays out."""
+    """Return seconds by iteration and stage. Spans without an iteration (`webgym judge`) are skipped."""
     sums: dict[int, dict[str, float]] = defaultdict(dict)
     for span in spans:
         if span.iteration is not None:
@@ -229,7 +229,7 @@ def _by_iteration(spans: Iterable[TimeSpan]) -> dict[str, dict[str, float]]:
 
 
 def _episode_seconds(events: Iterable[TimedEvent]) -> dict[str, float]:
-    """Return what the episodes' own stages (reset, policy, act, ...) took in all, over rollouts and evaluations."""
+    """Return the total seconds of the episode stages (reset, policy, act, ...) over rollouts and evaluations."""
     sums: dict[str, float] = defaultdict(float)
     for event in events:
         for name, seconds in event.stages.items():
@@ -238,12 +238,12 @@ def _episode_seconds(events: Iterable[TimedEvent]) -> dict[str, float]:
 
 
 def measure_union(spans: Iterable[TimeSpan]) -> float:
-    """Return how many seconds are in at least one stretch."""
+    """Return the length of the union of the spans, in seconds."""
     return sum(span.seconds for span in merge_spans(spans))
 
 
 def merge_spans(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
-    """Return the stretches that are in at least one span, in their order, none touching the next."""
+    """Return the union of the spans as sorted, disjoint spans."""
     merged: list[TimeSpan] = []
     for span in sorted(spans, key=lambda span: span.start):
         if merged and span.start <= merged[-1].end:
@@ -254,7 +254,7 @@ def merge_spans(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
 
 
 def subtract_spans(spans: Iterable[TimeSpan], holes: Iterable[TimeSpan]) -> list[TimeSpan]:
-    """Return the stretches that are in at least one span and in no hole, in their order."""
+    """Return the union of the spans minus the holes, sorted."""
     left, excluded = list[TimeSpan](), merge_spans(holes)
     for span in merge_spans(spans):
         start = span.start

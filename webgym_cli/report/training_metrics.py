@@ -1,4 +1,4 @@
-"""How policy gradients went: the trainer's metrics as curves, and in words whether the policy collapses."""
+"""Curves of the policy-gradient trainer's metrics, and warnings of a policy collapse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webgym_cli.report.charts import format_percent
 from webgym_cli.report.figures import Figure, ReportSection, make_curve
 from webgym_cli.report.success import SuccessPoint
 
-# Title, axis, name among the trainer's metrics, and whether it is a share.
+# Title, axis label, metric name, and whether the metric is a fraction.
 CURVES = (
     ("Entropy", "nats a token", "actor/entropy", False),
     ("Response length", "tokens a row", "response_length/mean", False),
@@ -17,15 +17,15 @@ CURVES = (
     ("Mismatch of server and trainer", "KL, nats a token", "rollout_corr/kl", False),
     ("Staleness", "policy versions", "staleness/mean", False),
 )
-# Below this part of the first training's entropy a policy repeats itself.
+# Entropy collapse: the warning threshold as a fraction of the first training's entropy.
 _ENTROPY_LEFT = 0.2
-# Nats a token from which server and trainer are not the same policy any more.
+# Warning threshold of the KL divergence between server and trainer, in nats per token.
 _MISMATCH = 0.1
 _FEW_ROWS = 0.5
 
 
 def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
-    """Return the curves of the trainer's metrics over the policy versions."""
+    """Return the section with the trainer's metrics over policy versions."""
     figures: list[Figure] = []
     for title, axis, name, share in CURVES:
         if rows := [{"iteration": one.version, **one.metrics} for one in trainings if name in one.metrics]:
@@ -34,7 +34,7 @@ def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
 
 
 def find_warnings(trainings: Sequence[TrainingEvent], points: Sequence[SuccessPoint]) -> list[str]:
-    """Return in words what shows that a policy collapses: its entropy, rewards, gradient and mismatch."""
+    """Return warnings of a policy collapse, from entropy, rewards, gradient norm, mismatch and success rate."""
     trained = [training for training in trainings if training.metrics]
     return [*(_judge_trainings(trained) if trained else ()), *_judge_success(points)]
 
@@ -57,7 +57,7 @@ def _judge_trainings(trained: Sequence[TrainingEvent]) -> Iterator[str]:
             f"Only {format_percent(share)} of the rows that version {version} was trained on had a gradient; "
             "rl.data.filter_groups.enable=true replaces groups of equal rewards."
         )
-    # Of steps that the trained version produced, where that is known: older ones differ because the policy has learned.
+    # If known, only of steps with staleness 0: older steps differ because the policy has been updated since.
     mismatch = newest.get("rollout_corr/staleness_0/kl", newest.get("rollout_corr/kl", 0.0))
     if abs(mismatch) > _MISMATCH and newest.get("staleness/min", 0.0) == 0:
         yield (

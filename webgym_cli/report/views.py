@@ -1,4 +1,4 @@
-"""What a page shows of a report's facts: sections of charts and tables. Pure."""
+"""Sections of a report page: charts and tables built from the report's facts. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from webgym_cli.util.text import format_duration
 
 
 def build_sections(facts: ReportFacts) -> list[ReportSection]:
-    """Return the sections that have something to tell."""
+    """Return the sections that have data."""
     every = (_success, _rewards, _pass_at_k, _steps, _failures, _verdicts, _time, _learning)
     sections = [*(build(facts) for build in every), build_training_section(facts["trainings"])]
     sections.append(build_async_section(facts["asynchronous"]))

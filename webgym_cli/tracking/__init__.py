@@ -1,1 +1,1 @@
-"""The run's metrics and sample trajectories in Weights & Biases; `metrics.jsonl` stays the truth."""
+"""Uploads a run's metrics and sample trajectories to Weights & Biases; `metrics.jsonl` is the source of truth."""

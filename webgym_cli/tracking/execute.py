@@ -1,7 +1,7 @@
-"""Keeps Weights & Biases up to date beside the stages, which it can neither fail nor hold up.
+"""Uploads events to Weights & Biases in the background; a failed or slow upload never affects a stage.
 
-All of wandb runs in child processes under the guard, one at a time: each hands over what is new in `metrics.jsonl` and
-ends. The trainer writes into the same run there, so none of ours is at work while it trains.
+wandb runs only in guarded child processes, one at a time: each uploads the new lines of `metrics.jsonl` and exits. The
+trainer writes to the same wandb run, so no uploader runs during training.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from webgym_cli.tracking.plan import TrackingPlan, plan_tracking
 from webgym_cli.venvs.wandb_mode import wandb_environment, with_key
 
 LOG = "tracking.log"
-# Where wandb keeps its files, in the attempt's logs; the trainer's are beside it, in `wandb`.
+# Folder of wandb's files in the attempt's logs; the trainer's files are in `wandb` beside it.
 FOLDER = "tracking"
-# Seconds between TERM and KILL of a sender.
+# Seconds between SIGTERM and SIGKILL of an uploader.
 _GRACE = 2.0
-# A sender tells of events and not of itself: console, machine and packages of a run there are the trainer's.
+# An uploader logs events only: console, machine and packages of the wandb run are those of the trainer.
 _QUIET = {
     "WANDB_CONSOLE": "off",
     "WANDB_DISABLE_CODE": "true",
@@ -41,7 +41,7 @@ _QUIET = {
 
 @dataclass(slots=True)
 class Tracker:
-    """Tracks one command on a run. Does nothing where tracking is disabled."""
+    """Tracker of one command on a run; a no-op if tracking is disabled."""
 
     run: RunDir
     settings: Settings
@@ -61,14 +61,14 @@ class Tracker:
         self.plan = plan_tracking(self.run, self.settings)
 
     def note(self) -> None:
-        """Hand over what is new, in the background; what comes meanwhile is taken by the next call."""
+        """Upload new events in the background; events that arrive meanwhile are uploaded by the next call."""
         if self.plan.enabled and self._has_ended() and has_pending(self.run, self.plan.destination):
             self._start()
 
     async def make_way(self) -> bool:
-        """Hand over everything and let go of the run there, for the trainer. Return whether the server was reached.
+        """Upload everything and release the wandb run for the trainer. Return whether the server was reached.
 
-        Takes at most `log_config.wait_seconds`. Offline there is no server to reach, and nothing to wait for but files.
+        Takes at most `log_config.wait_seconds`. In offline mode only files are written.
         """
         if not self.plan.enabled:
             return True
@@ -76,14 +76,14 @@ class Tracker:
         return self.plan.mode != "online" or self._reached
 
     async def send_all(self) -> str:
-        """Hand over everything, however long it takes; return why that failed, empty when it did not."""
+        """Upload everything without a time limit; return the reason of a failure, empty on success."""
         await self._finish()
         self._start()
         await self._finish()
         return self._failure
 
     async def close(self, *, in_time: bool) -> None:
-        """End: `in_time` after handing over everything, else at once. The next command sends what was not sent."""
+        """Stop, with `in_time` after uploading everything, else at once. The next command uploads the rest."""
         try:
             if in_time and self.plan.enabled:
                 await self._settle()
@@ -93,7 +93,7 @@ class Tracker:
                 await job.stop()
 
     async def _settle(self, *, probe: bool = False) -> None:
-        """Hand over everything within the time that there is; with `probe`, look for the server in any case."""
+        """Upload everything within the time limit; with `probe`, contact the server even if nothing is pending."""
         try:
             async with asyncio.timeout(self.settings.log_config.wait_seconds):
                 await self._finish()
@@ -104,7 +104,7 @@ class Tracker:
             await self._give_up()
 
     async def _finish(self) -> None:
-        """Wait for the sender that is at work."""
+        """Wait for the running uploader."""
         if self._job is not None:
             await self._job.wait()
             self._has_ended()
@@ -119,7 +119,7 @@ class Tracker:
         argv = [sys.executable, "-P", "-m", "webgym_cli.tracking.worker", self.plan.model_dump_json()]
         folder = self.logs / FOLDER
         folders = {"WANDB_DIR": str(folder), "WANDB_DATA_DIR": str(folder)}
-        # a service of some other program, and a run that is not ours, stay out of it
+        # excludes another program's wandb service and run id
         inherited = {name: value for name, value in os.environ.items() if name not in ("WANDB_SERVICE", "WANDB_RUN_ID")}
         env = with_key(inherited, self.settings) | wandb_environment(self.plan.mode, os.environ) | _QUIET | folders
         try:
@@ -129,7 +129,7 @@ class Tracker:
             self._fail(str(error))
 
     def _has_ended(self) -> bool:
-        """Whether no sender is at work; tells of one that failed."""
+        """Whether no uploader is running; reports one that failed."""
         if self._job is None:
             return True
         code = self._job.poll()
@@ -141,7 +141,7 @@ class Tracker:
         return True
 
     def _fail(self, reason: str) -> None:
-        """Note that something is not sent, and tell it once a command."""
+        """Record a failed upload, and report it once per command."""
         self._reached, self._failure = False, reason
         if not self._warned:
             self._warned = True

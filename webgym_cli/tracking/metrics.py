@@ -1,4 +1,4 @@
-"""An event's numbers under the names that they have at Weights & Biases."""
+"""Maps an event's numbers to metric names in Weights & Biases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# The metric that all of ours are drawn over.
+# The step metric (x axis) of all metrics of webgym.
 AXIS = "iteration"
 
 # The fact of a training that holds metrics under names of their own: those of our own trainer.
@@ -40,5 +40,5 @@ def _numbers(facts: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _clean(name: str) -> str:
-    """Return a name without the signs that have a meaning there."""
+    """Replace the characters that are special in wandb's metric names."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", name)

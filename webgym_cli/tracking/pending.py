@@ -1,4 +1,4 @@
-"""Which events of `metrics.jsonl` are still to be handed over: all behind a mark that only a success moves."""
+"""Pending events of `metrics.jsonl`: those after an offset that only a successful upload advances."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webgym_cli.util.files import read_json, write_json
 
 @dataclass(frozen=True, slots=True)
 class PendingEvents:
-    """What was not handed over yet."""
+    """Events that are not uploaded yet."""
 
     events: tuple[dict[str, Any], ...]
     """In their order; damaged lines left out."""
@@ -24,14 +24,14 @@ class PendingEvents:
 
 
 def has_pending(run: RunDir, destination: str) -> bool:
-    """Return whether there is anything to hand over."""
-    # By lengths only: it is asked after every event.
+    """Return whether any event is pending."""
+    # Compares lengths only, because it is called after every event.
     size = run.metrics.stat().st_size if run.metrics.is_file() else 0
     return size != _count_sent(run, destination, size)
 
 
 def read_pending(run: RunDir, destination: str) -> PendingEvents:
-    """Return what the destination does not have yet. A torn last line waits until it is closed."""
+    """Return the destination's pending events. An incomplete last line stays pending."""
     content = run.metrics.read_bytes() if run.metrics.is_file() else b""
     whole = content[: content.rfind(b"\n") + 1]
     start = _count_sent(run, destination, len(whole))
@@ -40,18 +40,18 @@ def read_pending(run: RunDir, destination: str) -> PendingEvents:
 
 
 def mark_sent(run: RunDir, destination: str, end: int) -> None:
-    """Note that everything up to here was handed over. Raises `StoreError`."""
+    """Record that everything up to offset `end` is uploaded. Raises `StoreError`."""
     write_json(run.tracking, {**_marks(run), destination: end})
 
 
 def _count_sent(run: RunDir, destination: str, size: int) -> int:
-    """Return how many bytes the destination has; 0 where that is not known, or was of a longer file."""
+    """Return the number of uploaded bytes; 0 if unknown, or if the file is shorter than that."""
     end = _marks(run).get(destination)
     return end if isinstance(end, int) and 0 <= end <= size else 0
 
 
 def _marks(run: RunDir) -> dict[str, Any]:
-    """Return the bytes of `metrics.jsonl` that each destination has; none where the file can't be read."""
+    """Return the uploaded bytes of `metrics.jsonl` by destination; empty if the file can't be read."""
     try:
         marks = read_json(run.tracking)
     except StoreError:

@@ -1,4 +1,4 @@
-"""Decides what is tracked, and where. `--dry-run` prints it."""
+"""The tracking plan: destination and contents of uploads, as printed by `--dry-run`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webgym_cli.venvs.wandb_mode import Mode, wandb_mode
 
 
 class TrackingPlan(Record):
-    """One run directory's run at Weights & Biases. Holds no secret: it is handed to the sender as it is."""
+    """The wandb run of a run directory. Contains no secret, because it is an argument of the uploader process."""
 
     root: Path
     """The run directory."""
@@ -35,12 +35,12 @@ class TrackingPlan(Record):
 
     @property
     def enabled(self) -> bool:
-        """Whether anything is sent or kept for sending."""
+        """Whether events are uploaded, or stored for a later upload."""
         return self.mode != "disabled" and bool(self.id)
 
     @property
     def destination(self) -> str:
-        """What has been handed over is counted for each of these: files kept offline, and the run at the server."""
+        """Key of the upload offset: offline files and the online run are counted separately."""
         return f"{self.mode}:{self.entity}/{self.project}/{self.id}"
 
     def to_json(self) -> dict[str, Any]:

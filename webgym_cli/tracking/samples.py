@@ -1,4 +1,4 @@
-"""A bounded, seeded choice of an iteration's trajectories, of every outcome, as rows of a table."""
+"""A bounded, seeded sample of an iteration's trajectories over all outcomes, as table rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
-# The steps whose screenshots are shown.
+# The steps whose screenshots are columns.
 PICTURES = ("first", "middle", "last")
 COLUMNS = (
     "iteration",
@@ -31,27 +31,27 @@ COLUMNS = (
     "failure",
     *PICTURES,
 )
-# Characters of a text at most.
+# Maximum characters of a text.
 TEXT = 2000
-# One of each outcome first, then a second one of each, and so on; which ones, the seed decides.
+# Round robin over the outcomes: one of each, then a second one, ...; the seed determines which.
 _CHOICE = """
     row_number() OVER (PARTITION BY failure IS NOT NULL, success ORDER BY md5(concat(?, '/', id)), id),
     failure IS NOT NULL, success DESC NULLS LAST
 """
 
-# Makes a cell of an image and its caption.
+# Creates a table cell from an image and its caption.
 Picture = Callable[[Image.Image, str], Any]
 
 
 def choose_trajectories(run: RunDir, split: str, iteration: int, count: int, seed: int) -> list[Trajectory]:
-    """Return at most so many trajectories, with what their judge said. Raises `StoreError`."""
+    """Return at most `count` trajectories with their judgements. Raises `StoreError`."""
     with open_index(run) as index:
         places = index.places("split = ? AND iteration = ?", [split, iteration, str(seed)], order=_CHOICE)
         return [read(run, place, without=("token_ids", "logprobs")) for place in islice(places, count)]
 
 
 def build_table_row(trajectory: Trajectory, store: ScreenshotStore, picture: Picture) -> list[Any]:
-    """Return the cells of `COLUMNS`; None for an image that is gone, and where there are fewer steps than columns."""
+    """Return the cells of `COLUMNS`; None for a missing image, and for image columns beyond the number of steps."""
     outcome, steps = trajectory.outcome, trajectory.steps
     verdict = (
         "failure" if outcome.failure else {True: "solved", False: "not solved", None: "not judged"}[outcome.success]

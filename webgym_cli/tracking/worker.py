@@ -1,8 +1,8 @@
-"""Hands a run's new events to Weights & Biases and ends: a process of its own, which may hang, crash or be killed.
+"""Uploads a run's new events to Weights & Biases, in a separate process that may hang, crash or be killed.
 
     python -P -m webgym_cli.tracking.worker <TrackingPlan as JSON>
 
-Only a success moves the mark in `tracking.json`: what was lost on the way is handed over by the next one.
+Only a successful upload advances the offset in `tracking.json`; the next upload repeats a failed one.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from webgym_cli.util.files import read_json
 if TYPE_CHECKING:
     from wandb import Run
 
-# The events that come with a table of trajectories, and the split that it is drawn from.
+# Events with a table of trajectories -> the split that the table is sampled from.
 SAMPLED = {"rollout": "train", "evaluation": "test"}
 
 
 def send(plan: TrackingPlan) -> None:
-    """Hand over what is pending. Online it returns when the server has everything; wandb raises where it has not."""
+    """Upload the pending events. In online mode, returns once the server has all of them; otherwise wandb raises."""
     import wandb
 
     run = RunDir(plan.root)
     pending = read_pending(run, plan.destination)
     named: dict[str, Any] = {"id": plan.id, "project": plan.project, "entity": plan.entity or None, "name": plan.name}
-    if plan.mode == "online":  # offline nobody knows what there is to resume
+    if plan.mode == "online":  # in offline mode the run's state on the server is unknown
         named["resume"] = "allow"
     with wandb.init(**named, config={"webgym": read_json(run.config)}, allow_val_change=True) as session:
         iteration = pending.iteration
         for event in pending.events:
-            iteration = event.get("iteration", iteration)  # a judge's has none: it belongs to what came before
+            iteration = event.get("iteration", iteration)  # judge events have none: the previous one counts
             metrics: dict[str, Any] = dict(extract_metrics(event))
             if plan.samples and event["event"] in SAMPLED:
                 metrics |= _table(plan, event)
@@ -52,15 +52,15 @@ def send(plan: TrackingPlan) -> None:
 
 
 def _log(session: Run, axis: str, place: int, metrics: dict[str, Any]) -> None:
-    """Log metrics that are drawn over an axis, at a place on it."""
+    """Log metrics at step `place` of the step metric `axis`."""
     session.define_metric(axis)
-    for name in metrics:  # each by its name: the trainer claims all that are not (`*`)
+    for name in metrics:  # defined by name, because the trainer defines the rest by `*`
         session.define_metric(name, step_metric=axis)
     session.log({axis: place, **metrics})
 
 
 def _table(plan: TrackingPlan, event: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the table of an iteration's sample trajectories under its name; nothing where the buffer is damaged."""
+    """Return an iteration's table of sample trajectories by name; empty if the buffer is damaged."""
     import wandb
 
     from webgym_cli.tracking.samples import COLUMNS, build_table_row, choose_trajectories

@@ -57,7 +57,7 @@ def curriculum(
     from webgym_cli.loop.phases import Phases
     from webgym_cli.tracking.plan import plan_tracking
 
-    # Kept in the run, which goes on by them.
+    # Saved in the run, so that it is resumed with them.
     values = {"curriculum.phases": phases, "curriculum.tasks_per_phase": tasks_per_phase}
     directory, settings = resolve(run, options, values)
     output = options.open_output()

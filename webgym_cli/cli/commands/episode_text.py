@@ -1,4 +1,4 @@
-"""Draws an episode for a terminal, or as plain lines for a pipe."""
+"""Renders an episode for a terminal, or as plain lines for a pipe."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from webgym_cli.records.trajectory import Outcome, Step, Trajectory
 from webgym_cli.util.text import escape_control, format_count
 
 _HEAD, _SOFT, _GOOD, _BAD, _ODD = "bold", "dim", "green", "red", "yellow"
-# Label, value and style; a value of several lines stands under its label.
+# Label, value and style; a multi-line value is placed below its label.
 Line = tuple[str, Any, str]
 
 
 def episode_text(view: EpisodeView) -> Text:
-    """Return the episode step by step. What pages and models wrote can't move the cursor or colour anything."""
+    """Render an episode step by step. Control sequences in texts of pages and models have no effect."""
     text = Text()
     trajectory = view.trajectory
     _append_block(text, trajectory.id, _episode_lines(trajectory))

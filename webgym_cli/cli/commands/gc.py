@@ -93,7 +93,7 @@ def _describe_bytes(row: dict[str, Any]) -> str:
 def _recode(
     run: RunDir, workers: int | None, sink: EventSink, output: Output, *, dry_run: bool
 ) -> list[dict[str, Any]]:
-    """Re-encode, or tell how much there is to do: how much that frees is only known afterwards."""
+    """Re-encode screenshots, or count them with `dry_run`; the freed space is known only afterwards."""
     from webgym_cli.inspect.recode import execute, plan_recoding
 
     todo = list(plan_recoding(run))

@@ -59,7 +59,7 @@ def import_(
     plan = plan_import(
         directory, format_, path.absolute(), iteration=iteration, split=split, images=images and images.absolute()
     )
-    # Who names the split has decided.
+    # An explicit --split needs no caution.
     if plan.format.caution and split is None:
         output.note(f"note: {plan.format.caution}")
     if options.dry_run:

@@ -44,7 +44,7 @@ ReindexOpt = Annotated[bool, typer.Option("--reindex", help="Rebuild the index f
 VerifyOpt = Annotated[
     bool, typer.Option("--verify", help="Verify trajectories, index and screenshots against each other instead.")
 ]
-# Rows of a table for people.
+# Default number of rows of a table on a terminal.
 TOP = 20
 
 

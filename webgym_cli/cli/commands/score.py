@@ -73,7 +73,7 @@ def score(
 
 
 def _settings_of(orm: str | None) -> dict[str, str]:
-    """Return the settings that `--orm` stands for."""
+    """Return the settings that `--orm` sets."""
     if orm is None:
         return {}
     if orm.startswith(("http://", "https://")):

@@ -14,9 +14,9 @@ from webgym_cli.cli.options import StageOptions
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
 
-# Deadline of one command of the set-up.
+# Timeout of one set-up command.
 LIMIT_SECONDS = 7200.0
-# How often a sign of life is given.
+# Interval of progress messages.
 REPORT_SECONDS = 20.0
 
 
@@ -82,7 +82,7 @@ def setup(options: StageOptions, role: RoleOpt = None, device: DeviceOpt = None)
 
 
 async def run_logged(command: Sequence[str], log: Path, report: Callable[[str], None]) -> int:
-    """Run a command of the set-up to its end, its output in a log; it ends with us. Tells how far it is."""
+    """Run a set-up command with its output in a log and report progress; it is terminated with this process."""
     import asyncio
 
     from webgym_cli.jobs.process import Job, last_lines
@@ -107,5 +107,5 @@ def _finder(settings: Settings) -> Callable[[], Path]:
     from webgym_cli.environments.browser.executable import find_chromium
 
     if settings.browser.executable:
-        find_chromium(settings.browser)  # a wrong setting is an error to be told, not a reason to install
+        find_chromium(settings.browser)  # a wrong setting is an error to report, not a reason to install
     return lambda: find_chromium(settings.browser)

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from webgym_cli.store.status import RankStatus, StoredCounts
 
 WatchOpt = Annotated[bool, typer.Option("-w", "--watch", help="Refresh each second until the rollout ends.")]
-# Seconds between two looks.
+# Polling interval in seconds.
 EVERY = 1.0
 _ROLLOUTS = ("rollout", "loop", "curriculum")
-# What is shown of a finished phase of a curriculum.
+# Displayed fields of a finished curriculum phase.
 _PHASE = ("phase", "iteration", "new_tasks", "turned_down", "episodes", "scored", "successes", "version")
 
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """What a run was doing at one time."""
+    """Status of a run at one point in time."""
 
     facts: dict[str, Any]
     """What `--json` gives."""
@@ -85,7 +85,7 @@ def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iter
 
 
 def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> RunStatus:
-    """Return what the run is doing now. Raises `StoreError`."""
+    """Read the current status of a run. Raises `StoreError`."""
     from webgym_cli.records.stored_events import EvaluationEvent, PhaseEvent
     from webgym_cli.store.checkpoints import policy_name, version
     from webgym_cli.store.metrics import read_valid_events
@@ -95,7 +95,7 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
     rollouts, at_work = read_status(run), read_lock_holder(run)
     first, beside = (*rollouts, None, None)[:2]
     command: RunningCommand | None = None
-    with suppress(StoreError):  # cleared between two looks, or damaged, which `resume` reports
+    with suppress(StoreError):  # removed between two reads, or damaged, which `resume` reports
         command = read_running_command(run)
     facts = {
         "event": "status",
@@ -111,14 +111,14 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
         "phases": list(read_valid_events(run, PhaseEvent)),
         "evaluations": list(read_valid_events(run, EvaluationEvent)),
     }
-    # A command that rolls out may have begun, while its rollout has not written anything yet.
+    # A command may have begun before its rollout has written its first snapshot.
     since = datetime.fromisoformat(command.since) if at_work and command and command.command in _ROLLOUTS else None
     coming = since is not None and (first is None or first.updated_at < since)
     return RunStatus(facts, coming or any(status.may_go_on() for status in rollouts))
 
 
 def _rollout(status: RankStatus) -> dict[str, Any]:
-    """Return a rollout's snapshot with its state. Raises `StoreError` where another version wrote it."""
+    """Return a rollout's snapshot with its state. Raises `StoreError` if another version wrote it."""
     from webgym_cli.rollout.monitoring.snapshot import complete, end_snapshot, without_buckets
 
     try:
@@ -162,7 +162,7 @@ def _picture(facts: dict[str, Any]) -> Any:
 
 
 def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]]:
-    """Yield what stands below the board: title, columns and rows."""
+    """Yield the tables below the board: title, columns and rows."""
     if any(rank["state"] in ("silent", "lost") for rank in facts["ranks"]):
         columns = ("rank", "host", "pid", "state", "updated_at")
         yield "ranks", columns, [tuple(rank[name] for name in columns) for rank in facts["ranks"]]
@@ -185,7 +185,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the same for a pipe: lines whose first cell names their kind."""
+    """Yield the same data for a pipe: lines whose first cell is their kind."""
     command, rollout = facts["command"], facts["rollout"]
     yield "policy", facts["policy_version"], facts["policy"]
     if command:
