@@ -1,1 +1,1 @@
-"""The worlds that episodes run in: one Protocol, browsers behind it."""
+"""Environments that episodes run in: the `Environment` protocol and its implementations."""

@@ -1,4 +1,4 @@
-"""What every environment is: `reset`, `step`, `close`, and an expert where the environment can solve itself."""
+"""The environment protocol: `reset`, `step`, `close`, and optionally an expert policy."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ from webgym_cli.tools.toolbox import CallResult
 
 @dataclass(frozen=True, slots=True)
 class RawObservation:
-    """What an environment shows: an observation whose image is still bytes."""
+    """A raw observation of an environment: its screenshot is not yet stored."""
 
     url: str
     title: str
     png: bytes = b""
-    """The screenshot, with marks drawn in set_of_marks mode; empty where there is no browser."""
+    """PNG screenshot, with marks drawn in set_of_marks mode; empty without a browser."""
     elements: tuple[Element, ...] = ()
     """The marked elements, ids 0..n-1 in document order; empty in coordinates mode."""
     notices: tuple[str, ...] = ()
-    """What the browser told beside the picture since the view before."""
+    """Browser notices (dialogs, downloads, ...) since the previous observation."""
     results: tuple[CallResult, ...] = ()
-    """What came of the calls of tools since the view before."""
+    """Results of the tool calls since the previous observation."""
     html: str = ""
-    """The page as simplified HTML, where that is what the policy is shown."""
+    """The page as simplified HTML, if the policy observes text."""
     tabs: tuple[Tab, ...] = ()
-    """The open tabs, where there are several."""
+    """The open tabs, if there is more than one."""
 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentStep:
-    """What an action led to."""
+    """Result of one action."""
 
     view: RawObservation | None
     """The next observation; None when the episode is over."""
     done: bool = False
     """Whether the environment declared the episode over."""
     score: Score | None = None
-    """The environment's own score, once it is over."""
+    """The environment's own score, once the episode is over."""
     action_error: str | None = None
     """Why a well-formed action was not carried out (no such element, address not allowed). Not a failure."""
     answer: str | None = None
-    """The answer, where the action that ended the episode gave one."""
+    """The answer, if the action that ended the episode contains one."""
 
 
 class Environment(Protocol):
-    """One episode's world. All methods raise `BoundaryError` when infrastructure fails, within their deadlines.
+    """The environment of one episode. Methods raise `BoundaryError` within their deadlines if infrastructure fails.
 
-    What has a body here is for environments that derive from this class and have nothing else to say.
+    Methods with a body here are defaults for subclasses.
     """
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...] | None:
-        """The schemas of the tools that can be called; None: the world is a page, and is acted on as on the web."""
+        """JSON schemas of the callable tools; None for a page that is operated with web actions."""
         return None
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
@@ -64,19 +64,19 @@ class Environment(Protocol):
         ...
 
     def resolve_task(self, task: Task) -> Task:
-        """Return the task with what only the running episode knows: its facts and answer, where they are drawn."""
+        """Return the task with the facts and answer of the running episode, if they are sampled at `reset`."""
         return task
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
-        """Carry out one action (never `answer`, which ends the episode without the environment's help)."""
+        """Execute one action. `answer` actions end the episode without a call of `step`."""
         ...
 
     async def answer(self, text: str) -> Score | None:
-        """Score an answered episode; None when the environment has no opinion."""
+        """Score an answered episode; None if the environment does not score answers."""
         return None
 
     async def out_of_steps(self) -> Score | None:
-        """Score an episode that has used all its steps; None where nothing can be scored."""
+        """Score an episode that has used all its steps; None if it cannot be scored."""
         return None
 
     async def expert_action(self) -> AnyAction:
@@ -89,14 +89,14 @@ class Environment(Protocol):
 
 
 class EnvironmentPool(Protocol):
-    """Makes environments over shared browsers. An async context manager that leaves no process behind."""
+    """Factory of environments over shared browsers; an async context manager that leaves no process running."""
 
     async def __aenter__(self) -> EnvironmentPool:
-        """Start what the environments share."""
+        """Start the shared resources."""
         ...
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop it and wait until it is gone."""
+        """Stop the shared resources and wait until they are gone."""
         ...
 
     def new(self) -> Environment:

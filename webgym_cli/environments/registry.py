@@ -1,4 +1,4 @@
-"""Environments by name: what each one is, and what a rollout asks of it before its first episode."""
+"""Environment registry, and the checks that a rollout makes before its first episode."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PICTURE_PROMPTS = (
 
 @dataclass(frozen=True, slots=True)
 class ExclusiveResources:
-    """What episodes of an environment can't use at the same time, such as the sites of a benchmark."""
+    """Resources that episodes of an environment can't share at the same time, such as the sites of a benchmark."""
 
     claim: Callable[[Settings, Task], frozenset[str]]
     """Returns the resources that no other episode may use while one of this task runs."""
@@ -39,7 +39,7 @@ class ExclusiveResources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentSpec(TaskSource):
-    """Everything that the other rooms know of an environment. Register one: `ENVIRONMENTS.register(name, spec)`.
+    """Interface of an environment to the rest of webgym. Register one with `ENVIRONMENTS.register(name, spec)`.
 
     A module with a spec is imported with the settings: what is heavy is imported within the functions.
     """
@@ -100,7 +100,7 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
 
 
 def _require_answers(spec: EnvironmentSpec, version: str) -> None:
-    """Raise `SettingsError` where a dialog would be left to a policy that can't answer it."""
+    """Raise `SettingsError` if dialogs are left to a policy whose action set can't answer them."""
     if not spec.leaves_dialogs:
         detail = f"the environment {spec.name} accepts dialogs itself"
         raise SettingsError(f"browser.dialogs=policy: {detail}", hint="-s browser.dialogs=accept")
@@ -121,7 +121,7 @@ def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
 
 
 def claim_resources(settings: Settings, task: Task) -> frozenset[str]:
-    """Return what no other episode may use while one of this task runs."""
+    """Return the resources that no other episode may use while one of this task runs."""
     resources = find_environment(task.environment).resources
     return resources.claim(settings, task) if resources is not None else frozenset()
 

@@ -1,1 +1,1 @@
-"""Chromium: found, started, shared, looked at and acted on."""
+"""Chromium: discovery, processes, sessions, observations and actions."""

@@ -1,13 +1,13 @@
-// What is done in a page, as Python asks for it:
+// Actions in a page, called from Python:
 //   settle()      wait until the page stands still and has drawn, bounded in time;
 //   calm()        the same for pages of the open web, which load and change when they like;
 //   prepare()     get a field ready for text, or put the text into a field that takes no keys;
 //   paste()       put a text in place of what a code editor has chosen;
-//   typed()       say whether the field took what was typed since;
+//   typed()       check whether the field contains the typed text;
 //   select()      choose the option of the list at a point;
-//   scrollable()  say where the wheel has to turn;
-//   watch()       from now on, see whether anything scrolls;
-//   moved()       say whether it did.
+//   scrollable()  return the point at which to scroll the wheel;
+//   watch()       start observing scroll events;
+//   moved()       return whether anything scrolled.
 // Where the point lies in a frame that can't be read from here, or the focus does, the answer is {frame: its point}.
 webgym.act = (() => {
   const { rootOf } = webgym.names;
@@ -15,7 +15,7 @@ webgym.act = (() => {
   const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200, TAKE_MS = 300;
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 
-  // A page that is not drawn gets no frames: then time has to do.
+  // A page that is not rendered gets no animation frames: fall back to a timeout.
   const frame = () => new Promise((done) => {
     requestAnimationFrame(done);
     setTimeout(done, 100);
@@ -138,7 +138,7 @@ webgym.act = (() => {
     return Array.from(editor.querySelectorAll(LINES)).sort((a, b) => top(a) - top(b)).map((line) => line.textContent).join("\n");
   };
 
-  // Without what fields add or take away on their own: blanks, currencies, dashes, case.
+  // Normalises away the formatting that fields apply: blanks, currencies, dashes, case.
   const bare = (text) => (text || "").toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
 
   const put = (field, text) => {
@@ -205,7 +205,7 @@ webgym.act = (() => {
     if (!target.isConnected || focus !== target) return {};
     const has = bare(held(target)), wanted = bare(text);
     const isKept = before && !wanted.includes(before) && (has === before + wanted || has === wanted + before);
-    // an editor draws only a part of a long text
+    // editors render only a part of a long text
     const parts = editorOf(target) ? [wanted.slice(0, 40), wanted.slice(-40)] : [wanted];
     const isThere = parts.some((part) => has.includes(part));
     if (isThere && !isKept) return {};
@@ -234,7 +234,7 @@ webgym.act = (() => {
     return best || middle;
   };
 
-  // Whether a turn of the wheel moved anything. A page that handles the wheel itself is believed.
+  // Whether the wheel scrolled anything. A page that handles wheel events itself counts as scrolled.
   let scrolls = null;
   const watch = ([x, y]) => {
     scrolls?.end();
@@ -247,7 +247,7 @@ webgym.act = (() => {
     const wheeled = (event) => setTimeout(() => { seen.moved ||= event.defaultPrevented; });
     for (const root of roots) root.addEventListener("scroll", scrolled, { capture: true, passive: true });
     for (const root of roots) root.addEventListener("wheel", wheeled, { capture: true, passive: true });
-    const observer = new MutationObserver(scrolled); // what moves by its style
+    const observer = new MutationObserver(scrolled); // content that scrolls by style changes
     observer.observe(document, { attributes: true, childList: true, subtree: true });
     seen.end = () => {
       observer.disconnect();

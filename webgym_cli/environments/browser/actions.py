@@ -1,7 +1,7 @@
-"""Carries out the agent's actions on a session, in both interaction modes, with real input events.
+"""Executes the agent's actions on a session, in both interaction modes, with real input events.
 
-One action has one executor, whatever an action set calls it. A well-formed action that can't be carried out is answered
-with a text for the policy; only infrastructure raises.
+Each action has one executor, independent of its name in an action set. A well-formed action that can't be executed
+returns an error text for the policy; only infrastructure failures raise.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from webgym_cli.records.action import NORMALISED, Action, ActionName
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webrl import AnyAction, WebRLAction
 
-# Says why an address may not be visited; None when it may.
+# Returns the reason why an address may not be visited; None if it may.
 AddressCheck = Callable[[str], str | None]
-# An executor is given the action's point; None for one without, which may mean where the mouse is, or the focus.
+# The point is None for an action without one; the executor then uses the mouse position or the focus.
 _Executor = Callable[[BrowserSession, Action, mouse.Point | None], Awaitable[str | None]]
 
 _WRONG_ELEMENT = {
     "gone": "element {id} is no longer on the page",
     "covered": "element {id} is covered or out of reach",
 }
-# The policy chose where to go: that it can't be loaded is its own experience, not our failure.
+# The policy chose the address: a page that can't be loaded is an action error, not an infrastructure failure.
 _POLICY_FAULTS = (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT)
-# Pixels of the old page that stay in sight after scrolling.
+# Overlap of the viewports before and after a scroll, in pixels.
 _SCROLL_OVERLAP = 50
 
 
 async def perform_action(session: BrowserSession, action: AnyAction, check_address: AddressCheck) -> str | None:
-    """Carry out one action. Returns None, or why it was refused. What ends an episode is no action on the browser."""
+    """Execute one action. Returns None, or the reason for a refusal. Actions that end an episode do not come here."""
     if isinstance(action, WebRLAction):
         action = action.as_action()
     if not isinstance(action, Action):
@@ -57,7 +57,7 @@ def normalise_point(point: tuple[float, float], size: tuple[int, int]) -> tuple[
 
 
 async def locate_element(session: BrowserSession, element_id: int) -> tuple[float, float] | str:
-    """Return where a listed element can be clicked, in CSS pixels, or why it can't be."""
+    """Return the click point of a listed element in CSS pixels, or the reason why it can't be clicked."""
     if framed := session.framed.get(element_id):
         result = await locate_framed(*framed)
     else:
@@ -73,7 +73,7 @@ async def locate_element(session: BrowserSession, element_id: int) -> tuple[floa
 async def _find_point(
     session: BrowserSession, element_id: int | None, coordinate: tuple[float, float] | None
 ) -> mouse.Point | str | None:
-    """Return where an element or a normalised point is in CSS pixels, why it is nowhere, or None for neither."""
+    """Return an action's point in CSS pixels, an error text, or None for an action without element and coordinate."""
     if element_id is not None:
         return await locate_element(session, element_id)
     if coordinate is None:
@@ -125,7 +125,7 @@ async def _navigate(session: BrowserSession, action: Action, point: mouse.Point 
 
 
 async def _load(what: str, loading: Awaitable[bool | None], way: str = "") -> str | None:
-    """Load a page. Returns None, or why there is none."""
+    """Load a page. Returns None, or the reason why it did not load."""
     try:
         return f"there is no page to go {way} to" if await loading is False else None
     except BoundaryError as error:
@@ -158,7 +158,7 @@ _EXECUTORS: dict[ActionName, _Executor] = {
     ActionName.NEW_TAB: _new_tab,
     ActionName.SWITCH_TAB: lambda session, action, point: show_tab(session, action.tab or 0),
     ActionName.CLOSE_TAB: lambda session, action, point: close_tab(session, action.tab),
-    ActionName.ZOOM: lambda session, action, point: asyncio.sleep(0),  # what is enlarged is the next picture
+    ActionName.ZOOM: lambda session, action, point: asyncio.sleep(0),  # the zoom applies to the next screenshot
     ActionName.ACCEPT_DIALOG: lambda session, action, point: asyncio.sleep(0, "no dialog is open"),
     ActionName.DISMISS_DIALOG: lambda session, action, point: asyncio.sleep(0, "no dialog is open"),
 }

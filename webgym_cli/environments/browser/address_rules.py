@@ -15,14 +15,14 @@ IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 @dataclass(frozen=True, slots=True)
 class AddressRules:
-    """What may be reached although it is private, and which names stand for fixed places."""
+    """Exceptions for private addresses, and host names that map to fixed endpoints."""
 
     networks: tuple[IPNetwork, ...] = ()
     """Private networks that are allowed."""
     names: frozenset[str] = frozenset()
     """Host names that are allowed, whatever they resolve to."""
     places: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    """Host name -> where its connections really go: address and port."""
+    """Host name -> address and port that its connections are routed to."""
 
     @classmethod
     def of(cls, private_hosts: Iterable[str]) -> AddressRules:
@@ -36,15 +36,15 @@ class AddressRules:
         return cls(tuple(networks), frozenset(names))
 
     def with_places(self, places: Mapping[str, tuple[str, int]]) -> AddressRules:
-        """Return the same rules with names that stand for fixed places."""
+        """Return a copy of the rules with host names that map to fixed endpoints."""
         return replace(self, places=places)
 
     def with_names(self, names: Iterable[str]) -> AddressRules:
-        """Return the same rules with more host names that are allowed, whatever they resolve to."""
+        """Return a copy of the rules with more host names that are allowed, whatever they resolve to."""
         return replace(self, names=self.names | {name.lower().rstrip(".") for name in names})
 
     def refuse_url(self, url: str) -> str | None:
-        """Say why an address may not be visited, as far as its text tells; None when it may."""
+        """Return the reason why a URL is refused, judged by its text alone (no DNS); None if it is allowed."""
         try:
             parts = urlsplit(url)
             host, _ = (parts.hostname or "").rstrip("."), parts.port
@@ -55,7 +55,7 @@ class AddressRules:
         return self.refuse_host(host)
 
     def refuse_host(self, host: str) -> str | None:
-        """Say why a host may not be reached, as far as its name tells; None when it may."""
+        """Return the reason why a host is refused, judged by its name alone (no DNS); None if it is allowed."""
         if host in self.names or host in self.places:
             return None
         if host == "localhost" or host.endswith(".localhost"):
@@ -67,7 +67,7 @@ class AddressRules:
         return self.refuse_address(address)
 
     def refuse_address(self, address: IPAddress) -> str | None:
-        """Say why an IP address may not be reached; None when it may."""
+        """Return the reason why an IP address is refused; None if it is allowed."""
         real = _extract_ipv4(address)
         if any(real in network for network in self.networks) or _public(real):
             return None

@@ -1,7 +1,7 @@
-"""The short way to a page: Chrome's DevTools protocol (CDP) straight from the browser, past Playwright's driver.
+"""Direct connection to a page over the Chrome DevTools Protocol (CDP), bypassing Playwright's driver.
 
-Playwright makes contexts, loads pages and tells of popups, dialogs and downloads. What every step does (a script, a
-picture, a click) goes over one WebSocket of our own: on the same step that saves about a sixth of the CPU time.
+Playwright creates contexts, loads pages and reports popups, dialogs and downloads. The calls of every step (a script, a
+screenshot, a click) use a separate WebSocket, which saves about a sixth of a step's CPU time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CRASHED = "the page crashed"
 
 
 class CDPSender(Protocol):
-    """Sends commands to one page. Playwright's `CDPSession` is one, too: the way to remote browsers."""
+    """Sends commands to one page. Playwright's `CDPSession` also implements it; remote browsers use that one."""
 
     async def send(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the command's result. Raises `CDPError`, or Playwright's own error."""
@@ -56,7 +56,7 @@ class CDPConnection:
         return connection
 
     async def attach(self, target: str, traffic: PageActivity) -> CDPSession:
-        """Return a channel to a page by its target id; what is told of its traffic is noted. Raises `CDPError`."""
+        """Return a CDP session of a page by its target id; its network events go to `traffic`. Raises `CDPError`."""
         answer = await self.call("Target.attachToTarget", {"targetId": target, "flatten": True})
         session = str(answer["sessionId"])
         self._targets[session], self._traffic[session] = target, traffic
@@ -81,16 +81,16 @@ class CDPConnection:
             self._waiting.pop(number, None)
 
     def is_open(self, session: str) -> bool:
-        """Whether the page of a session is still there, as far as the browser has told."""
-        # The session ends first, and what was asked in it fails then: that its page is gone is told a moment later.
+        """Whether the page of a session is open, by the events received so far."""
+        # The session detaches first and its pending commands fail; the event that its page closed arrives later.
         return self._targets.get(session) in self._pages
 
     def open_pages(self, context: str) -> int:
-        """Return how many pages a browser context has: Playwright hears of popups later than we do."""
+        """Return the number of pages in a browser context. Playwright learns of popups later than this connection."""
         return Counter(self._pages.values())[context]
 
     async def close(self) -> None:
-        """Close the connection; what still waits fails."""
+        """Close the connection; pending commands fail."""
         await self._socket.close()
         await self._reader
 
@@ -103,7 +103,7 @@ class CDPConnection:
                 else:
                     self._note(message)
         except websockets.WebSocketException:
-            pass  # an unclean end, as when the browser is killed: told to whoever waits, just below
+            pass  # an unclean end, as when the browser is killed; pending commands fail below
         finally:
             self._fail("browser closed: the connection to it ended")
 
@@ -151,7 +151,7 @@ class CDPSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the page is still there."""
+        """Whether the page is open."""
         return self._connection.is_open(self._session)
 
     async def send(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Closed shadow roots: the page's scripts can't see into them, the browser's tools can."""
+"""Access to closed shadow roots, which page scripts can't read but CDP can."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _SECONDS = 1.0
 
 
 async def open_closed_roots(session: BrowserSession) -> None:
-    """Show `names.js` the closed roots of custom elements, each asked once, so that what is in them is listed."""
-    # Of a page that is replaced, or hangs, the next look says so, or asks anew.
+    """Pass the closed roots of custom elements to `names.js`, which lists their content. Queries each host once."""
+    # Failures are ignored: if the page was replaced or hangs, the next observation fails or retries.
     await attempt(_adopt_roots(session), _SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""The dialogs of one context: answered at once, or kept open until an action answers them."""
+"""JavaScript dialogs of one context: accepted at once, or left open until an action answers them."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _LEAVES = "the page asks whether to leave it, as changes may be lost"
 
 
 class DialogTracker:
-    """Follows the dialogs of a context. While one is open, its page runs no script and can't be drawn."""
+    """Tracks the dialogs of a context. An open dialog blocks scripts and screenshots of its page."""
 
     def __init__(self, context: BrowserContext, pages: PageTracker, *, keep: bool) -> None:
         """`keep`: leave dialogs open until `answer`."""
         self.answered: list[str] = []
-        """What dialogs said that were accepted at once (prompts with their default), oldest first."""
+        """Messages of the dialogs that were accepted at once (prompts with their default), oldest first."""
         self.raised = asyncio.Event()
         """Set while a dialog is open, or, once a page asked whether to leave it and was not left, for this step."""
         self.typed: str | None = None
-        """What was typed into the open dialog; None: nothing yet."""
+        """Text typed into the open dialog; None before any typing."""
         self.keep = keep
         self._pages = pages
         self._open: list[Dialog] = []
@@ -44,7 +44,7 @@ class DialogTracker:
 
     @property
     def open(self) -> Dialog | None:
-        """The dialog that has to be answered first; None for none."""
+        """The dialog to answer first; None if no dialog is open."""
         return self._open[0] if self._open else None
 
     @property
@@ -59,7 +59,7 @@ class DialogTracker:
             self.raised.clear()
 
     def describe(self) -> str:
-        """Return what the open dialog is, what it says and holds."""
+        """Return a description of the open dialog: kind, message, field text."""
         if (dialog := self.open) is None:
             return ""
         content = _LEAVES if dialog.type == "beforeunload" else f"it says {_quote(dialog.message, _LONGEST_SHOWN)}"
@@ -68,7 +68,7 @@ class DialogTracker:
         return f"A dialog ({dialog.type}) is open, nothing else can be done until it is answered: {content}{holds}"
 
     async def answer(self, action: AnyAction) -> str | None:
-        """Answer the open dialog as an action says. Returns None, or why it stays open.
+        """Answer the open dialog with an action. Returns None, or the reason why it stays open.
 
         A prompt is accepted with the action's text, else what was typed, else its default. A page that asks whether to
         leave it is not left when that is dismissed.
@@ -98,21 +98,21 @@ class DialogTracker:
         return None
 
     async def until_raised(self, doing: Coroutine[None, None, T]) -> T | None:
-        """Return what comes of something; None when a dialog comes first: what its page blocks is not waited for."""
+        """Return the coroutine's result; None if a dialog opens first, since the dialog may block the coroutine."""
         async with race(doing, self.raised.wait()) as (done, _):
             return None if self.raised.is_set() else cast(T, done.result())
 
     def _keep(self, dialog: Dialog) -> None:
         self._open.append(dialog)
         if page := dialog.page:
-            # What it blocks may be more than its own page: the one that is shown is the one that can go on.
+            # A dialog may block several pages: show the one on which it can be answered.
             self._pages.show(page)
             page.once("close", lambda _: self._forget(dialog))
             page.once("crash", lambda _: self._forget(dialog))
         self.raised.set()
 
     def _forget(self, dialog: Dialog) -> None:
-        """Note that a dialog was answered, or went away with its page."""
+        """Remove a dialog that was answered or closed with its page."""
         if dialog in self._open:
             self._open.remove(dialog)
             self.typed = None

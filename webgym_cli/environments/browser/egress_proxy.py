@@ -1,7 +1,7 @@
-"""The browser's only way out: a proxy on loopback that connects to public addresses and refuses all others.
+"""Egress proxy: the browser's only route to the network; it refuses all but public addresses.
 
 A check of the address alone would miss redirects, links, scripts' requests and names that resolve to private
-addresses. The gate resolves each name itself and connects to what it checked, so a name can't change in between.
+addresses. The proxy resolves each name and connects to the checked address, which prevents DNS rebinding.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _HEAD_LIMIT = 64 * 1024
 _HEAD_TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 15.0
 _CHUNK = 64 * 1024
-# How many refused hosts are remembered.
+# Maximum number of remembered refused hosts.
 _REFUSALS = 1000
 
 
 class RefusedRequest(Exception):
-    """A host may not be reached."""
+    """A request to a host that the rules refuse."""
 
 
 class EgressProxy:
@@ -32,7 +32,7 @@ class EgressProxy:
 
     def __init__(self, rules: AddressRules) -> None:
         self.rules = rules
-        """What may be reached."""
+        """Rules that decide which hosts are allowed."""
         self._refused: OrderedDict[str, str] = OrderedDict()
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -52,14 +52,14 @@ class EgressProxy:
 
     @property
     def address(self) -> str:
-        """Where the browser finds it: `http://127.0.0.1:PORT`."""
+        """Address of the proxy: `http://127.0.0.1:PORT`."""
         if self._server is None:
             raise RuntimeError("the gate is not open")
         host, port = self._server.sockets[0].getsockname()[:2]
         return f"http://{host}:{port}"
 
     def refusal(self, url: str) -> str | None:
-        """Say why a page's address was refused, if it was."""
+        """Return the reason why a page's address was refused; None if it was not."""
         try:
             host = (urlsplit(url).hostname or "").rstrip(".")
         except ValueError:
@@ -74,9 +74,9 @@ class EgressProxy:
         try:
             await self._serve(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
-            return  # the browser or the site hung up, or spoke no HTTP: the browser sees its connection end
+            return  # the browser or the site disconnected, or sent no valid HTTP: the browser's connection is closed
         except asyncio.CancelledError:
-            return  # the gate closes; asyncio would log a connection's task that ends as cancelled
+            return  # the proxy is closing; asyncio would log a cancelled connection task
         finally:
             writer.close()
 
@@ -121,7 +121,7 @@ class EgressProxy:
             raise error
 
     async def _addresses(self, host: str, port: int) -> list[str]:
-        """Resolve a host, and refuse it when any of its addresses is private: a public one beside it is a trick."""
+        """Resolve a host. Refuses it if any address is private, since a mix of public and private is an attack."""
         resolved = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [str(entry[4][0]) for entry in resolved]
         if host not in self.rules.names:
@@ -166,7 +166,7 @@ async def _relay(
 
 
 async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> bool:
-    """Copy to the end. Returns False when either broke off before."""
+    """Copy until EOF. Returns False if either side broke off before."""
     try:
         while data := await source.read(_CHUNK):
             target.write(data)

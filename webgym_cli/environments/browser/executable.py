@@ -43,7 +43,7 @@ def find_chromium(settings: BrowserSettings) -> Path:
 
 
 def chromium_version(path: Path) -> str:
-    """Return what the browser calls itself, for example `156.0.8078.79`. Raises `VenvError` if it can't be run."""
+    """Return the browser's version, for example `156.0.8078.79`. Raises `VenvError` if it can't be run."""
     try:
         shown = subprocess.run(
             [str(path), "--version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT, check=False

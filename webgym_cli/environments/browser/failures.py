@@ -1,4 +1,4 @@
-"""What goes wrong at the browser's boundary, and which of our failures it is."""
+"""Maps exceptions of the browser boundary to webgym's failure types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
 CRASH_SIGNS = ("crashed", "has been closed", "connection closed", "target closed", "browser closed", "disconnected")
-# How the browser says that the page was replaced while it was asked something.
+# Error texts for a page that was replaced during a call.
 LOST_CONTEXT = (
     "execution context was destroyed",
     "cannot find context with specified id",
@@ -19,20 +19,20 @@ LOST_CONTEXT = (
     "frame was detached",
     "navigated or closed",
 )
-# How Chrome says that a page closed before it has told of the closing itself.
+# Chrome's error texts for a closed page whose close event has not arrived yet.
 SESSION_GONE = ("session with given id not found", "no session with given id")
-# How it says that this page closed; another one of the context may be current now.
+# Error texts for a closed page; another page of the context may be current now.
 PAGE_GONE = (*SESSION_GONE, "target closed", "session closed", "not attached")
 
 T = TypeVar("T")
 
 
 class ScriptError(Exception):
-    """A script of ours threw in the page."""
+    """An injected script threw an exception in the page."""
 
 
 def to_boundary_error(error: Exception, doing: str, *, navigation: bool = False) -> BoundaryError:
-    """Return an exception of Playwright, of a channel or of a script as one of ours."""
+    """Convert an exception of Playwright, CDP or an injected script to a `BoundaryError`."""
     from playwright.async_api import Error
     from playwright.async_api import TimeoutError as PlaywrightTimeout
 
@@ -48,12 +48,12 @@ def to_boundary_error(error: Exception, doing: str, *, navigation: bool = False)
 
 
 def has_sign(error: Exception, signs: tuple[str, ...]) -> bool:
-    """Tell whether an error's text holds one of these signs."""
+    """Whether an error's text contains one of these substrings."""
     return any(sign in str(error).lower() for sign in signs)
 
 
 async def attempt(doing: Awaitable[T], seconds: float) -> T | None:
-    """Return what comes of something asked of the browser; None where it fails, or takes longer than this."""
+    """Return the result of a browser call; None if it fails or exceeds the timeout in seconds."""
     try:
         async with asyncio.timeout(seconds):
             return await doing
@@ -62,5 +62,5 @@ async def attempt(doing: Awaitable[T], seconds: float) -> T | None:
 
 
 async def close_quietly(close: Callable[[], Awaitable[object]], seconds: float = 5.0) -> None:
-    """Close something of the browser's within a deadline, whatever state its browser is in."""
+    """Call `close` within a deadline, ignoring errors, in any state of the browser."""
     await attempt(close(), seconds)

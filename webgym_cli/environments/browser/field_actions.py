@@ -13,9 +13,9 @@ from webgym_cli.records.action import Action
 
 # Longer texts are inserted at once instead of being typed key by key.
 _MAX_TYPED_KEYS = 60
-# The share of an action's time that a click may take to ask for files.
+# Fraction of the action timeout to wait for a file chooser after a click.
 _CHOOSER_SHARE = 0.5
-# Files that a refusal names.
+# Maximum number of files named in an error text.
 _NAMED_FILES = 20
 _FOCUS = """([x, y]) => {
   const found = document.elementFromPoint(x, y)?.closest(
@@ -96,7 +96,7 @@ async def select_option(session: BrowserSession, action: Action, point: mouse.Po
 
 
 async def upload_files(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    """Give files of the task's folder, one name a line, to what asks for files when a point is clicked."""
+    """Click a point and pass files of the task's folder (one name a line) to the file chooser it opens."""
     folder = session.options.upload_folder
     if folder is None:
         return "the task has no files"
@@ -110,7 +110,7 @@ async def upload_files(session: BrowserSession, action: Action, point: mouse.Poi
     async with session.guard("giving files"):
         try:
             async with session.page.expect_file_chooser(timeout=limit) as event:
-                # Not by our own connection: it would overtake the driver's request to be asked for the files.
+                # Through the driver: a click over our own connection would precede its file-chooser interception.
                 await session.page.mouse.click(*(point or session.pointer))
             chooser = await event.value
             session.pages.file_requests = 0

@@ -1,4 +1,4 @@
-"""Frames that their page can't read, those of other origins and sandboxed ones: what is in them, and acting there."""
+"""Observation of, and actions in, frames that their page can't read (cross-origin or sandboxed)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webgym_cli.environments.browser.session import BrowserSession
 if TYPE_CHECKING:
     from playwright.async_api import Frame
 
-# Where our scripts are found in a page: under a symbol that pages don't come across.
+# The injected scripts are stored under a symbol that page scripts do not encounter.
 PAGE_JS = "window[Symbol.for('webgym')]"
 OBSERVE_JS, ACT_JS = f"{PAGE_JS}.observe", f"{PAGE_JS}.act"
 # Where no element is: only the focus says which field is meant.
@@ -23,7 +23,7 @@ _DEEPEST = 4
 # So many frames of a page are looked into, each for so many seconds: what does not answer is an advertisement, mostly.
 _MOST_FRAMES = 8
 _FRAME_SECONDS = 1.0
-# By so many pixels the content of a frame may lie within its element: border and padding.
+# Maximum inset of a frame's content in its element (border and padding), in pixels.
 _BORDER = 24.0
 
 
@@ -49,7 +49,7 @@ class ActScript:
         return {}
 
     async def call(self, function: str, *arguments: object) -> dict[str, Any]:
-        """Call a function in the document that answered last; the page's own at first. A frame may be gone: then {}."""
+        """Call a function in the document of the last `call_at` (at first the page's); {} if its frame is gone."""
         script, given = f"(given) => {ACT_JS}.{function}(...given)", list(arguments)
         if self._frame is None:
             result: dict[str, Any] = await self._session.evaluate(script, given)
@@ -57,19 +57,19 @@ class ActScript:
         return await attempt(self._frame.evaluate(script, given), _FRAME_SECONDS) or {}
 
     def _shift(self, point: Point) -> Point:
-        """Return a point of the viewport as one of the document that is asked."""
+        """Convert a viewport point to coordinates of the current document."""
         return point if point == NOWHERE else (point[0] - self._offset[0], point[1] - self._offset[1])
 
 
 async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]], start: int, room: int) -> list[Any]:
-    """List the elements in frames at these places of the viewport, as `look()` does, with ids from `start`."""
+    """List the elements of the frames at these boxes of the viewport, as `look()` does, with ids from `start`."""
     session.framed.clear()
     elements: list[Any] = []
-    boxes = list(boxes)  # a frame is asked for those within it; it comes before them
+    boxes = list(boxes)  # extended in the loop: a parent frame reports its nested frames before they are visited
     for frame in session.page.frames[1:] if boxes else ():
         if len(elements) >= room:
             break
-        # What is in a frame that is gone, hangs or is empty is not listed.
+        # A frame that is gone, hangs or is empty contributes no elements.
         looking = _look_into(session, frame, boxes[:_MOST_FRAMES], room - len(elements))
         listed, inner = await attempt(looking, _FRAME_SECONDS) or ([], [])
         boxes += inner
@@ -81,12 +81,12 @@ async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]],
 
 
 async def locate_framed(frame: Frame, number: int) -> dict[str, Any]:
-    """Say where the element of a number in a frame can be clicked now, as `locate()` does."""
+    """Return the current click point of a frame's element by its number, as `locate()` does."""
     return await attempt(_locate(frame, number), _FRAME_SECONDS) or {"error": "gone"}
 
 
 async def _find_frame_at(session: BrowserSession, point: Point, within: Frame | None) -> tuple[Frame, Point] | None:
-    """Return the smallest frame that holds a point of the viewport, and where its content begins; None for none.
+    """Return the smallest frame that contains a viewport point, and its content origin; None if there is none.
 
     `within`: the frame that it lies in; None for the page.
     """

@@ -115,7 +115,7 @@ webgym.geometry = (() => {
     }
   };
 
-  // What lies on top at points all over the screen, wherever in a heavy document it stands.
+  // Topmost elements at a grid of viewport points and their ancestors; the cost is independent of the document's size.
   const onTop = function* () {
     for (let row = 0.5; row < POINTS; row++) {
       for (let column = 0.5; column < POINTS; column++) {
@@ -124,7 +124,7 @@ webgym.geometry = (() => {
     }
   };
 
-  // What the parts of the page that scroll or cut off leave of a box.
+  // Clips a box to its scrolling and clipping ancestors.
   const cut = (element, box) => {
     const offset = offsetOf(element);
     let { left, top } = box, right = left + box.width, bottom = top + box.height;

@@ -1,4 +1,4 @@
-// A page as text, as Python asks for it:
+// Text observations of a page, called from Python:
 //   read()     list what is in sight as a flat tree of elements and texts, the marked elements with their ids.
 webgym.html = (() => {
   const UNSHOWN = new Set(["script", "style", "noscript", "template", "head", "meta", "link", "title", "base", "object",

@@ -1,6 +1,6 @@
-"""Reads a page as WebRL's policies do: simplified HTML of what is in sight, with ids on what can be acted on.
+"""Text observations for WebRL's policies: simplified HTML of the visible page, with ids on interactive elements.
 
-The page lists its elements and texts; the HTML is written here, where no text of a page can end a tag or forge an id.
+The page script lists elements and texts; the HTML is built here, so that page text can't close a tag or forge an id.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
-# Elements with ids at most; those that come later in the document have none.
+# Maximum number of elements with ids, in document order.
 MAX_IDS = 500
-# Longest HTML that is kept of a page, in characters.
+# Maximum length of a page's HTML, in characters.
 MAX_CHARACTERS = 100_000
 
 _TAG = re.compile(r"[a-z][a-z0-9-]{0,30}")
-# Tags that say nothing beside the text in them.
+# Tags without meaning beyond their text.
 _INLINE = frozenset({"b", "bdi", "cite", "code", "em", "font", "i", "mark", "s", "small", "span", "strong", "u"})
 
 
@@ -38,11 +38,11 @@ class _HtmlNode:
 
 
 async def read_page(session: BrowserSession, *, released: bool = False) -> RawObservation:
-    """Read what is in sight on the current page; its ids stay valid for actions until the next look.
+    """Read the visible part of the current page; its ids stay valid for actions until the next observation.
 
     `released`: in the form of WebRL's published models.
 
-    Raises `BoundaryError` where the page keeps itself from being read.
+    Raises `BoundaryError` if the page can't be read.
     """
     page = await session.evaluate(
         f"(options) => {PAGE_JS}.html.read(options, {LISTENERS_JS})", {"limit": MAX_IDS, "released": released}

@@ -1,4 +1,4 @@
-"""The keys of a keyboard under the names that policies have for them."""
+"""Key names: maps the names that policies use to those of Playwright."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PART = re.compile(r"[^+]+|(?<=\+)\+|^\+$")
 
 
 def find_key(name: str) -> str | None:
-    """Return a key as the browser's driver names it, from `Enter`, `enter`, `page_down`, `a`; None for no key."""
+    """Return Playwright's name of a key given as `Enter`, `enter`, `page_down` or `a`; None for an unknown key."""
     if len(name) == 1:
         return name
     return _SYNONYMS.get(re.sub(r"[\s_-]", "", name).lower())

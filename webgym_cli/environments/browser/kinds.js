@@ -1,4 +1,4 @@
-// How sure it is that an element is meant to be acted on, and whether a page shows only that it is busy.
+// Classifies elements by how likely they are interactive, and detects pages that only show a busy indicator.
 webgym.kinds = (() => {
   const { editable, matches, oneLine, parentOf, textOf } = webgym.names;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
@@ -7,7 +7,7 @@ webgym.kinds = (() => {
     "menuitemradio", "switch", "textbox", "searchbox", "combobox", "slider", "spinbutton", "treeitem"]);
   // What a listener above is meant for, where lists and tables handle the clicks on their parts.
   const PARTS = "li,th,[draggable=true],[role=columnheader],[role=rowheader],[role=listitem]";
-  // Cursors by which a page says that something is there to be clicked, dragged or connected.
+  // Cursors that mark an element as clickable, draggable or connectable.
   const CURSORS = /^(pointer|grab|move|crosshair)$/;
   // What only holds controls, whether or not it listens.
   const HOLDERS = new Set(["toolbar", "main", "navigation", "region", "banner", "contentinfo", "complementary", "tabpanel",
@@ -54,7 +54,7 @@ webgym.kinds = (() => {
   // Whether something changes when the mouse is over it, by the style sheets (1), or so does its cursor (2): what a
   // person takes for a thing to click.
   const hovered = new WeakMap();
-  const rulesOf = (sheet) => { try { return sheet.cssRules; } catch { return []; } }; // of another origin
+  const rulesOf = (sheet) => { try { return sheet.cssRules; } catch { return []; } }; // cross-origin style sheet
   const hoverSelectors = function* (rules) {
     for (const rule of rules) {
       if (rule.selectorText?.includes(":hover") && !rule.selectorText.includes("(")) {
@@ -102,7 +102,7 @@ webgym.kinds = (() => {
     if (heard === null) return 0;
     if (heard) return 1;
     const isPart = element.matches(PARTS);
-    // The listener is there for the controls within.
+    // The listener delegates to the controls within.
     if (isPart && !element.draggable && element.querySelector(NATIVE)) return 0;
     const most = matches(element, "li,[role=listitem]") ? LIST_DELEGATION : DELEGATION;
     for (let above = parent, steps = 0; above && steps < most; above = parentOf(above), steps++) {
@@ -134,7 +134,7 @@ webgym.kinds = (() => {
     for (let y = 0.05; y < 1; y += 0.1) {
       for (let x = 0.05; x < 1; x += 0.1) {
         for (let at = document.elementFromPoint(innerWidth * x, innerHeight * y); at; at = parentOf(at)) {
-          if (matches(at, "form")) continue; // its fields' names hide its own
+          if (matches(at, "form")) continue; // its fields' names shadow its methods
           if (at.localName.includes("-") || interest(at, () => false) > 1 || matches(at, "iframe,frame")) return false;
         }
       }

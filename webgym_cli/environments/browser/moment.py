@@ -1,4 +1,4 @@
-"""One moment of a page: its picture and what is read beside it belong together, or both are taken again."""
+"""Consistent observations: a screenshot and the page state read with it, retaken until they match."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import replace
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.records.trajectory import Element
 
-# So many pictures are taken at least of a page that never stands still.
+# Minimum number of screenshots of a page that keeps changing.
 _TRIES = 3
-# And so many by the patient: a busy machine takes few within the seconds.
+# The same if `patient`: a busy machine takes few screenshots within the time limit.
 _PATIENT_TRIES = 8
 _BLANK_PAUSE = 0.25
 # A PNG of one colour is far smaller than this; a larger one need not be decoded.
 _BYTES_A_MEGAPIXEL = 16 * 1024
-# Difference of colour, of 255, that still counts as the same.
+# Colour difference (of 255) below which pixels count as equal.
 _ALMOST = 3
 # CSS pixels by which an element may move while the picture is taken.
 _STILL = 3.0
@@ -30,11 +30,11 @@ async def take_moment(
     *,
     patient: bool,
 ) -> tuple[RawObservation, bool]:
-    """Return a page with its picture, and whether it stood still: what is read before the picture is read after it.
+    """Return an observation with its screenshot, and whether the page was equal before and after the screenshot.
 
-    A blank picture is taken again for so many seconds, then it is what there is to see; that of a page that changes for
-    as long, unless not `patient`. Of a page that never stands still only the elements that stay are listed: those are
-    in the picture.
+    A blank screenshot is retaken for up to `seconds`. That of a changing page is retaken `_TRIES` times, or, if
+    `patient`, at least `_PATIENT_TRIES` times and until `seconds` have passed. For a page that is never stable only the
+    elements present both before and after the screenshot are listed.
     """
     clock, tries = asyncio.get_running_loop(), 0
     end = clock.time() + seconds
@@ -55,7 +55,7 @@ async def take_moment(
 
 
 def is_blank(png: bytes) -> bool:
-    """Tell whether a PNG has one colour only."""
+    """Whether a PNG has a single colour."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as image:
@@ -66,7 +66,7 @@ def is_blank(png: bytes) -> bool:
 
 
 def _agree(before: RawObservation, after: RawObservation) -> bool:
-    """Whether a page was the same twice, but for the smallest of movements."""
+    """Whether two observations of a page are equal, up to tiny movements of elements."""
     if replace(before, elements=()) != replace(after, elements=()) or len(before.elements) != len(after.elements):
         return False
     pairs = zip(before.elements, after.elements, strict=True)
@@ -74,7 +74,7 @@ def _agree(before: RawObservation, after: RawObservation) -> bool:
 
 
 def _keep_common(before: RawObservation, after: RawObservation) -> RawObservation:
-    """Return the later snapshot with those of its elements that were there before, about where they are now."""
+    """Return the later observation, reduced to the elements that the earlier one has at about the same place."""
     if after.html:  # the text has the elements' ids: it is its own moment
         return after
     known: dict[tuple[str, str, str], list[Element]] = {}
@@ -93,5 +93,5 @@ def _describe(element: Element) -> tuple[str, str, str]:
 
 
 def _shift(one: Element, other: Element) -> float:
-    """Return by how much the sides of two boxes differ at most."""
+    """Return the maximum difference between the sides of two boxes."""
     return max(abs(a - b) for a, b in zip(one.box, other.box, strict=True))

@@ -1,4 +1,4 @@
-"""The mouse of a session: clicks, the wheel, dragging. Events of the browser, as a person's hand makes them."""
+"""Mouse input of a session: clicks, wheel, drag and drop, as trusted browser events."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from webgym_cli.environments.browser.session import BrowserSession
 Point = tuple[float, float]
 # Keys held during a click -> their bits in the browser's protocol.
 MODIFIERS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
-# So many moves lie between picking something up and letting it go: pages follow the way.
+# Number of intermediate mouse moves of a drag, since pages track the path.
 _DRAG_MOVES = 8
 
 
 async def click(
     session: BrowserSession, point: Point, *, button: str = "left", clicks: int = 1, held: Iterable[str] = ()
 ) -> None:
-    """Click a point so many times in a row, with keys held."""
+    """Click a point one or more times, with modifier keys held."""
     bits = sum(MODIFIERS[key] for key in held)
     events = [
         {"type": kind, "button": button, "clickCount": count, "modifiers": bits}
@@ -34,15 +34,15 @@ async def click(
 
 
 async def wheel(session: BrowserSession, point: Point, across: float, down: float) -> None:
-    """Turn the wheel over a point by so many CSS pixels, to the right and down."""
+    """Scroll the wheel at a point by CSS pixels; positive is right and down."""
     async with session.guard("scrolling"):
         await session.send_mouse(*point, {"type": "mouseWheel", "deltaX": across, "deltaY": down})
 
 
 async def drag(session: BrowserSession, start: Point, end: Point) -> None:
-    """Press the button at a point, move to another and let it go there."""
+    """Drag from one point to another."""
     async with session.guard("dragging"):
-        # Playwright's mouse, for what pages declare as draggable: it delivers what Chrome only offers to be dragged.
+        # Playwright's mouse, since it implements drag interception for HTML5 `draggable` elements.
         mouse = session.page.mouse
         await mouse.move(*start)
         await mouse.down()

@@ -14,7 +14,7 @@ webgym.names = (() => {
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
     "data-title", "data-tip", "aria-description", "data-language"];
-  // What developers call it for their tests.
+  // Test-id attributes.
   const TEST_IDS = ["data-testid", "data-test-id", "data-test", "data-cy"];
   // Class names that only lay out or colour (utility classes).
   const UTILITIES = new RegExp("^(?:absolute|align|animate|bg|border|bottom|col|cursor|divide|duration|ease|fill|flex|font|gap|" +
@@ -25,7 +25,7 @@ webgym.names = (() => {
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const TICKED = /^(checkbox|radio|switch)$/;
-  // So many levels around a field its label is looked for.
+  // Maximum number of ancestor levels searched for a field's label.
   const BESIDE = 4;
   // What a field takes, where its type says so.
   const PURPOSES = /^(search|email|tel|url|password)$/;
@@ -102,7 +102,7 @@ webgym.names = (() => {
 
   const partOf = (node, work) => {
     const tag = node.localName;
-    if (node instanceof HTMLFormElement) return " "; // its fields' names hide its methods
+    if (node instanceof HTMLFormElement) return " "; // its fields' names shadow its methods
     if (work.words && matches(node, CONTROLS)) return " ";
     if (tag === "script" || tag === "style" || tag === "template") return "";
     const style = getComputedStyle(node);

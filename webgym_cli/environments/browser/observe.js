@@ -1,10 +1,10 @@
-// What a page shows, as Python asks for it:
+// Observation of a page, called from Python:
 //   look()            list the interactive elements in the viewport, ids counting from 0 in document order;
 //   unlisted()        how many more there were than the look was to list;
-//   locate()          say where one of them can be clicked now;
-//   marked()          give the listed elements themselves;
-//   opaque()          say where frames of other origins are, whose elements are listed from within;
-//   through()         say at which of some points such a frame is what a click reaches;
+//   locate()          return the current click point of one of them;
+//   marked()          return the listed elements themselves;
+//   opaque()          return the boxes of cross-origin frames, whose elements are listed from within;
+//   through()         return at which of some points a click reaches such a frame;
 //   watchListeners()  remember from now on which elements listen for clicks.
 webgym.observe = (() => {
   const { matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, parentOf } = webgym.names;
@@ -16,7 +16,7 @@ webgym.observe = (() => {
   const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   const MOST_VISITED = 20000, MOST_FOUND = 2000;
-  // A listener's element may fill so much of the screen.
+  // Maximum share of the viewport of an element that is listed for its listener alone.
   const MOST_OF_SCREEN = 0.25;
   const THIN = 8;
   let marks = [], left = 0;

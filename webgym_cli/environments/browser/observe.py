@@ -1,4 +1,4 @@
-"""What an agent sees: the interactive elements of a page, and their numbers drawn on its picture."""
+"""Page observation: lists interactive elements and draws set-of-marks labels on the screenshot."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _LOOK = f"""(options) => ({{
   unlisted: {OBSERVE_JS}.unlisted(),
   opaque: options.limit ? {OBSERVE_JS}.opaque() : [],
 }})"""
-# Elements listed at most; of more, those that lie over the page and the surest are listed.
+# Maximum number of listed elements; overlays and the elements most likely to be interactive take precedence.
 MAX_ELEMENTS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ElementSnapshot:
-    """A listed element together with what the policy isn't told."""
+    """A listed element with details that the policy does not observe."""
 
     element: Element
     point: tuple[float, float]
@@ -60,7 +60,7 @@ def observe_script(*, as_text: bool = False, watch_listeners: bool = False) -> s
 
 
 def parse_elements(listed: list[dict[str, Any]]) -> list[ElementSnapshot]:
-    """Return what `list_elements()` answered, as records."""
+    """Parse the element list of the page script."""
     return [
         ElementSnapshot(
             element=Element(**{name: fields[name] for name in Element.model_fields}),
@@ -72,9 +72,9 @@ def parse_elements(listed: list[dict[str, Any]]) -> list[ElementSnapshot]:
 
 
 async def look_at(session: BrowserSession, limit: int) -> dict[str, Any]:
-    """Return what the page shows beside its picture: `url`, `title`, `listed` elements, how many are `unlisted`.
+    """Return the page state beside the screenshot: `url`, `title`, `listed` elements, number of `unlisted` ones.
 
-    The elements' ids stay valid for actions until the next look. A limit of 0 lists none.
+    Element ids stay valid for actions until the next observation. A limit of 0 lists no elements.
     """
     view: dict[str, Any] = await session.evaluate(_LOOK, {"limit": limit})
     if view["hosts"]:

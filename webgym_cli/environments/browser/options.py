@@ -1,4 +1,4 @@
-"""How a browser context is made."""
+"""Options of a browser context."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from webgym_cli.config.browser import BrowserSettings
 
-# Settings that are options under the same name.
+# Settings with an option of the same name.
 _SETTINGS = ("width", "height", "device_scale_factor", "action_timeout", "navigation_timeout")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """How a context is made."""
+    """Options of one browser context."""
 
     width: int
     """Width of the viewport in CSS pixels."""
@@ -26,13 +26,13 @@ class SessionOptions:
     navigation_timeout: float = 30.0
     """Deadline of a page load, in seconds."""
     life_seconds: float = 3600.0
-    """Hard cap on the context's life: then it closes, whatever is done with it."""
+    """Maximum lifetime of the context in seconds; it is then closed even if it is in use."""
     wait_until: Literal["load", "commit"] = "load"
     """A page load ends with the `load` event, or once the answer begins: some pages never finish loading."""
     watch_traffic: bool = False
     """Follow navigations and requests, so that an observation can wait for what an action set off."""
     scroll_share: float | None = None
-    """The share of the viewport by which a scroll moves that does not say how far; None: a page, some of it kept."""
+    """Default scroll distance as a fraction of the viewport; None: one viewport less a small overlap."""
     keep_dialogs: bool = False
     """Leave dialogs open until an action answers them, instead of accepting them at once."""
     upload_folder: Path | None = None
@@ -44,7 +44,7 @@ class SessionOptions:
 
     @classmethod
     def of(cls, browser: BrowserSettings, **options: Any) -> SessionOptions:
-        """Return the options of the settings, but for those that are given."""
+        """Return the options from the settings, overridden by `options`."""
         known = {name: getattr(browser, name) for name in _SETTINGS} | {"life_seconds": browser.context_minutes * 60}
         arguments = {"locale": "en-US", "accept_downloads": False, **options.pop("context_arguments", {})}
         return cls(**known | options, context_arguments=arguments)

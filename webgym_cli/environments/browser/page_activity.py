@@ -1,4 +1,4 @@
-"""What a page is still doing: a navigation under way, requests without an answer. Told by Chrome's own events."""
+"""Network activity of a page from CDP events: pending navigations and requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-# The protocol's domains that must be on for these events.
+# CDP domains that must be enabled for these events.
 DOMAINS = ("Page", "Network")
 EVENTS = (
     "Page.frameRequestedNavigation",
@@ -24,9 +24,9 @@ EVENTS = (
 )
 # Seconds for a WebSocket to answer; one that does not is not waited for again.
 _SOCKET_SECONDS = 1.0
-# Kinds of requests whose answer changes what is seen; pictures are watched in the page itself.
+# Resource types whose responses change the visible page; images are tracked in the page itself.
 _AWAITED = frozenset({"Document", "XHR", "Fetch", "Script", "Stylesheet"})
-# Requests that are followed at once: a page that sends more is not waited for.
+# Maximum number of tracked requests; a page with more is not waited for.
 _MOST = 500
 
 
@@ -37,12 +37,12 @@ class PageActivity:
         """`main_frame`: id of the page's main frame, which is also the page's target id."""
         self._main = main_frame
         self.documents = 0
-        """How many documents have come."""
+        """Number of committed documents."""
         self.navigating = False
-        """Whether another document was asked for and has not come yet."""
+        """Whether a navigation is pending."""
         self._requests: set[str] = set()
         self._sockets: dict[str, float] = {}
-        """When something was sent that has no answer yet, by WebSocket."""
+        """Send times of the unanswered messages, by WebSocket."""
         self._silent: set[str] = set()
         self._changed = asyncio.Event()
 
@@ -61,12 +61,12 @@ class PageActivity:
         self._sockets.clear()
 
     def stop(self) -> None:
-        """Note that the navigation under way was given up."""
+        """Mark the pending navigation as cancelled."""
         self.navigating = False
         self._changed.set()
 
     async def change(self, seconds: float) -> None:
-        """Wait for the next event, or so long."""
+        """Wait for the next event, at most `seconds`."""
         self._changed.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
@@ -79,7 +79,7 @@ class PageActivity:
             await self._changed.wait()
 
     def note(self, method: str, params: Mapping[str, Any]) -> None:
-        """Take an event; only the `EVENTS` say something."""
+        """Process a CDP event; events outside `EVENTS` are ignored."""
         if method not in EVENTS:
             return
         if method.startswith("Page."):

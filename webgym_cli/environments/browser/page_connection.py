@@ -1,4 +1,4 @@
-"""One page as it is asked over its channel: to run a script, to be drawn."""
+"""Script evaluation and screenshots of one page over its CDP session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LAST_CHANCE = 0.3
 
 @dataclass(frozen=True, slots=True)
 class PageConnection:
-    """How one page is talked to. What it is asked raises the channel's errors and has no deadline."""
+    """Connection to one page. Its methods raise the errors of the CDP session and have no deadline."""
 
     channel: CDPSender
     traffic: PageActivity
@@ -35,7 +35,7 @@ class PageConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether the page is still there, as far as the browser has told."""
+        """Whether the page is open, by the events received so far."""
         return not isinstance(self.channel, CDPSession) or self.channel.is_open
 
     async def run_script(self, function: str, argument: object) -> Any:

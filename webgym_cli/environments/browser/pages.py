@@ -1,4 +1,4 @@
-"""The pages of one context: which one is current, and what they did that no picture shows."""
+"""Pages of one context: the current page, and events that a screenshot does not show."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from webgym_cli.environments.browser.page_connection import PageConnection
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Download, FileChooser, Page
 
-# So many are open at once; a further one is closed as it opens.
+# Maximum number of open pages; further ones are closed as they open.
 _MOST_PAGES = 10
-# So many dialogs, and as many downloads, are remembered.
+# Maximum number of remembered dialogs, and of downloads.
 MOST_NOTICES = 20
 
 
 class PageTracker:
-    """Follows a context. A new page becomes the current one; when that closes, the newest that is left is it."""
+    """Tracks the pages of a context. A new page becomes the current one; when it closes, the newest open page does."""
 
     def __init__(self, context: BrowserContext, first: Page) -> None:
         self.downloads: list[str] = []
-        """The names of files that pages offered; none is kept."""
+        """Names of the files that pages offered for download; the files are not stored."""
         self.file_requests = 0
-        """How often a page asked for files and got none."""
+        """Number of file choosers that were opened and got no files."""
         self.crashed: set[Page] = set()
         """Pages whose process died."""
         self.connections: dict[Page, PageConnection] = {}
-        """How the open pages are talked to, as far as they were."""
+        """Connections of the open pages, created on first use."""
         self.current = first
         """The page that is shown: the newest unless another was chosen; the last one stays, also when it has closed."""
         self.closing: set[asyncio.Task[None]] = set()
-        """Of pages that were too many."""
+        """Tasks that close the pages above the limit."""
         self.tabs = [first]
-        """All that are open, in the order in which they were opened."""
+        """Open pages, in the order in which they were opened."""
         self._watch(first)
         context.on("page", self._on_open)
 
@@ -52,10 +52,10 @@ class PageTracker:
             self.current = page
 
     def moved_on(self, page: Page, error: Exception) -> bool:
-        """Tell by an error whether its page closed while another one is left, which is now the current one."""
+        """Whether an error means that its page closed while another page, now current, is open."""
         if not has_sign(error, (*PAGE_GONE, *LOST_CONTEXT)):
             return False
-        if page not in self.tabs:  # Playwright told of it first
+        if page not in self.tabs:  # Playwright reported it first
             return True
         connection = self.connections.get(page)
         known = has_sign(error, SESSION_GONE) or page.is_closed() or (connection is not None and not connection.is_open)
@@ -80,7 +80,7 @@ class PageTracker:
         page.on("close", self._on_close)
         page.on("crash", lambda crashed: self.crashed.add(crashed))  # Playwright takes no built-in method
         page.on("download", self._refuse_download)
-        # Listening from the start: to ask the browser for the request just before a click may come too late.
+        # Registered from the start: a listener added just before a click may come too late.
         page.on("filechooser", self._note_chooser)
 
     def _note_chooser(self, chooser: FileChooser) -> None:
@@ -88,7 +88,7 @@ class PageTracker:
 
     def _on_close(self, page: Page) -> None:
         self.connections.pop(page, None)
-        # The last page stays: asking it raises the browser's own error, which then gets its name.
+        # The last page stays current: its use raises the browser's own error, which `guard` converts.
         if len(self.tabs) > 1 and page in self.tabs:
             self.tabs.remove(page)
             if self.current is page:

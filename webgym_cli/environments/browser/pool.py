@@ -1,4 +1,4 @@
-"""The browser fleet of a host: one or two Chromium processes for all episodes, replaced when they break or age."""
+"""Browser pool of a host: one or two Chromium processes for all episodes, replaced when they break or retire."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BrowserPool:
     """
 
     def __init__(self, settings: BrowserSettings, proxy: str = "") -> None:
-        """`proxy`: the gate that every request goes through; empty: none."""
+        """`proxy`: address of the egress proxy; empty for none."""
         self._settings = settings
         self._proxy = proxy
         self._places: list[_BrowserSlot] = [
@@ -67,7 +67,7 @@ class BrowserPool:
     async def session(self, options: SessionOptions) -> BrowserSession:
         """Return a session in a fresh context; a browser that died or is retired is replaced first.
 
-        Raises `BROWSER_CRASHED` when no browser can be had.
+        Raises `BROWSER_CRASHED` if no browser is available.
         """
         failures = []
         for place in sorted(self._places, key=lambda place: (time.monotonic() < place.rests_until, place.load)):

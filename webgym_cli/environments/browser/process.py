@@ -1,4 +1,4 @@
-"""One Chromium process with its driver: started, shared by many contexts, retired in time, confirmed gone."""
+"""Lifecycle of one Chromium process and its driver, shared by many contexts."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ _ARGUMENTS = (
     "--remote-debugging-port=0",
 )
 _WITHOUT_WEBGL = ("--disable-software-rasterizer",)
-# With a gate nothing goes past it: not to this machine, and not by WebRTC.
+# With an egress proxy nothing may bypass it, neither loopback nor WebRTC.
 _THROUGH_GATE = ("--proxy-bypass-list=<-loopback>", "--force-webrtc-ip-handling-policy=disable_non_proxied_udp")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
 _LAUNCH_TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 30.0
 _CLOSE_TIMEOUT = 10.0
 _ADDRESS_POLL = 0.02
-# Characters of Playwright's words that are kept.
+# Maximum length of a quoted Playwright message, in characters.
 _LONGEST_REASON = 800
 
 
@@ -86,7 +86,7 @@ class BrowserProcess:
 
     @property
     def retired(self) -> bool:
-        """Whether it has reached its cap of contexts or of age: it takes no new session."""
+        """Whether it has reached its limit of contexts or age; it then accepts no new session."""
         old = time.monotonic() - self._born > self._settings.process_minutes * 60
         return old or self.contexts_opened >= self._settings.contexts_per_process
 
@@ -200,7 +200,7 @@ class BrowserProcess:
         deadline = time.monotonic() + _CONNECT_TIMEOUT
         while self.alive and time.monotonic() < deadline:
             for file in folder.glob("*/DevToolsActivePort"):
-                # Playwright speaks through a pipe, which is ready before the port is.
+                # Playwright uses a pipe, which is ready before the port is.
                 with suppress(OSError, ValueError):
                     port, path = file.read_text(encoding="utf-8").split()
                     return f"ws://127.0.0.1:{port}{path}"

@@ -1,4 +1,4 @@
-"""The processes behind one browser: found among our own descendants, and ended by pid, by a reaper if we are killed."""
+"""Process tree of one browser: found among our descendants, terminated by pid, by a reaper if we are killed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from webgym_cli.jobs import guard
 from webgym_cli.jobs.process_tree import Reaper
 
-# Seconds between two looks at processes that were asked to end.
+# Poll interval for terminating processes, in seconds.
 _POLL_SECONDS = 0.05
 # The environment variable that a browser carries.
 VARIABLE = "WEBGYM_BROWSER"
@@ -20,16 +20,16 @@ VARIABLE = "WEBGYM_BROWSER"
 
 @dataclass(slots=True)
 class ProcessTree:
-    """Remembers the driver and everything below it, so that also those that lost their parent can be ended."""
+    """The driver and its descendants, recorded so that orphaned ones can be ended as well."""
 
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
-    """Value of the variable: tells this pool's browser from any other below this process."""
+    """Value of the variable; distinguishes this pool's browser from other descendants of this process."""
     _members: dict[int, str] = field(default_factory=dict)
     """Start times by pid."""
     _reaper: Reaper | None = None
 
     def scan(self) -> None:
-        """Look at our descendants and remember the marked browser, its driver and all of their children."""
+        """Scan our descendants and record the marked browser, its driver and all of their children."""
         children = guard.children_by_parent()
         for driver in children.get(os.getpid(), ()):
             tree = (driver, *guard.descendants(driver, children))
@@ -37,16 +37,16 @@ class ProcessTree:
                 self._members |= {pid: began for pid in tree if (began := guard.start_time(pid))}
 
     def hand_to_reaper(self) -> None:
-        """Let a reaper end the processes known now, should we be killed together with the driver."""
+        """Register the recorded processes with a reaper, which ends them if we are killed together with the driver."""
         self._reaper = self._reaper or Reaper()
         self._reaper.add(self._members)
 
     def alive(self) -> list[int]:
-        """Return the pids of the remembered processes that still run."""
+        """Return the pids of the recorded processes that are still running."""
         return guard.same_processes(self._members.items())
 
     def end(self) -> None:
-        """Wait until all are gone; ask, then kill those that stay."""
+        """Wait for the processes to exit; terminate, then kill those that remain."""
         deadline = time.monotonic() + guard.GRACE
         while self.alive() and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)

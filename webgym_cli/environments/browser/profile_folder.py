@@ -1,4 +1,4 @@
-"""The folder of a browser's profile and other temporary files: removed with it, or later where we were killed."""
+"""Temporary folder of a browser's profile; removed with the browser, or by a later process if we were killed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _LOCK = "lock"
 
 
 class ProfileFolder:
-    """A temporary folder that is held as long as this process lives. Making one removes those that nobody holds."""
+    """A temporary folder that is locked while this process lives. Creating one removes the unlocked ones."""
 
     def __init__(self) -> None:
         _remove_abandoned()
-        # Under its name only once it is held: another process may be removing what nobody holds.
+        # Renamed to its final name only once it is locked: another process may be removing unlocked folders.
         hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))
         self._lock = os.open(hidden / _LOCK, os.O_CREAT | os.O_RDWR)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,7 +32,7 @@ class ProfileFolder:
 
 def _remove_abandoned() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # held, not ours, or just removed by another process
+        with suppress(OSError):  # locked, not ours, or just removed by another process
             lock = os.open(folder / _LOCK, os.O_RDWR)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Addresses of remote browsers: checked, and shown without the keys that services put into them."""
+"""Addresses of remote browsers: validation, and redaction of the API keys that services put into them."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def redact_keys(text: str) -> str:
 
 
 def error_reason(error: Exception) -> str:
-    """Return what Playwright says of a failed connection as one short line, without its call log and without keys."""
+    """Return Playwright's message for a failed connection as one short line, without call log and keys."""
     reason = str(error).split("Call log:")[0].removeprefix("BrowserType.connect_over_cdp: ")
     return redact_keys(" ".join(reason.split()))[:_LONGEST] or type(error).__name__

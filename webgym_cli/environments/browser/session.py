@@ -1,4 +1,4 @@
-"""One isolated browser context with the page that the policy sees: where the browser's errors get their names."""
+"""One isolated browser context and its current page; converts browser errors to `BoundaryError`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Frame, Page
 
 _POPUP_TIMEOUT = 3.0
-_REPLACED = 10  # so many documents in a row are asked
+_REPLACED = 10  # maximum number of successive documents in which a call is retried
 
 
 class BrowserSession:
-    """One context and its current page. A new page becomes the current one; when it closes, the newest that is left.
+    """One context and its current page. A new page becomes the current one; when it closes, the newest open page does.
 
-    Every method ends within its deadline or raises `BoundaryError`; after `BROWSER_CRASHED` only `close` is of use.
+    Every method ends within its deadline or raises `BoundaryError`; after `BROWSER_CRASHED` only `close` may be called.
     """
 
     def __init__(
@@ -40,16 +40,16 @@ class BrowserSession:
     ) -> None:
         self.options = options
         self.pages = PageTracker(context, page)
-        """All that are open, and what they told."""
+        """Open pages and their events."""
         self.dialogs = DialogTracker(context, self.pages, keep=options.keep_dialogs)
         self.uses = 0
-        """How many episodes it has served; counted by its owner."""
+        """Number of episodes served; incremented by its owner."""
         self.pointer = options.width / 2, options.height / 2
-        """Where the mouse is, in CSS pixels."""
+        """Mouse position in CSS pixels."""
         self.framed: dict[int, tuple[Frame, int]] = {}
         """Where listed elements are in frames that the page can't read, by id: the frame, and the number there."""
         self.asks_credentials = False
-        """Whether the address that was loaded last answered that it wants a user and a password."""
+        """Whether the last loaded address requested HTTP authentication."""
         self._sound, self._expired = True, False
         self._context = context
         self._direct = direct
@@ -84,7 +84,7 @@ class BrowserSession:
 
     @property
     def is_pristine(self) -> bool:
-        """Whether nothing happened that another episode could notice: no failure, no popup, no dialog."""
+        """Whether the context can be reused: no failure, popup or dialog that could affect another episode."""
         alone = len(self.pages) == 1 and not self.page.is_closed()
         quiet = not self.dialogs.answered and self.dialogs.open is None
         return self._sound and alone and quiet and self._closing is None
@@ -103,7 +103,7 @@ class BrowserSession:
         )
 
     async def stop_loading(self) -> None:
-        """Give up the navigation that is under way: until it ends, the browser runs no script in the page."""
+        """Cancel the pending navigation, which would keep scripts from running in the page."""
         async with self.guard("stopping the page"):
             page = await self.connection()
             await page.channel.send("Page.stopLoading")
@@ -113,7 +113,7 @@ class BrowserSession:
         """Go back in history; a popup without history closes. Returns False when there is nowhere to go."""
         async with self._load("going back"):
             at, addresses = await self._history()
-            if at > (addresses[0] == "about:blank"):  # the empty page that every page begins with is none to go to
+            if at > (addresses[0] == "about:blank"):  # the initial about:blank is no history entry to return to
                 await self.page.go_back(wait_until=self.options.wait_until)
             elif len(self.pages) == 1:
                 return False
@@ -135,14 +135,14 @@ class BrowserSession:
             await self.page.reload(wait_until=self.options.wait_until)
 
     async def set_cookies(self, name: str, value: str, hosts: Iterable[str]) -> None:
-        """Give the context a cookie that pages' scripts can't read, on each of these hosts."""
+        """Set an HttpOnly cookie on each of these hosts."""
         async with self.guard("setting cookies"):
             await self._context.add_cookies(
                 [{"name": name, "value": value, "domain": host, "path": "/", "httpOnly": True} for host in hosts]
             )
 
     async def evaluate(self, function: str, argument: object = None) -> Any:
-        """Call a JavaScript function in the page. When the page is replaced meanwhile, the next one is asked."""
+        """Call a JavaScript function in the page. If the page is replaced meanwhile, retry in the next document."""
         for _ in range(_REPLACED):
             answered, value = await self.evaluate_once(function, argument)
             if answered:
@@ -188,12 +188,12 @@ class BrowserSession:
         await asyncio.gather(*(channel.send("Input.dispatchMouseEvent", event) for event in sent))
 
     async def traffic(self) -> PageActivity:
-        """Return what the current page is doing; quiet unless `watch_traffic` is set."""
+        """Return the current page's network activity; always idle unless `watch_traffic` is set."""
         async with self.guard("watching the page"):
             return (await self.connection()).traffic
 
     async def connection(self, page: Page | None = None) -> PageConnection:
-        """Return how a page, the current one, is talked to; use it within `guard`."""
+        """Return the connection of a page (default: the current one); use it within `guard`."""
         page = page or self.page
         if page not in self.pages.connections:
             watch = self.options.watch_traffic
@@ -201,7 +201,7 @@ class BrowserSession:
         return self.pages.connections[page]
 
     async def wait_for_popups(self) -> None:
-        """Wait until a page that an action just opened is the current one. The driver hears of it later than we do."""
+        """Wait until a page that an action opened is current. The driver learns of it later than our connection."""
         if self._direct is None:
             return
         async with self.guard("waiting for a new page"):
@@ -214,7 +214,7 @@ class BrowserSession:
                 await asyncio.sleep(0.01)
 
     async def close(self) -> None:
-        """Close the context. Never raises and never hangs: what can't be closed ends with its browser."""
+        """Close the context. Never raises or hangs; a context that can't be closed ends with its browser."""
         self._expiry.cancel()
         self._closing = self._closing or asyncio.create_task(self._end())
         await self._closing
@@ -225,7 +225,7 @@ class BrowserSession:
         limit = seconds or self.options.action_timeout
         done = False
         try:
-            # A little more than Playwright's own deadline, so that its better message comes first.
+            # Slightly longer than Playwright's own deadline, whose error message is more specific.
             async with asyncio.timeout(limit + 0.5):
                 yield
             done = True
@@ -238,13 +238,13 @@ class BrowserSession:
         except Exception as error:  # the boundary to the browser: Playwright's driver raises bare Exceptions too
             failure = to_boundary_error(error, doing, navigation=navigation)
             if self.page in self.pages.crashed:
-                # What is asked of a crashed page fails in many words; the cause is one.
+                # Calls on a crashed page fail with various messages; report the one cause.
                 failure.kind = FailureKind.BROWSER_CRASHED
             if self._expired:
                 failure = BoundaryError(FailureKind.EPISODE_TIMEOUT, f"{doing}: the browser context reached its cap")
             raise failure from error
         finally:
-            # Cancelled counts as well: nobody knows how far the browser got.
+            # A cancelled call counts as a failure too: the browser's state is unknown.
             self._sound = self._sound and done
 
     @asynccontextmanager
@@ -274,13 +274,13 @@ class BrowserSession:
         return (await self.traffic()).navigating or self.url in ("", ":", "about:blank")
 
     async def _history(self) -> tuple[int, list[str]]:
-        """Return where in its history the current page is, and the addresses in it."""
+        """Return the current page's history index and the addresses of its history."""
         channel = (await self.connection()).channel
         history = await channel.send("Page.getNavigationHistory")
         return int(history["currentIndex"]), [str(entry["url"]) for entry in history["entries"]]
 
     def _expire(self) -> None:
-        """End the context's life, with whatever an episode is doing with it."""
+        """Close the context at the end of its lifetime, even if an episode is using it."""
         self._sound, self._expired = False, True
         self._closing = asyncio.create_task(self._end())
 

@@ -1,4 +1,4 @@
-"""Several tabs of one session."""
+"""Tab actions: list, open, show and close the tabs of a session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def list_tabs(session: BrowserSession, titles: Mapping[Page, str]) -> tuple[Tab, ...]:
-    """Return the open tabs, where there are several, with the titles that were seen of them."""
+    """Return the open tabs with their known titles; empty unless there are several."""
     shown = ((page, titles.get(page, "").encode(errors="replace").decode()) for page in session.pages.tabs)
     tabs = tuple(Tab(url=page.url, title=title, current=page is session.page) for page, title in shown)
     return tabs if len(tabs) > 1 else ()
@@ -23,7 +23,7 @@ async def new_tab(session: BrowserSession) -> None:
     """Open an empty tab, which becomes the current page."""
     async with session.guard("opening a tab"):
         session.pages.show(await session.page.context.new_page())
-    await session.traffic()  # followed from before its first page
+    await session.traffic()  # connected before its first navigation, so that its traffic is tracked
 
 
 async def show_tab(session: BrowserSession, number: int) -> str | None:

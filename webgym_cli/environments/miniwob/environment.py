@@ -1,4 +1,4 @@
-"""MiniWoB: 130 small seeded pages with a reward of their own, from the wheel, without a server or a network."""
+"""MiniWoB++ environment: 130 seeded pages with built-in rewards, loaded from the wheel without server or network."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _REFUSED = {
     ),
 }
 
-# A context is closed after so many episodes, so that nothing can pile up in it.
+# Maximum number of episodes per context, which bounds its memory.
 _EPISODES_PER_CONTEXT = 50
-# Where the mouse waits between episodes: outside of the page.
+# Mouse position between episodes: outside the page.
 _AWAY = (-20.0, -20.0)
 
 
@@ -83,12 +83,12 @@ class MiniWobPool:
                 await session.move(*_AWAY)
                 return await self._load_page(session, url)
             except BoundaryError:
-                # It waited in a browser that died meanwhile, or is broken otherwise: a new one tells.
+                # The idle session's browser died or is broken: retry with a new session.
                 continue
         return await self._load_page(await self.browsers.session(self.options), url)
 
     async def give_back(self, session: BrowserSession) -> None:
-        """Keep the session for another episode, or close it when something happened to it."""
+        """Keep the session for another episode, or close it if it can't be reused."""
         session.uses += 1
         if session.is_pristine and session.uses < _EPISODES_PER_CONTEXT:
             self._idle.append(session)
@@ -99,7 +99,7 @@ class MiniWobPool:
         try:
             await session.goto(url)
             if session.uses:
-                # Left to itself Chrome lets 70 MB of earlier pages pile up in each context.
+                # Without this Chrome accumulates 70 MB of earlier pages in each context.
                 async with session.guard("collecting garbage"):
                     await session.page.request_gc()
         except BaseException:
@@ -137,7 +137,7 @@ class MiniWobEnvironment(Environment):
         return self._instruction, await self._view(session, shown)
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
-        """Carry out one action; `navigate` and `go_back` are refused, since the page is the whole world."""
+        """Carry out one action; `navigate` and `go_back` are refused, since the page is the whole environment."""
         session = self._running()
         if self._score is not None:
             return EnvironmentStep(view=None, done=True, score=self._score)

@@ -20,12 +20,12 @@ from webgym_cli.util.registry import suggest_name
 
 @dataclass(frozen=True, slots=True)
 class OracleScene:
-    """What the expert decides from."""
+    """The state that the expert acts on."""
 
     instruction: str
     sightings: Sequence[ElementSnapshot]
     pressed: int = 0
-    """How many buttons were pressed already, on the page that counts them."""
+    """Number of buttons already pressed, on the page that counts them."""
 
     def all(self, *roles: str) -> list[ElementSnapshot]:
         """Return the elements of these roles, in document order."""
@@ -41,7 +41,7 @@ class OracleScene:
         raise LookupError(f"no element is called {name!r}")
 
     def read_instruction(self, pattern: str) -> str:
-        """Return what the instruction says at the pattern's first group."""
+        """Return the instruction's match of the pattern's first group."""
         match = re.search(pattern, self.instruction)
         if match is None:
             raise LookupError(f"the instruction is not understood: {self.instruction!r}")
@@ -50,7 +50,7 @@ class OracleScene:
 
 @dataclass(frozen=True, slots=True)
 class OracleMove:
-    """What to do, before it is put into the interaction mode's terms."""
+    """A move of the expert, independent of the interaction mode."""
 
     target: ElementSnapshot | None = None
     text: str | None = None
@@ -112,7 +112,7 @@ def _submit(scene: OracleScene) -> OracleMove:
 
 
 def _fill(scene: OracleScene, texts: Sequence[str]) -> OracleMove:
-    """Type each text into the field of its place, then submit."""
+    """Type each text into the field of the same position, then submit."""
     for seen, text in zip(scene.all(*_FIELDS), texts, strict=False):
         if seen.detail.get("typed") != text:
             return OracleMove(seen, text)
@@ -146,7 +146,7 @@ def _choose(scene: OracleScene) -> OracleMove:
 
 
 def _enter(*patterns: str) -> Rule:
-    """Type what stands at each pattern into the field of its place, then submit."""
+    """Type the match of each pattern into the field of the same position, then submit."""
     return lambda scene: _fill(scene, [scene.read_instruction(pattern) for pattern in patterns])
 
 

@@ -1,4 +1,4 @@
-"""Questions that are answered with tools: no browser, a conversation in which the policy calls functions."""
+"""Tool-use environment: a conversation without a browser in which the policy calls functions."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from webgym_cli.tools.registry import find_tools
 from webgym_cli.tools.toolbox import CallResult, Toolbox, as_openai
 from webgym_cli.tools.workers import TooLateError, Workers
 
-# What the pictures of a question are stored as: results of this name, before the first call.
+# Name of the call results that hold a question's images, before the first call.
 QUESTION = "question"
-# Characters of a reward function's exception that are kept.
+# Maximum length of a quoted reward-function exception, in characters.
 _REASON = 300
 
 
 class ToolsPool:
-    """Makes tool environments; there is nothing to start, and nothing that they share belongs to one of them."""
+    """Factory of tool environments."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises `UsageError` for a tool or reward function that can't be loaded."""
         self.limits, self.images = settings.agent, settings.image
         self.tools = find_tools(self.limits.tools)
         self.schemas = tuple(tool.schema for tool in self.tools)
-        """Of the tools, as the policy reads them."""
+        """JSON schemas of the tools, as shown to the policy."""
         self.reward = REWARDS.find(self.limits.reward_name)
         self.workers, self.judge = Workers(), AnswerJudge(settings.judge)
 
@@ -57,7 +57,7 @@ class ToolsPool:
 
 
 class ToolsEnvironment(Environment):
-    """One question, the tools for it, and what its answer is worth."""
+    """One episode: a question, its tools and the score of its answer."""
 
     def __init__(self, pool: ToolsPool) -> None:
         self._pool = pool
@@ -73,7 +73,7 @@ class ToolsEnvironment(Environment):
         return self._pool.schemas
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
-        """Begin with the question, and with tools that no other episode has used."""
+        """Start the episode with the question and new tool instances."""
         await self.close()
         self._context = EpisodeContext(task.id, task.instruction, reward_fields(task), seed)
         self._box = Toolbox(self._pool.tools, self._pool.limits, self._pool.workers, self._context)
@@ -114,7 +114,7 @@ class ToolsEnvironment(Environment):
         return await self._score(text)
 
     async def out_of_steps(self) -> Score | None:
-        """Score what there is: the last message, a tool's result perhaps, is the final response."""
+        """Score the last message, which may be a tool result, as the final response."""
         last = self._messages[-1]
         return await self._score(last["content"] if last["role"] != "user" else "")
 
@@ -130,7 +130,7 @@ class ToolsEnvironment(Environment):
             await box.close()
 
     async def _score(self, final_response: str) -> Score:
-        """Ask the reward function. Raises `BoundaryError` where it fails: that is never a reward of 0."""
+        """Call the reward function. Raises `BoundaryError` if it fails, since a failure is never a reward of 0."""
         reward, limits = self._pool.reward, self._pool.limits
         offered = {
             "context": self._context,

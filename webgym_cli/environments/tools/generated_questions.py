@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from webgym_cli.tools.arithmetic import evaluate, format_number
 
-# Questions in the set.
+# Number of questions in the set.
 COUNT = 200
 # The first of them are for training, the others for tests.
 TRAIN = 160

@@ -1,4 +1,4 @@
-"""The open web: one isolated browser context an episode, every address checked, no page trusted."""
+"""Open-web environment: one isolated browser context per episode, every address checked, pages untrusted."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from webgym_cli.environments.web.pool import WebPool
 
 _STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
-# Statuses by which a start page shuts the browser out.
+# HTTP statuses of a start page that mean the site blocks the browser.
 _SHUT_OUT = (401, 403, 429, 451)
-# Statuses of a site that may have its page another time.
+# Transient HTTP statuses, after which the episode can be retried.
 _PASSING = (408, 425, 502, 503, 504)
-# How Chrome says that an address is none of a page.
+# Error texts for an address that does not lead to a page.
 _NO_PAGE = ("too_many_redirects", "download is starting")
-# How long a page that shuts us out may take to think better of it: some only check the browser first.
+# Seconds to wait for a blocked start page, since some sites check the browser first and then show the page.
 _CHALLENGE_SECONDS = 5.0
 _STAYED = "the page asks whether to leave it, as changes may be lost; it was not left: the same action again leaves it"
 
 
 class WebEnvironment(Environment):
-    """One episode on the open web. It has no score of its own: a judge gives the reward."""
+    """One episode on the open web. The reward comes from a judge."""
 
     def __init__(self, pool: WebPool) -> None:
         self._pool = pool
@@ -58,8 +58,8 @@ class WebEnvironment(Environment):
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Open the task's start page in a fresh context.
 
-        Raises `NAVIGATION_FAILED` when it can't be shown, `START_PAGE_FAILED` when it never will, and `SITE_BLOCKED`
-        when the site shuts the browser out.
+        Raises `NAVIGATION_FAILED` for a transient failure, `START_PAGE_FAILED` for a permanent one,
+        `AUTHENTICATION_REQUIRED` without credentials, and `SITE_BLOCKED` if the site blocks the browser.
         """
         await self.close()
         self._noticed, self._is_stable, self._settler = (0, 0), True, PageSettler(self._pool.max_idle_wait)
@@ -72,7 +72,7 @@ class WebEnvironment(Environment):
         return task.instruction, view
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
-        """Carry out one action and observe what came of it."""
+        """Execute one action and observe its result."""
         session, dialogs = self.session, self.session.dialogs
         dialogs.begin_step()
         if dialogs.open is not None:
@@ -97,7 +97,7 @@ class WebEnvironment(Environment):
             await session.close()
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
-        """Prepare what the episode needs beside a browser; return how its browser context is made."""
+        """Prepare the episode's other resources; return the options of its browser context."""
         folder, options = task.extra.get("upload_folder"), self._pool.options
         if isinstance(folder, str):
             options = replace(options, upload_folder=Path(folder))
@@ -136,7 +136,7 @@ class WebEnvironment(Environment):
         return await self._settler.settle(session)
 
     async def _check_blocked(self, session: BrowserSession) -> None:
-        """Raise what a start page's status means, unless the page is fine, or becomes so."""
+        """Raise the failure for a start page's HTTP status. A blocked page gets `_CHALLENGE_SECONDS` to recover."""
         status = await session.evaluate(_STATUS)
         if status in _SHUT_OUT and not session.asks_credentials and not self._refusal(session.url):
             await self._settler.await_navigation(session, _CHALLENGE_SECONDS)
@@ -175,7 +175,7 @@ class WebEnvironment(Environment):
     async def _view(self, session: BrowserSession) -> RawObservation:
         pool = self._pool
         if pool.screenshots:
-            # A page that did not stand still once is not waited for as long again.
+            # A page that was unstable once gets a shorter wait from then on.
             read, seconds = partial(self._read, session), pool.max_idle_wait
             view, self._is_stable = await take_moment(read, session.screenshot, seconds, patient=self._is_stable)
         else:
@@ -188,7 +188,7 @@ class WebEnvironment(Environment):
         return replace(view, png=png, notices=notices, tabs=tabs)
 
     async def _read(self, session: BrowserSession) -> RawObservation:
-        """Return what the page shows beside its picture."""
+        """Return the observation without its screenshot."""
         if self._pool.as_text:
             return await read_page(session, released=self._pool.released)
         limit = MAX_ELEMENTS if self._pool.mode is InteractionMode.SET_OF_MARKS else 0
@@ -198,7 +198,7 @@ class WebEnvironment(Environment):
         return RawObservation(shown["url"], shown["title"], elements=elements, notices=notices)
 
     def _notices(self, session: BrowserSession) -> tuple[str, ...]:
-        """Return what was not told yet: dialogs and downloads."""
+        """Return the notices since the last observation: dialogs and downloads."""
         pages, answered = session.pages, session.dialogs.answered
         dialogs, downloads = answered[self._noticed[0] :], pages.downloads[self._noticed[1] :]
         self._noticed = len(answered), len(pages.downloads)
@@ -208,10 +208,10 @@ class WebEnvironment(Environment):
             *(("The page asks for a file; it was given none",) if requests else ()),
             *(f"The page offered the file {name}, which was not downloaded" for name in downloads),
         )
-        return tuple(text.encode(errors="replace").decode() for text in notices)  # half a character can't be stored
+        return tuple(text.encode(errors="replace").decode() for text in notices)  # a lone surrogate can't be stored
 
     def _refusal(self, url: str) -> str | None:
-        """Say why the page that is shown could not be reached, if so."""
+        """Return the reason why the current page could not be reached; None if it was."""
         if url.startswith("chrome-error:"):
             return "the page can't be loaded"
         return self._pool.gate.refusal(url)

@@ -1,4 +1,4 @@
-"""What the episodes on the open web share: the browsers of this host, behind one gate."""
+"""Environment pool of the open web: the host's browsers behind one egress proxy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptVersion, is_webrl
 
-# So much of the viewport goes by in one scroll of a page that is shown as text, as in WebRL.
+# Scroll distance for text observations, as a fraction of the viewport, as in WebRL.
 _SCROLLED_AS_TEXT = 2 / 3
 
 
@@ -37,7 +37,7 @@ def read_credentials(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]
 
 
 class WebPool:
-    """Makes environments on the open web over the host's browsers, all behind one gate."""
+    """Factory of open-web environments over the host's browsers, behind one egress proxy."""
 
     def __init__(self, settings: Settings, mode: InteractionMode, *, as_text: bool = False) -> None:
         browser = settings.browser
@@ -62,18 +62,18 @@ class WebPool:
         self.browsers = BrowserPool(browser)
 
     async def __aenter__(self) -> Self:
-        """Open the gate, start the browser."""
+        """Start the egress proxy and the browser."""
         async with AsyncExitStack() as stack:
             await self._start(stack)
             self._resources = stack.pop_all()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop the browser and wait until it is gone; close the gate."""
+        """Stop the browser, wait until it is gone, and stop the egress proxy."""
         await self._resources.aclose()
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        """Start what episodes share; what is entered first ends last."""
+        """Start the shared resources; the stack closes them in reverse order."""
         await stack.enter_async_context(self.gate)
         # A remote browser can't reach our loopback: its own network has to keep it from private addresses.
         proxy = "" if self.settings.browser.cdp_urls else self.gate.address

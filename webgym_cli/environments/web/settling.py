@@ -1,4 +1,4 @@
-"""Waiting for what an action set off: navigations, requests, popups, a page that is visibly busy."""
+"""Waits for the effects of an action: navigations, requests, popups, busy indicators."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from webgym_cli.jobs.workers import race
 
 _IS_SPLASH = f"{PAGE_JS}.kinds.isSplash()"
 _WAIT_UNTIL_IDLE = f"async (limit) => {{ await {ACT_JS}.calm(limit); return {_IS_SPLASH}; }}"
-# How many pages that open one another are followed after an action.
+# Maximum number of successive popups followed after an action.
 _POPUPS = 4
 # A page that shows nothing but that it is busy is waited for so many times as long as another, once an episode.
 _SPLASH_SHARE = 4.0
 _SPLASH_PAUSE = 0.2
-# Seconds between two looks at what a page waits for.
+# Poll interval in seconds.
 _LOOK = 0.25
-# How often an observation waits for traffic and for calm in turn.
+# Maximum number of rounds of waiting for traffic and then for a stable page.
 _TURNS = 4
 
 
@@ -61,7 +61,7 @@ class PageSettler:
                 await self._await_splash(session)
                 end = clock.time() + self._max_idle_wait
             elif lives and not traffic.navigating and (not was_busy or clock.time() >= end):
-                break  # an answer that came shows only when the page is calm again
+                break  # a response is rendered only once the page is stable again
             traffic = await session.traffic()
         return None
 
@@ -88,7 +88,7 @@ class PageSettler:
             return lives, bool(is_splash)
 
     async def await_navigation(self, session: BrowserSession, seconds: float) -> None:
-        """Wait for the page to ask for another document, so long at most."""
+        """Wait up to `seconds` for the page to start a navigation."""
         traffic, clock = await session.traffic(), asyncio.get_running_loop()
         end = clock.time() + seconds
         while not traffic.navigating and clock.time() < end:

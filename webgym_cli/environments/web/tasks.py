@@ -1,4 +1,4 @@
-"""What a task on the web must have: an address that a browser can open, and an instruction."""
+"""Validation of web tasks: an address that a browser can open, and an instruction."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError, TaskFields
 
-# A scheme, and not a host with its port (`localhost:8080`).
+# Matches a scheme, but not a host with its port (`localhost:8080`).
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:(?!\d+(?:[/?#]|$))", re.IGNORECASE)
 _PLAIN = re.compile(r"https?://[a-z0-9-]+(?:\.[a-z0-9-]+)+(?:[/?#]|$)")
 _NO_HOST = re.compile(r"[\s\\<>\"]")
 
 
 def is_web_record(record: TaskFields) -> bool:
-    """Tell whether a record that names no environment is of the web: it has an address, or a field of WebGym's."""
+    """Whether a record without an environment is a web task: it has an address or a field of WebGym's."""
     url = record.fields.get("start_url")
     is_address = isinstance(url, str) and "://" in url
     return is_address or "start_url" in record.spelling or "instruction" in record.spelling
@@ -26,7 +26,7 @@ def complete_address(record: TaskFields) -> None:
     name = record.spelling.get("start_url", "website" if "instruction" in record.spelling else "start_url")
     url = record.fields.get("start_url", "")
     if not isinstance(url, str):
-        return  # validation names the type that it must have
+        return  # validation reports the expected type
     url = url.strip()
     if not url:
         raise BadTaskError(f"{name}: a task on the web needs the address that it starts from")
@@ -52,7 +52,7 @@ def shorten(text: str) -> str:
 
 
 def _has_host(url: str) -> bool:
-    if _PLAIN.match(url):  # nearly all of them, at a fifth of the cost of parsing
+    if _PLAIN.match(url):  # fast path for nearly all addresses, at a fifth of the cost of parsing
         return True
     try:
         parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""A look at a region of a page, enlarged."""
+"""The zoom action: an enlarged region of a page's screenshot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webgym_cli.records.trajectory import Element
 Region = tuple[float, float, float, float]
 # The smallest region, as a share of each side: less shows only blurred pixels.
 _SMALLEST = 0.02
-# So much of its surroundings is shown around an element, in CSS pixels.
+# Margin around a zoomed element, in CSS pixels.
 _AROUND = 20.0
 _ENLARGED = (
     "This picture is the region that you asked for, enlarged; places and numbers are still those of the whole page"
@@ -34,7 +34,7 @@ async def zoom_into(view: RawObservation, action: Action, size: tuple[int, int])
 
 
 def _find_region(action: Action, elements: tuple[Element, ...], size: tuple[int, int]) -> Region | None:
-    """Return the region that an action names by two corners or an element; None for none."""
+    """Return the region of an action, given by two corners or an element; None if it has neither."""
     if action.coordinate is not None and action.to_coordinate is not None:
         corners = zip(action.coordinate, action.to_coordinate, strict=True)
         (left, right), (top, bottom) = (sorted((a / NORMALISED, b / NORMALISED)) for a, b in corners)
