@@ -1,1 +1,1 @@
-"""Child processes that never outlive us."""
+"""Child processes that never outlive this process."""

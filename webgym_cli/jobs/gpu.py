@@ -1,4 +1,4 @@
-"""Waits until the GPU memory of processes that we ended is free, and names what others hold. Ends nothing itself."""
+"""Waits until the GPU memory of ended jobs is free, and reports memory held by others. Ends no process itself."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from webgym_cli.errors import JobError
 from webgym_cli.jobs.guard import descendants, start_time
 from webgym_cli.records.events import EventSink, make_event
 
-# How long the driver may take to give back the memory of a process that has ended.
+# Timeout for the driver to free the memory of an ended process.
 RELEASE_SECONDS = 120.0
 # Seconds between two NVML queries.
 POLL_SECONDS = 0.5
-# Bytes of GPU memory in the hands of others that are worth a warning.
+# Bytes of GPU memory held by another process that trigger a warning.
 MUCH = 2**30
 
 
@@ -29,12 +29,12 @@ class GpuProcess:
 
     pid: int
     gpu: int
-    """The GPU's number, as `nvidia-smi` counts."""
+    """GPU index, as in `nvidia-smi`."""
     bytes: int
-    """0 where the driver doesn't tell."""
+    """Memory held, 0 if the driver does not report it."""
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return the process as text for messages."""
         return f"process {self.pid} ({self.bytes / 2**30:.1f} GiB of GPU {self.gpu})"
 
 
@@ -42,11 +42,11 @@ class Nvml:
     """NVIDIA's management library (`nvidia-ml-py`)."""
 
     def __init__(self, library: ModuleType) -> None:
-        """Use `open_nvml`. `library` is initialised."""
+        """Use `open_nvml` instead. `library` must be initialised."""
         self._library = library
 
     def holders(self) -> list[GpuProcess]:
-        """Return the processes that hold memory now; a GPU that doesn't answer counts as unused."""
+        """Return the processes that hold GPU memory; a GPU whose query fails counts as unused."""
         processes: dict[tuple[int, int], GpuProcess] = {}
         for gpu in range(self._library.nvmlDeviceGetCount()):
             # One failing GPU must not hide the processes of the others.
@@ -69,33 +69,33 @@ class Nvml:
 
 
 def open_nvml() -> Nvml | None:
-    """Return the library, or None where it is not installed or no driver answers."""
+    """Return NVML, or None if it is not installed or has no driver."""
     try:
         library = importlib.import_module("pynvml")
-    # `nvidia-ml-py` is optional: without it the GPU memory is not awaited.
+    # `nvidia-ml-py` is optional: without it nothing waits for GPU memory.
     except ImportError:
         return None
     try:
         library.nvmlInit()
-    # The library is installed on machines without a driver, too.
+    # The library may be installed on a machine without a driver.
     except library.NVMLError:
         return None
     return Nvml(library)
 
 
 class GpuMemory:
-    """The GPU memory of one job: `note` its processes while they run, await `freed` after their end."""
+    """GPU memory of one job: call `note` while its processes run, await `freed` after their end."""
 
     def __init__(self, sink: EventSink, nvml: Nvml | None) -> None:
-        """`nvml`: from `open_nvml`; without it nothing is known, and nothing waited for."""
+        """`nvml`: from `open_nvml`; with None, all methods do nothing."""
         self._sink = sink
         self._nvml = nvml
         self._ours: dict[int, str] = {}
-        """Process ids with their start times."""
+        """Start times of the noted processes by id, to detect reused ids."""
 
     @classmethod
     def of(cls, device: str, sink: EventSink) -> GpuMemory:
-        """Return what watches the memory of a job on this device, `cpu` or `cuda`; says so where nothing can."""
+        """Return the `GpuMemory` of a job on `cpu` or `cuda`; emit a note if NVML is unavailable on `cuda`."""
         nvml = open_nvml() if device == "cuda" else None
         if device == "cuda" and nvml is None:
             message = "nvidia-ml-py is not installed, or no driver answers it: nothing waits until GPU memory is free"
@@ -103,14 +103,14 @@ class GpuMemory:
         return cls(sink, nvml)
 
     def note(self, root: int) -> None:
-        """Remember which processes of a tree hold GPU memory now. `root` is the job's process id."""
+        """Note the processes of a tree that currently hold GPU memory. `root`: the job's process id."""
         for pid in {holder.pid for holder in self._holders_of(root)}:
             self._ours[pid] = start_time(pid) or ""
 
     def held_gib(self, root: int) -> float | None:
-        """Return the GiB that a process tree holds on the GPU where it holds most.
+        """Return the memory of a process tree in GiB, on the GPU on which it holds the most.
 
-        None where that can't be told: without NVML, and in a container whose process numbers the driver doesn't know.
+        None if unknown: without NVML, and in a container whose process ids differ from the driver's.
         """
         by_gpu = Counter[int]()
         for holder in self._holders_of(root):
@@ -118,9 +118,9 @@ class GpuMemory:
         return max(by_gpu.values()) / 2**30 if any(by_gpu.values()) else None
 
     async def freed(self, *, seconds: float = RELEASE_SECONDS, poll_seconds: float = POLL_SECONDS) -> None:
-        """Wait until none of the noted processes holds GPU memory, then warn of much that others hold.
+        """Wait until no noted process holds GPU memory, then warn about memory held by others.
 
-        Raises `JobError` that names the processes when the memory is not free after `seconds`.
+        Raises `JobError`, naming the processes, if the memory is not free after `seconds`.
         """
         if (nvml := self._nvml) is None:
             return
@@ -146,7 +146,7 @@ class GpuMemory:
         return [holder for holder in self._nvml.holders() if holder.pid in tree]
 
     def _is_ours(self, pid: int) -> bool:
-        """Tell whether a process is a noted one, or its remains; not another one that got its number."""
+        """Whether a process is a noted one, possibly dead, and not a new process with a reused id."""
         return pid in self._ours and start_time(pid) in (None, self._ours[pid])
 
 

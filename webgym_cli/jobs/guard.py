@@ -1,16 +1,16 @@
-"""Ends processes so that nothing outlives the process that asked for it, `kill -9` included.
+"""Process guard: ends child processes when the owner dies, even by `kill -9`.
 
     python -S -E guard.py run <lifeline fd> <grace seconds> <command ...>
 
-The guard of one command is a subreaper: whatever the command starts, in whichever session or process group, stays its
-descendant. It watches a pipe whose other end only the asking process holds. When that end closes, however the asker
-died, or when the guard gets TERM, it sends TERM to all descendants, waits for the grace period, sends KILL and reaps.
-The same clean-up runs after a normal end.
+The guard of one command is a subreaper: every process that the command starts, in any session or process group, stays
+its descendant. It watches a pipe whose other end only the owner holds. When that end closes (the owner died) or the
+guard gets TERM, it sends TERM to all descendants, waits for the grace period, sends KILL and reaps. The same clean-up
+runs after a normal end.
 
     python -I -S guard.py reap      standard input: a line `<pid> <start time>` for each process, then the end of file
 
-The reaper of processes that others started reads until its input closes, which happens at the latest when the writer is
-killed. Then it ends those that are still the same. Imports only the standard library: it starts in some 30 ms.
+The reaper, for processes started by third parties, reads until its input closes, at the latest when the writer dies.
+Then it ends the listed processes whose start time still matches. Imports only the standard library: starts in 30 ms.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-# Options of prctl(2), which the standard library does not name.
+# Options of prctl(2), which the standard library does not define.
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-# Seconds between TERM and KILL for processes that others started.
+# Seconds between TERM and KILL in the reaper.
 GRACE = 5.0
 # Seconds between two checks of the child.
 POLL_SECONDS = 0.1
 
 
 def read_stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on; none for a process that is gone, or a zombie."""
+    """Return the fields of /proc/PID/stat from the state on; empty for a process that is gone or a zombie."""
     # The process can end while its entry is read.
     with contextlib.suppress(OSError, IndexError):
-        # Counted after the command's name, which may contain spaces and parentheses.
+        # Split after the command name, which may contain spaces and parentheses.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
         return [] if fields[0] == "Z" else fields
     return []
 
 
 def start_time(pid: int) -> str | None:
-    """Return when a process began, in clock ticks since boot; None when it is gone or a zombie."""
+    """Return a process's start time in clock ticks since boot; None if it is gone or a zombie."""
     fields = read_stat(pid)
     return fields[19] if fields else None
 
 
 def children_by_parent() -> dict[int, list[int]]:
-    """Return the living processes of this machine by their parent."""
+    """Return the ids of this machine's living processes by parent id."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := read_stat(int(entry.name))):
@@ -61,7 +61,7 @@ def children_by_parent() -> dict[int, list[int]]:
 
 
 def descendants(root: int, children: dict[int, list[int]] | None = None) -> list[int]:
-    """Return the living descendants of a process, zombies left out, parents before their children."""
+    """Return the living descendants of a process without zombies, parents before children."""
     children = children_by_parent() if children is None else children
     family, queue = [], [root]
     while queue:
@@ -72,7 +72,7 @@ def descendants(root: int, children: dict[int, list[int]] | None = None) -> list
 
 
 def end_processes(find: Callable[[], list[int]], grace: float) -> None:
-    """End what `find` returns: TERM, the grace period, KILL, until there is nothing left."""
+    """End the processes that `find` returns: TERM, then KILL after the grace period, until none is left."""
     signal_all(find(), signal.SIGTERM)
     deadline = time.monotonic() + grace
     while left := find():
@@ -84,13 +84,13 @@ def end_processes(find: Callable[[], list[int]], grace: float) -> None:
 def signal_all(pids: list[int], number: signal.Signals) -> None:
     """Send a signal to each process that still lives."""
     for pid in pids:
-        # It may have ended meanwhile, or run as another user (setuid).
+        # It may have ended in the meantime, or run as another user (setuid).
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
 
 
 def sweep(grace: float) -> None:
-    """End all descendants, and collect those that have ended."""
+    """End all descendants and reap them."""
 
     def find() -> list[int]:
         # waitpid raises it once no child is left.
@@ -103,16 +103,16 @@ def sweep(grace: float) -> None:
 
 
 def prepare_child() -> None:
-    """Run in the command's process before it starts: TERM comes should the guard be killed; SIGINT counts again."""
+    """Set up the command's process before exec: TERM if the guard dies, and the default SIGINT handler."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def watch(command: list[str], lifeline: int, grace: float) -> int:
-    """Run the command until it ends, the lifeline closes or TERM comes; return its exit status."""
+    """Run the command until it ends, the lifeline closes or TERM arrives; return its exit status."""
     stop: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole foreground group; the asker decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole foreground group; the owner decides
     try:
         child = subprocess.Popen(command, start_new_session=True, preexec_fn=prepare_child)
     except OSError as error:
@@ -127,7 +127,7 @@ def watch(command: list[str], lifeline: int, grace: float) -> int:
         deadline = time.monotonic() + grace
         signal_all(descendants(os.getpid()), signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(grace)  # waited for by itself: the sweep reaps without telling whose status it was
+            child.wait(grace)  # wait for it separately: the sweep discards exit statuses
         if child.poll() is None:
             child.kill()
         child.wait()
@@ -146,12 +146,12 @@ def run(lifeline: int, grace: float, command: list[str]) -> int:
 
 
 def same_processes(named: Iterable[tuple[int, str]]) -> list[int]:
-    """Return the ids, among those with a start time, that still stand for the same process."""
+    """Return the ids whose process still has the given start time, and so is the same process."""
     return [pid for pid, began in named if start_time(pid) == began]
 
 
 def reap() -> int:
-    """Read until the input ends, then end what it named."""
+    """Read process ids from standard input until it closes, then end these processes."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     named = [(int(pid), began) for pid, began in map(str.split, sys.stdin)]

@@ -1,4 +1,4 @@
-"""A child process with its log: started, waited for and stopped as a whole tree."""
+"""Child process with a log file; its whole process tree is started and stopped together."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from pathlib import Path
 from webgym_cli.errors import JobError
 from webgym_cli.jobs import guard
 
-# Seconds that the guard gets on top of the grace period before it is killed itself.
+# Seconds after the grace period before the guard itself is killed.
 KILL_MARGIN = 10.0
 
 
 class Job:
-    """A running command under its guard. Its output goes to `log`; its whole tree ends with it, and with us."""
+    """Running command under a guard. Output goes to `log`; its process tree ends with it and with this process."""
 
     def __init__(self, process: subprocess.Popen[bytes], lifeline: int, log: Path, grace: float) -> None:
-        """Use `Job.spawn`."""
+        """Use `Job.spawn` instead."""
         self._process = process
         self._lifeline: int | None = lifeline
         self._grace = grace
@@ -32,7 +32,7 @@ class Job:
     def spawn(
         cls, argv: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path | None = None, grace: float = 15.0
     ) -> Job:
-        """Start a command with exactly this environment. Raises `JobError` when the guard can't be started."""
+        """Start a command with exactly the environment `env`. Raises `JobError` if the guard can't be started."""
         log.parent.mkdir(parents=True, exist_ok=True)
         read_end, write_end = os.pipe()
         command = [sys.executable, "-S", "-E", guard.__file__, "run", str(read_end), str(grace), *argv]
@@ -52,7 +52,7 @@ class Job:
             os.close(write_end)
             raise JobError(f"can't start {argv[0]}: {error}") from error
         finally:
-            # Only the guard may hold the read end, or the lifeline would never break.
+            # Only the guard needs the read end.
             os.close(read_end)
         return cls(process, write_end, log, grace)
 
@@ -60,7 +60,7 @@ class Job:
     async def run(
         cls, argv: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path | None = None, grace: float = 15.0
     ) -> int:
-        """Run a command to its end and return its exit status. When cancelled, its whole tree ends first."""
+        """Run a command to its end and return its exit status. On cancellation, end its process tree first."""
         job = cls.spawn(argv, env=env, log=log, cwd=cwd, grace=grace)
         try:
             return await job.wait()
@@ -77,17 +77,17 @@ class Job:
         code = self._process.poll()
         if code is not None:
             self._release()
-            return 128 - code if code < 0 else code  # a signal that met the guard before it was ready
+            return 128 - code if code < 0 else code  # the guard got a signal before its handlers were set
         return None
 
     async def wait(self, poll_seconds: float = 0.1) -> int:
-        """Wait until the command and everything that it started have ended; return the exit status."""
-        while (code := self.poll()) is None:  # noqa: ASYNC110 - a process has no event to wait for
+        """Wait until the command and its descendants have ended; return the exit status."""
+        while (code := self.poll()) is None:  # noqa: ASYNC110 - there is no event to wait for
             await asyncio.sleep(poll_seconds)
         return code
 
     async def stop(self) -> int:
-        """End the tree (TERM, grace, KILL) and return the exit status. Safe after the command has ended."""
+        """End the process tree (TERM, grace period, KILL) and return the exit status. Idempotent."""
         if self.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
@@ -104,7 +104,7 @@ class Job:
 
 
 def last_lines(log: Path, count: int = 5, limit: int = 65536) -> list[str]:
-    """Return the last non-empty lines of a log, at most `limit` bytes from its end."""
+    """Return the last `count` non-empty lines within the last `limit` bytes of a log."""
     if not log.is_file():
         return []
     with log.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The Ray cluster: connected to or started, its nodes, and one actor on each."""
+"""Ray cluster: connection or local start, nodes, and actors pinned to nodes."""
 
 from __future__ import annotations
 
@@ -21,42 +21,42 @@ from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_connection import OWN, RayConnection, one_line, require_answer, restore_sigterm
 
-# Seconds between two attempts while an actor is temporarily unavailable.
+# Seconds between two calls while an actor is temporarily unavailable.
 _ASK_AGAIN = 0.5
-# Deadline of each call that starts an actor: Ray may have to start a process, or to wait for a free CPU.
+# Timeout of each call that starts an actor: Ray may have to start a process or wait for a free CPU.
 START_SECONDS = 120.0
-# Deadline for a marker file to become visible: network file systems show new files late.
+# Timeout for a marker file to become visible: network file systems show new files late.
 MARKER_SECONDS = 15.0
 # Seconds between two checks for a file.
 _LOOK_SECONDS = 0.25
-# Ray would kill a dead actor's children, our browsers' reaper among them, but not their children, the browsers.
+# Ray would kill a dead actor's children, including the browsers' reaper, but not their children, the browsers.
 _WORKER_ENV = {"RAY_kill_child_processes_on_worker_exit": "0"}
 
 
 class NodeLostError(Exception):
-    """What runs on another node does not answer and never will; the text says why."""
+    """An actor is dead or does not respond in time; the message contains the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the cluster."""
+    """Node of the cluster."""
 
     id: str
     address: str
     """Its IP address."""
     name: str
-    """Its host's name."""
+    """Host name."""
     gpus: int = 0
-    """GPUs that it offers."""
+    """Number of its GPUs."""
 
 
 class RayCluster:
-    """A connection to Ray. Use `open_cluster`."""
+    """Connection to Ray. Use `open_cluster`."""
 
     def __init__(self) -> None:
         self._ray = importlib.import_module("ray")
         self.here = str(self._ray.util.get_node_ip_address())
-        """IP address of this machine, as the cluster knows it."""
+        """IP address of this machine in the cluster."""
 
     @property
     def here_id(self) -> str:
@@ -64,7 +64,7 @@ class RayCluster:
         return str(self._ray.get_runtime_context().get_node_id())
 
     def nodes(self, cpus: float, gpus: float = 0.0) -> list[Node]:
-        """Return the living nodes that may run an actor: those that offer so many CPUs and GPUs."""
+        """Return the alive nodes with at least `cpus` CPUs and `gpus` GPUs in total."""
         return [
             Node(
                 str(node["NodeID"]),
@@ -77,7 +77,7 @@ class RayCluster:
         ]
 
     def create_actor(self, kind: type, node: Node, *, cpus: float, gpus: float = 0.0) -> Any:
-        """Return the handle of a new actor of this class that will be made on just this node."""
+        """Create an actor of class `kind` pinned to `node`; return its handle."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         return (
@@ -93,9 +93,9 @@ class RayCluster:
         )
 
     async def call(self, method: Any, *arguments: Any, seconds: float | None = None) -> Any:
-        """Await an actor's method. Raises `NodeLostError`, and what the method raises as `WebGymError`.
+        """Await an actor's method. Raises `NodeLostError`, and exceptions of the method as `WebGymError`.
 
-        `seconds`: deadline. A call is repeated while Ray can't reach the actor, so it may run more than once.
+        `seconds`: timeout. The call is repeated while Ray can't reach the actor, so it may run more than once.
         """
         errors = self._ray.exceptions
         end = time.monotonic() + (math.inf if seconds is None else seconds)
@@ -113,27 +113,27 @@ class RayCluster:
                 raise NodeLostError(f"no answer for {seconds:g} s") from error
 
     async def kill(self, handle: Any) -> None:
-        """End an actor's process, whatever it does."""
+        """Kill an actor's process."""
         await asyncio.to_thread(self._ray.kill, handle, no_restart=True)
 
 
 def as_own_error(error: BaseException) -> WebGymError:
-    """Return an actor's exception as one of ours, without Ray's traceback text."""
+    """Return an actor's exception as a `WebGymError`, without Ray's traceback."""
     return error if isinstance(error, WebGymError) else WebGymError(f"{type(error).__name__}: {error}")
 
 
 class NodeActor:
-    """Base of our actors, one a node. Made without arguments, so that another version can say which it is."""
+    """Base class of webgym's actors. Constructed without arguments, so that another version can report its version."""
 
     async def inspect(self, marker: str) -> dict[str, Any]:
-        """Return host, pid and version of this process, and whether it sees a file."""
+        """Return host, pid and webgym version of this process, and whether the file `marker` is visible."""
         visible = await wait_for_file(Path(marker), MARKER_SECONDS)
         version = webgym_cli.__version__
         return {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "visible": visible}
 
 
 async def check_actor(cluster: RayCluster, node: Node, handle: Any, root: Path) -> dict[str, Any]:
-    """Return what an actor's `inspect` says. Raises `UsageError` for another version, or where the run is not seen."""
+    """Return an actor's `inspect`. Raises `UsageError` if its version differs or it does not see the run's folder."""
     with NamedTemporaryFile(prefix="marker-", dir=root) as marker:
         info: dict[str, Any] = await cluster.call(handle.inspect, marker.name, seconds=START_SECONDS)
     if info["version"] != webgym_cli.__version__:
@@ -150,7 +150,7 @@ async def check_actor(cluster: RayCluster, node: Node, handle: Any, root: Path) 
 
 
 async def end_actor(cluster: RayCluster, handle: Any, seconds: float) -> None:
-    """Have an actor close what it opened, and end it whatever it does."""
+    """Close an actor, then kill it even if closing fails or times out."""
     try:
         with suppress(NodeLostError, WebGymError):
             await cluster.call(handle.close, seconds=seconds)
@@ -160,12 +160,12 @@ async def end_actor(cluster: RayCluster, handle: Any, seconds: float) -> None:
 
 @asynccontextmanager
 async def open_cluster(settings: RolloutSettings) -> AsyncIterator[RayCluster]:
-    """Connect to the cluster that the settings or `RAY_ADDRESS` name; without one, start Ray here and end it after.
+    """Connect to the cluster of `rollout.ray_address` or `RAY_ADDRESS`; else run a local Ray within the block.
 
-    Raises `VenvError` when Ray is not installed, `UsageError` when the cluster can't be reached.
+    Raises `VenvError` if Ray is not installed, `UsageError` if the cluster can't be reached.
     """
     address = settings.ray_address or os.environ.get("RAY_ADDRESS", "") or OWN
-    if _require_ray(address).is_initialized():  # by the program that we are a library of
+    if _require_ray(address).is_initialized():  # by the program that uses webgym as a library
         yield RayCluster()
         return
     await require_answer(address)
@@ -196,7 +196,7 @@ def _require_ray(address: str) -> Any:
 
 
 async def wait_for_file(file: Path, seconds: float) -> bool:
-    """Tell whether a file is there within so many seconds: network file systems show new ones late."""
+    """Wait up to `seconds` for a file; return whether it exists. Network file systems show new files late."""
     for _ in range(round(seconds / _LOOK_SECONDS)):
         if await asyncio.to_thread(file.exists):
             return True

@@ -1,4 +1,4 @@
-"""The connection to Ray: made and ended in one thread, with SIGTERM left to us and no process of Ray's left behind."""
+"""Connection to Ray, opened and closed in one thread; keeps webgym's SIGTERM handler and leaves no Ray process."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from webgym_cli.errors import UsageError
 from webgym_cli.jobs.guard import children_by_parent, descendants
 from webgym_cli.jobs.process_tree import Reaper
 
-# Ray's word for: start one here.
+# Ray's address value for starting a local instance.
 OWN = "local"
-# Bytes of shared memory that a Ray of our own takes on this machine, about Ray's least: ranks send little.
+# Object store of a local Ray in bytes, about Ray's minimum: ranks transfer little data.
 OBJECT_STORE = 80 * 2**20
-# Seconds for a TCP connection to the cluster's address.
+# Timeout of a TCP connection to the cluster's address, in seconds.
 _CONNECT_SECONDS = 10.0
-# Seconds between two looks for what Ray has started.
+# Seconds between two scans for processes that Ray has started.
 _LOOK_SECONDS = 1.0
 # Ray takes some seconds to start, on a busy machine half a minute.
 _START_SECONDS = 90.0
 
 
 async def require_answer(address: str) -> None:
-    """Raise `UsageError` unless something listens at a cluster's address: Ray itself would try for many minutes."""
+    """Raise `UsageError` if nothing listens at a cluster's address: Ray itself would retry for many minutes."""
     host, _, port = address.rpartition(":")
     if not port.isdecimal():
         return
@@ -48,22 +48,22 @@ def _unreachable(address: str, why: str) -> UsageError:
 
 
 class RayConnection(threading.Thread):
-    """The thread that connects to Ray and shuts it down.
+    """Thread that connects to Ray and shuts it down.
 
-    The processes of a Ray of our own die with the thread that starts them, so it lives in between. It is a daemon: Ray
-    can't be interrupted while it tries to connect, and must not keep us from leaving. Should we be killed, a reaper
-    ends those that would outlive their parent for some minutes.
+    The processes of a local Ray die with the thread that started them, so this thread lives until shutdown. It is
+    a daemon, because connecting can't be interrupted and must not block the exit. If this process is killed, a
+    reaper ends Ray's processes, some of which would survive for minutes.
     """
 
     def __init__(self, address: str) -> None:
         super().__init__(name="ray", daemon=True)
         self._address = address
         self._connected: Future[None] = Future()
-        self._connected.set_running_or_notify_cancel()  # a connection that comes too late can still say so
+        self._connected.set_running_or_notify_cancel()  # not cancellable: a late connection sets it
         self._leave = threading.Event()
 
     async def connect(self) -> None:
-        """Connect within a deadline. Raises `UsageError`."""
+        """Connect. Raises `UsageError` on failure or timeout."""
         self.start()
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -72,7 +72,7 @@ class RayConnection(threading.Thread):
             raise _unreachable(self._address, f"Ray does not connect within {_START_SECONDS:g} s") from error
 
     async def leave(self) -> None:
-        """Disconnect, and end what was started; not waited for where Ray still tries to connect."""
+        """Disconnect and end a local Ray; don't wait if Ray is still connecting."""
         self._leave.set()
         if self._connected.done():
             await asyncio.to_thread(self.join)
@@ -82,10 +82,10 @@ class RayConnection(threading.Thread):
         before = set(descendants(os.getpid()))
         try:
             _connect(self._address)
-            # Listed before the reaper is there: it must not end itself.
+            # Listed before the reaper starts: it must not end itself.
             new = ours = set(descendants(os.getpid())) - before
             reaper = Reaper()
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+        except BaseException as error:  # noqa: BLE001 - passed on to `connect`
             self._connected.set_exception(error)
             importlib.import_module("ray").shutdown()
             return
@@ -94,7 +94,7 @@ class RayConnection(threading.Thread):
             while True:
                 with suppress(OSError):  # the reaper was killed
                     reaper.add(new)
-                # A raylet starts its agents and workers later, too.
+                # A raylet also starts agents and workers later.
                 if self._leave.wait(_LOOK_SECONDS if ours else None):
                     return
                 children = children_by_parent()
@@ -106,14 +106,14 @@ class RayConnection(threading.Thread):
 
 
 def restore_sigterm(handler: Any) -> None:
-    """Have SIGTERM come to us again: Ray's C++ handler would abort the process three seconds later."""
+    """Restore the SIGTERM handler: Ray's C++ handler would abort the process after three seconds."""
     if handler is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)
         signal.siginterrupt(signal.SIGTERM, False)
 
 
 def one_line(error: BaseException) -> str:
-    """Return Ray's long words as one line."""
+    """Return a Ray error message as one line of at most 400 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     words = [line for line in lines if not line.startswith(("class_name:", "actor_id:", "pid:", "namespace:", "ip:"))]
     return " ".join(words)[:400] or type(error).__name__
@@ -122,7 +122,7 @@ def one_line(error: BaseException) -> str:
 def _connect(address: str) -> None:
     worker = importlib.import_module("ray._private.worker")
     own: dict[str, Any] = {"object_store_memory": OBJECT_STORE, "include_dashboard": False} if address == OWN else {}
-    # Ray tells of dead nodes on stdout, where only our data belongs; we tell of them ourselves.
+    # Ray prints dead nodes to stdout, which is reserved for data; webgym reports them itself.
     worker.print_to_stdstream = lambda *_, **__: None  # type: ignore[attr-defined]
     try:
         importlib.import_module("ray").init(address=address, log_to_driver=False, logging_level="ERROR", **own)

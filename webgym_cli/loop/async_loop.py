@@ -134,7 +134,7 @@ class AsyncLoop:
             await engine.run_all(self._watch_servers(), unjudged)
 
     async def _update(self, group: asyncio.TaskGroup) -> None:
-        """Make one batch after the other and train on it."""
+        """Prepare and train successive batches, and start the evaluations that are due."""
         run = self.pipeline.run
         start = version(run)
         for parent in range(start, self.plan.iterations):
@@ -147,7 +147,7 @@ class AsyncLoop:
         await self._finish_evaluation()
 
     async def _prepare(self, parent: int) -> None:
-        """Write a version's batch: the one of the ledger, else what is rolled out by now, once that is enough."""
+        """Write the batch of version `parent`: the one in the ledger, else wait until admission has a full one."""
         run, pipeline, began = self.pipeline.run, self.pipeline, time.monotonic()
         if parent in self._pending:
             await pipeline.prepare_selection(self._pending[parent].selection)
@@ -165,7 +165,7 @@ class AsyncLoop:
             pipeline.record(*self.metrics.describe_batch(batch, waited, self.shared.gate, self.collector))
 
     def _find_iterations(self, chosen: ChosenGroups) -> tuple[int, ...]:
-        """Return the windows that a batch reads: those of its groups; for imitation the last ones."""
+        """Return the windows that a batch reads: its groups'; for imitation also the `last_n_iterations` newest."""
         run, settings = self.pipeline.run, self.pipeline.settings
         if current_backend(run, settings).data != "dataset":
             return chosen.iterations
@@ -173,7 +173,7 @@ class AsyncLoop:
         return tuple(sorted({*stored[-settings.algorithm_config.last_n_iterations :], *chosen.iterations}))
 
     async def _train(self) -> None:
-        """Train the next version and have it served, beside the rollouts or, on the servers' GPUs, in their place."""
+        """Train the next version and serve it; if training takes all servers' GPUs, requests are held meanwhile."""
         beside = not self.pipeline.serving.yields_gpus or await self._leave_to_others()
         if beside:
             await self.pipeline.train()
@@ -181,14 +181,14 @@ class AsyncLoop:
                 self._announce_served()
                 await self._drop_adapters()
                 return
-        await self._finish_evaluation()  # by one version from its first episode to its last
+        await self._finish_evaluation()  # an evaluation must run on one version from start to end
         async with self.shared.gate.closed():
             if not beside:
                 await self.pipeline.train()
             await self._serve()
 
     async def _leave_to_others(self) -> bool:
-        """Have this node's servers give up its GPUs and those of others answer alone; return whether there are any."""
+        """Release this node's GPUs and route requests to the servers of other nodes; return whether there are any."""
         serving, gate = self.pipeline.serving, self.shared.gate
         if not serving.other_addresses:
             return False
@@ -198,7 +198,7 @@ class AsyncLoop:
         return True
 
     async def _serve(self) -> None:
-        """Have the current version served, from now on for all requests; the gate is closed."""
+        """Serve the current version and switch all requests to it. The gate must be closed."""
         pipeline, before = self.pipeline, self._urls
         if pipeline.settings.rollout.policy == VLLM:
             self._urls = await pipeline.serving.current()
@@ -211,7 +211,7 @@ class AsyncLoop:
         self._announce_served()
 
     def _announce_served(self) -> None:
-        """Let the requests that pass from now on be answered by the current version."""
+        """Switch new requests to the current version."""
         pipeline, number = self.pipeline, version(self.pipeline.run)
         policy = ServedPolicy(
             PolicyVersion(number=number, digest=UNKNOWN), policy_name(pipeline.run, pipeline.settings)
@@ -221,13 +221,16 @@ class AsyncLoop:
         self.collector.set_served(number)
 
     async def _drop_adapters(self) -> None:
-        """Have adapters that no request names any more served no longer."""
+        """Unload the adapters that no request uses any more."""
         evaluates = self._evaluation is not None and not self._evaluation.done()
         pinned = self._evaluated.models if evaluates else frozenset[str]()
         await self.pipeline.serving.drop_adapters(self.shared.gate.models | pinned)
 
     async def _watch_servers(self) -> None:
-        """Raise `JobError` when the last server dies while the gate is open; closed, whoever closed it will tell."""
+        """Raise `JobError` when the last server dies while the gate is open.
+
+        While the gate is closed, the code that closed it changes the servers and raises its own errors.
+        """
         while True:
             await self.shared.gate.wait_open()
             watching = asyncio.ensure_future(self.pipeline.serving.watch())
@@ -242,9 +245,9 @@ class AsyncLoop:
                 closing.cancel()
 
     async def _start_evaluation(self, group: asyncio.TaskGroup) -> None:
-        """Begin the evaluation of the version that is served, where it is due, beside the training rollouts.
+        """Start the evaluation of the served version if it is due, concurrently with the training rollouts.
 
-        It asks that version to its end: of an adapter by its name, of weights because new ones wait for it.
+        It uses that version to its end: an adapter by its name; full weights because a weight update waits for it.
         """
         run, pipeline = self.pipeline.run, self.pipeline
         if self.plan.is_evaluation_due(run):

@@ -1,4 +1,4 @@
-"""What a curriculum will do: the loop whose iterations after the demonstrations are phases."""
+"""Plan of a curriculum: a loop whose iterations after the demonstrations are phases."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from webgym_cli.tasks.source import open_tasks
 
 @dataclass(frozen=True, slots=True)
 class CurriculumPlan:
-    """What `webgym curriculum` will do."""
+    """Plan of `webgym curriculum`."""
 
     loop: LoopPlan
     baseline: str
-    """Phase 0: `demonstrations`, or the model that is there."""
+    """Phase 0: `demonstrations`, or the base model."""
     demonstrations: int
-    """Trainings on demonstrations that are still to be done."""
+    """Number of remaining trainings on demonstrations."""
     phases: tuple[dict[str, Any], ...]
-    """The phases that are not done, each with the steps that are left of it."""
+    """Unfinished phases with their remaining steps."""
     how: dict[str, Any]
-    """The settings of the curriculum."""
+    """Curriculum settings to report."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what `--dry-run` prints."""
@@ -50,10 +50,10 @@ class CurriculumPlan:
 
 
 def plan_curriculum(run: RunDir, settings: Settings, **options: Any) -> CurriculumPlan:
-    """Return what a curriculum has to do. `options`: those of `plan_loop` but for `phase` and `iterations`.
+    """Return the plan of a curriculum. `options`: those of `plan_loop` except `phase` and `iterations`.
 
-    Raises what `plan_loop` raises, `SettingsError` for what a phase would lack, and `UsageError` where the next phase's
-    iteration was begun on other tasks.
+    Raises the errors of `plan_loop`, `SettingsError` for settings with which no phase can run, and `UsageError` if the
+    next phase's iteration was started on other tasks.
     """
     _require(run, settings)
     loop = plan_loop(run, settings, iterations=last_iteration(settings), **options)
@@ -70,7 +70,7 @@ def plan_curriculum(run: RunDir, settings: Settings, **options: Any) -> Curricul
 
 
 def phase_settings(settings: Settings) -> Settings:
-    """Return the settings that the phases work with: as many new tasks as a phase has, and the names that servers tell.
+    """Return the settings of the phases: the number of new tasks per phase, and model names queried from servers.
 
     Raises `SettingsError`.
     """
@@ -90,7 +90,7 @@ def _phase(run: RunDir, settings: Settings, loop: LoopPlan, iteration: int) -> d
 
 
 def _steps(run: RunDir, settings: Settings, iteration: int, *, begun: bool) -> Iterator[str]:
-    """Yield what is left of a phase but for its evaluation. `begun`: whether anything of it may be done."""
+    """Yield the remaining steps of a phase without its evaluation. `begun`: whether parts of it may be done."""
     new, how = run.new_tasks(iteration), settings.curriculum
     if how.generate and not new.is_file():
         yield from ("survey", "generate") if phase_of(settings, iteration) == 1 else ("generate",)
@@ -104,7 +104,7 @@ def _steps(run: RunDir, settings: Settings, iteration: int, *, begun: bool) -> I
 
 
 def _require(run: RunDir, settings: Settings) -> None:
-    """Check at the beginning what would fail only after hours. Raises `SettingsError`, `UsageError`."""
+    """Check up front what would otherwise fail only after hours. Raises `SettingsError`, `UsageError`."""
     how, source = settings.curriculum, settings.tasks.train
     if settings.loop.mode != "sync":
         raise SettingsError("loop.mode=async: the phases of a curriculum take turns", hint="-s loop.mode=sync")
@@ -129,7 +129,7 @@ def _require(run: RunDir, settings: Settings) -> None:
 
 
 def _refuse_begun(run: RunDir, settings: Settings) -> None:
-    """Raise `UsageError` where the next phase was begun on the original tasks: it would be of two kinds."""
+    """Raise `UsageError` if the next phase was started on the original tasks: it would mix them with new ones."""
     iteration = version(run)
     begun = run.plan(Split.TRAIN, iteration).is_file() and not run.new_tasks(iteration).is_file()
     if settings.curriculum.generate and phase_of(settings, iteration) and begun:

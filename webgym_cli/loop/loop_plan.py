@@ -1,4 +1,4 @@
-"""What a loop will do: how many trainings, which evaluations, in which order."""
+"""Plan of a loop: number of trainings, evaluations and mode."""
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoopPlan:
-    """What a loop will do. Policies are numbered by the trainings behind them: version 0 is the base model."""
+    """Plan of a loop. A policy version is the number of its trainings: version 0 is the base model."""
 
     phase: Phase
     start: int
-    """The version that acts now."""
+    """Current policy version."""
     iterations: int
-    """Trainings that the run shall have in all."""
+    """Total number of trainings of the run at the end."""
     evaluations: tuple[int, ...]
-    """The versions that are still to be evaluated, if all goes well."""
+    """Policy versions still to be evaluated."""
     until: float | None = None
-    """Success rate of an evaluation at which the loop ends early."""
+    """Success rate of an evaluation that ends the loop early."""
     min_success: float | None = None
     """Success rate of the last evaluation below which the loop ends with exit code 5."""
     keep_going: bool = False
-    """Whether a failed stage leaves the loop going."""
+    """Whether the loop continues after a failed stage."""
     mode: LoopMode = "sync"
-    """Whether rollouts and trainings take turns, once the demonstrations are trained on."""
+    """Synchronous or asynchronous; applies after the demonstrations, which are always synchronous."""
     demonstrations: int = 0
-    """Trainings on demonstrations still to be done, in turns in both modes."""
+    """Number of remaining trainings on demonstrations; synchronous in both modes."""
 
     @property
     def rounds(self) -> int:
-        """How often the stages are gone through: half an iteration needs the other half before it can be repeated."""
+        """Number of passes over the stages; at most 1 for a half iteration, which needs the other half to repeat."""
         left = max(0, self.iterations - self.start)
         return left if self.phase is Phase.BOTH else min(1, left)
 
     @property
     def trainings(self) -> int:
-        """Trainings still to be done by this loop."""
+        """Number of remaining trainings of this loop."""
         return 0 if self.phase is Phase.ROLLOUT else self.rounds
 
     def is_evaluation_due(self, run: RunDir) -> bool:
-        """Whether the current policy version is to be evaluated and has not been."""
+        """Whether the evaluation of the current policy version is planned and not done."""
         return version(run) in self.evaluations and _find_evaluation(run, version(run)) is None
 
     def has_reached(self, run: RunDir, number: int) -> bool:
-        """Whether the evaluation of a policy version has the success rate at which the loop ends early."""
+        """Whether the evaluation of a policy version reaches `until`."""
         if self.until is None:
             return False
         rate = (_find_evaluation(run, number) or {}).get("success_rate")
@@ -100,10 +100,10 @@ def plan_loop(
     min_success: float | None = None,
     keep_going: bool = False,
 ) -> LoopPlan:
-    """Return what a loop has to do; None: as the settings say.
+    """Return the plan of a loop. Options that are None take the value of the settings.
 
-    Raises `UsageError` where the tasks or the policy of the first rollouts can't be used, and where a success rate is
-    asked for that nothing measures.
+    Raises `UsageError` if the tasks or the policy of the first rollouts can't be used, and if `until` or `min_success`
+    is given without evaluations.
     """
     every = settings.loop.eval_every if eval_every is None else eval_every
     start, wanted = version(run), iterations or settings.loop.iterations
@@ -137,7 +137,7 @@ def _find_evaluation(run: RunDir, number: int) -> dict[str, Any] | None:
 
 
 def _is_due(number: int, every: int, last: int) -> bool:
-    """Whether a version is evaluated: each `every`-th one, and the last; none where `every` is 0."""
+    """Whether a version is evaluated: every `every`-th one and the last; none if `every` is 0."""
     return every > 0 and (number % every == 0 or number == last)
 
 
@@ -147,13 +147,13 @@ def choose_policy(settings: Settings, iteration: int) -> str:
 
 
 def is_imported(run: RunDir, settings: Settings, iteration: int) -> bool:
-    """Whether an iteration's demonstrations are there without an expert: they were imported, so no plan has them."""
+    """Whether an iteration's demonstrations were imported: they are stored, but in no plan."""
     imported = iteration in stored_iterations(run, Split.TRAIN) and not run.plan(Split.TRAIN, iteration).is_file()
     return imported and choose_policy(settings, iteration) == ORACLE
 
 
 def _check_async(plan: LoopPlan, settings: Settings) -> None:
-    """Raise `UsageError` or `SettingsError` for what an asynchronous loop can't do."""
+    """Raise `UsageError` or `SettingsError` for options that the asynchronous loop doesn't support."""
     if plan.phase is not Phase.BOTH or plan.keep_going:
         option = "--keep-going" if plan.keep_going else f"--phase {plan.phase}"
         raise UsageError(f"{option} is for rollouts and trainings in turns", hint="-s loop.mode=sync")

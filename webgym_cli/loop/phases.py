@@ -1,7 +1,7 @@
-"""The phases of a curriculum: iterations whose training episodes are of new tasks, made of those that failed before.
+"""Phases of a curriculum: iterations that train on new tasks, generated from failed ones.
 
-A phase is an iteration of the run, so that all else is as in any other: the training, the evaluation, and how it is
-taken up again. What is done of it lies on disk: its tasks as a file, its episodes, its scores.
+A phase is an iteration of the run: training, evaluation and resumption work as in any other. Its state is on disk: the
+task file, the episodes and their scores.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ FROM trajectories WHERE split = 'train' AND iteration = ?
 
 
 def phase_of(settings: Settings, iteration: int) -> int:
-    """Return the phase that an iteration is, from 1; 0 where it makes the policy that the phases begin with."""
+    """Return the phase number of an iteration, from 1; 0 for an iteration on demonstrations, before the phases."""
     return max(0, iteration - settings.loop.demonstration_iterations + 1)
 
 
 def last_iteration(settings: Settings) -> int:
-    """Return the trainings that a run has after its last phase."""
+    """Return the number of trainings after the last phase."""
     return settings.loop.demonstration_iterations + settings.curriculum.phases
 
 
 def phase_episodes(run: RunDir, settings: Settings, iteration: int) -> int:
-    """Return how many training episodes a phase has, once its tasks are there."""
+    """Return the number of training episodes of a phase; before its tasks exist, the planned number."""
     if run.new_tasks(iteration).is_file():
         return usual_episodes(run, settings, Split.TRAIN, iteration)
     return settings.curriculum.tasks_per_phase * settings.agent.group_size
 
 
 def survey_settings(run: RunDir, settings: Settings) -> Settings:
-    """Return the settings of the run in which the current policy is tried on the original tasks."""
+    """Return the settings of the survey run, in which the current policy attempts the original tasks."""
     policy = settings.policy_config.model_copy(update={"base_model": str(policy_path(run, settings))})
     unlogged = settings.log_config.model_copy(update={"tracking": "disabled"})
     loop = settings.loop.model_copy(update={"demonstration_iterations": 0})
@@ -62,12 +62,15 @@ def survey_settings(run: RunDir, settings: Settings) -> Settings:
 
 @dataclass(slots=True)
 class Phases:
-    """The phases of a run at work."""
+    """Execution of a run's phases."""
 
     pipeline: Pipeline
 
     async def rollout(self, iteration: int, times: int = 1) -> None:
-        """Do what is owed of a phase before its training: make its tasks, try each so many `times`, score that."""
+        """Run the pending steps of a phase before training: generate its tasks, roll out, score.
+
+        `times`: multiplier of the phase's episodes.
+        """
         run, settings = self.pipeline.run, self.pipeline.settings
         new = run.new_tasks(iteration)
         if settings.curriculum.generate and not new.is_file():
@@ -79,14 +82,14 @@ class Phases:
         await _score(self.pipeline, iteration)
 
     def emit_step(self, iteration: int, step: str) -> None:
-        """Show which step of which phase comes now. Of the iterations before the phases nothing is told."""
+        """Emit the start of a step of a phase; nothing for iterations before the phases."""
         number, last = phase_of(self.pipeline.settings, iteration), self.pipeline.settings.curriculum.phases
         if number:
             message = f"phase {number} of {last}: {step}"
             self.pipeline.sink(make_event("phase_step", phase=number, phases=last, step=step, message=message))
 
     def record_finished(self) -> None:
-        """Record each phase whose training is done and that is not in the metrics yet."""
+        """Record each trained phase that is not in the metrics yet."""
         run, settings = self.pipeline.run, self.pipeline.settings
         noted = {event["phase"] for event in read_valid_events(run, PhaseEvent)}
         for checkpoint in checkpoints(run):
@@ -96,7 +99,7 @@ class Phases:
                 self.pipeline.record(summary, phase_in_words(summary))
 
     async def _generate_tasks(self, iteration: int, out: Path) -> None:
-        """Make the tasks of a phase of what failed in those before; of the first one, in a survey."""
+        """Generate a phase's tasks from those that failed in earlier phases, or, for the first phase, in a survey."""
         if phase_of(self.pipeline.settings, iteration) == 1:
             await self._survey(iteration, out)
             return
@@ -105,13 +108,13 @@ class Phases:
         await generate(self.pipeline, out)
 
     async def _survey(self, iteration: int, out: Path) -> None:
-        """Try the original tasks, in a run of its own, and make new ones of those that failed."""
+        """Attempt the original tasks in a nested run and generate new tasks from those that failed."""
         run, settings = self.pipeline.run, self.pipeline.settings
         surveyed = survey_settings(run, settings)
         with lock_run(run.survey, f"curriculum {run.root}"):
             create_or_open(run.survey, surveyed)
             survey = Pipeline(run.survey, surveyed, self.pipeline.logs, self.pipeline.sink)
-            survey.serving = self.pipeline.serving  # the very policy that acts in the survey
+            survey.serving = self.pipeline.serving  # the survey uses the same policy and its running servers
             self.emit_step(iteration, "survey")
             summary = await survey.rollout(Split.TRAIN, settings.rollout.policy, survey_episodes(settings))
             append_event(run, rename_event(summary, "survey", iteration=iteration))
@@ -122,13 +125,13 @@ class Phases:
 
 
 def survey_episodes(settings: Settings) -> int:
-    """Return how many episodes show what the first policy fails at."""
+    """Return the number of survey episodes, by default one group per task."""
     wanted = settings.curriculum.survey_episodes
     return wanted or len(open_tasks(settings.tasks.train)) * settings.agent.group_size
 
 
 async def _score(pipeline: Pipeline, iteration: int) -> None:
-    """Have an iteration's episodes scored that nobody has scored yet."""
+    """Score the unscored episodes of an iteration with the outcome reward model or the judge."""
     run, settings = pipeline.run, pipeline.settings
     query = ScoringQuery(split=Split.TRAIN, iteration=iteration)
     if settings.curriculum.score == "orm" and plan_scoring(run, OrmScorer(settings.orm), query).pending:
@@ -139,7 +142,7 @@ async def _score(pipeline: Pipeline, iteration: int) -> None:
 
 
 def _summarize(run: RunDir, checkpoint: Checkpoint, number: int, last: int) -> PhaseSummary:
-    """Return what a phase came to, as its files tell."""
+    """Return the summary of a phase, read from its files."""
     with open_index(run) as index:
         tried = index.one(_TRIED, [checkpoint.iteration])
     new = run.new_tasks(checkpoint.iteration)
@@ -160,12 +163,12 @@ def _summarize(run: RunDir, checkpoint: Checkpoint, number: int, last: int) -> P
 
 
 def _lines(path: Path) -> int | None:
-    """Return how many lines a file has; None where there is none."""
+    """Return the number of lines of a file, None if it does not exist."""
     return sum(1 for _ in read_lines(path)) if path.is_file() else None
 
 
 def phase_in_words(facts: PhaseSummary) -> str:
-    """Return what a phase came to, in one line."""
+    """Return a one-line summary of a phase."""
     tasks = f"{facts['new_tasks']} new tasks" if facts["new_tasks"] is not None else "the original tasks"
     solved = f"{facts['successes']} of {facts['scored']} scored episodes solved"
     return f"phase {facts['phase']} of {facts['phases']} is done: {tasks}, {solved}, policy version {facts['version']}"

@@ -1,4 +1,4 @@
-"""The stages of one run: each does only what is owed, and hands on what it made."""
+"""Pipeline stages of one run; each does only the work that is owed."""
 
 from __future__ import annotations
 
@@ -57,32 +57,32 @@ SummaryT = TypeVar("SummaryT", bound=Event)
 
 @dataclass(slots=True)
 class Pipeline:
-    """The stages of one run, in one process. An async context manager: leaving it stops server and tracking."""
+    """Pipeline stages of one run, in one process. Async context manager: exit stops the servers and tracking."""
 
     run: RunDir
     settings: Settings
     logs: Path
-    """The log folder of this attempt."""
+    """Log folder of this attempt."""
     sink: EventSink
     serving: Serving = field(init=False)
-    """The server of the current policy."""
+    """Servers of the current policy."""
     tracker: Tracker = field(init=False)
-    """Takes what is recorded to Weights & Biases."""
+    """Sends recorded metrics to Weights & Biases."""
 
     def __post_init__(self) -> None:
-        """Start nothing."""
+        """Create serving and tracking without starting them."""
         self.serving = Serving(self.run, self.settings, self.logs, self.sink)
         self.tracker = Tracker(self.run, self.settings, self.logs, self.sink)
 
     async def __aenter__(self) -> Pipeline:
-        """Mend what a crash left: between two renames, or between a training and the note of it."""
+        """Repair the state after a crash: an incomplete rename, and a training without its metrics event."""
         repair_link(self.run, self.settings)
         self._note_trainings()
         self.tracker.note()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, *exc: object) -> None:
-        """Stop the server; hand over what was recorded, unless a signal is what ended the work."""
+        """Stop the servers; flush tracking, without waiting for it after a signal."""
         try:
             await self.serving.stop()
         finally:
@@ -93,9 +93,9 @@ class Pipeline:
         return await self.execute_rollout(plan_current_rollout(self.run, self.settings, split, policy, episodes))
 
     async def execute_rollout(self, plan: RolloutPlan, shared: SharedRollouts | None = None) -> RolloutSummary:
-        """Run the pending episodes of a plan, and others in place of groups without gradient; return the summary.
+        """Run the pending episodes of a plan, and more to replace groups without gradient; return the summary.
 
-        `shared`: with the other rollouts of an asynchronous loop.
+        `shared`: state shared with the other rollouts of an asynchronous loop.
         """
         summary = await self._execute_planned(plan, shared)
         while more := preparation.count_missing_episodes(self.run, self.settings, plan):
@@ -111,7 +111,7 @@ class Pipeline:
         write_plan(self.run, plan)
         self._announce(plan.to_json(), plan_in_words(plan), plan.damaged)
         await enter_sites(plan, self.settings, self.sink)
-        # Nothing will act: neither server nor browser is needed to judge what waits, and to sum up.
+        # Without pending episodes neither server nor browser is needed, only judging and the summary.
         acting = policy if plan.owed else ORACLE
         async with self._open_runner(plan, acting, shared) as runner, open_judge(self.run, self.settings) as judge:
             claims = shared.claims if shared else None
@@ -122,7 +122,7 @@ class Pipeline:
         message = summary_in_words(summary)
         if split is Split.TRAIN:
             self.record(summary, message)
-        else:  # the metrics know evaluations: the loop records them as such
+        else:  # the loop records it as an evaluation
             self.sink(make_event(**summary, message=message))
         refresh_index(self.run, self.sink)
         return summary
@@ -135,7 +135,7 @@ class Pipeline:
         on_outcome: Callable[[Trajectory, bool], None],
         shared: SharedRollouts,
     ) -> AsyncIterator[RolloutEngine]:
-        """Yield an engine for training episodes that a queue hands out. `plan`: of the first of them."""
+        """Yield an engine for the training episodes of a queue. `plan`: plan of the first episodes."""
         (environment,) = {episode.task.environment for episode in plan.episodes}
         settings = self.settings
         async with (
@@ -157,7 +157,7 @@ class Pipeline:
         opened: AbstractAsyncContextManager[Scorer[SummaryT]],
         format_summary: Callable[[SummaryT], str],
     ) -> SummaryT:
-        """Score what is planned and return the summary. `opened`: the scorer, and what runs as long as it does."""
+        """Score the planned trajectories and return the summary. `opened`: context manager of the scorer."""
         skipped = sum(plan.skipped.values())
         message = f"{len(plan.pending)} trajectories to {plan.scorer.stage}, {skipped} skipped"
         self._announce(plan.to_json(), message, plan.damaged)
@@ -168,7 +168,7 @@ class Pipeline:
         return summary
 
     async def prepare(self, *, again: bool = False) -> Prepared | RlData:
-        """Write what the current iteration is trained on, unless just that is there; or `again` even so."""
+        """Write the training data of the current iteration unless it is up to date; `again` forces it."""
         began = time.monotonic()
         served = self.serving.current
         prepared, fresh = await preparation.prepare(self.run, self.settings, self.sink, served, again=again)
@@ -177,13 +177,13 @@ class Pipeline:
         return prepared
 
     async def prepare_selection(self, selection: BatchSelection) -> Prepared | RlData:
-        """Write what a selection is trained on, unless just that is there, while the event loop goes on."""
+        """Write the training data of a selection unless it is up to date, in a thread."""
         began, loop = time.monotonic(), asyncio.get_running_loop()
 
         def sink(event: Event) -> None:
             loop.call_soon_threadsafe(self.sink, event)
 
-        # Not `asyncio.to_thread`: signals are this thread's, and its context says that they are handled here.
+        # Not `asyncio.to_thread`, which copies the context: `interruptible` would set signal handlers in that thread.
         prepared, fresh = await loop.run_in_executor(
             None, preparation.prepare_selection, self.run, self.settings, sink, selection
         )
@@ -198,9 +198,9 @@ class Pipeline:
         await preparation.check_prepared(self.run, self.settings, self.logs, self.sink)
 
     async def train(self, plan: TrainPlan | None = None) -> None:
-        """Train as planned, by `plan_current_training` unless given; the new policy is served from then on."""
+        """Train by `plan`, default `plan_current_training`; releases the servers' GPUs first."""
         plan = plan or preparation.plan_current_training(self.run, self.settings)
-        if plan.iteration != version(self.run):  # planned before this process held the run
+        if plan.iteration != version(self.run):  # planned before this process locked the run
             raise UsageError(f"{self.run.root}: another command has trained it meanwhile", hint="run the command again")
         if current_backend(self.run, self.settings).data == "dataset":
             refresh_train_config(self.run, self.settings, self.sink)
@@ -211,7 +211,7 @@ class Pipeline:
         self._note_trainings()
 
     def record(self, event: Event, message: str = "") -> None:
-        """Keep an event in the run's metrics and show it, in words where there are any."""
+        """Append an event to the run's metrics and emit it, with its message if there is one."""
         append_event(self.run, event)
         self.sink(event | {"message": message} if message else event)
         self.tracker.note()
@@ -220,7 +220,7 @@ class Pipeline:
     async def _open_runner(
         self, plan: RolloutPlan, policy: str, shared: SharedRollouts | None
     ) -> AsyncIterator[EpisodeRunner]:
-        """Yield what runs the episodes: this process, or the nodes of a Ray cluster."""
+        """Yield the runner of the episodes: local, or on the nodes of a Ray cluster."""
         environment, settings = require_one_environment(plan), apply_test_sampling(self.settings, plan.split)
         if not plan.owed or shared or self.settings.rollout.executor != "ray":
             acting = await self._acting(policy, shared)
@@ -244,22 +244,22 @@ class Pipeline:
                 yield remote
 
     async def _acting(self, policy: str, shared: SharedRollouts | None = None) -> PolicyEndpoint:
-        """Return the policy's endpoint; a server of ours is started first, or loads the new weights.
+        """Return the policy's endpoint; start webgym's own servers, or load the current weights, first.
 
-        With `shared` the loop alone changes what is served.
+        With `shared` only the loop changes the served weights.
         """
         if policy == ORACLE:
             return PolicyEndpoint()
         if policy != VLLM:
             name = shared.gate.policy.name if shared else policy_name(self.run, self.settings)
             return PolicyEndpoint(base_urls=policy_urls(policy), served=ServedPolicy(name=name))
-        logprobs = logprobs_kind(self.settings)  # which refuses what gives none, before a server is started
+        logprobs = logprobs_kind(self.settings)  # raises for an unsupported mode before a server is started
         base_urls = self.serving.base_urls if shared else await self.serving.current()
         served = shared.gate.policy if shared else self.serving.policy
         return PolicyEndpoint(base_urls=base_urls, served=served, logprobs=logprobs)
 
     def read_unjudged(self, plan: RolloutPlan) -> Iterator[Trajectory]:
-        """Yield the stored trajectories that wait for a judge."""
+        """Yield the stored trajectories that await a judgement."""
         waiting = frozenset(plan.unjudged)
         if waiting:
             yield from (
@@ -269,7 +269,7 @@ class Pipeline:
             )
 
     def _announce(self, plan: Mapping[str, Any], message: str, damaged: Sequence[str]) -> None:
-        """Emit a plan, its notes and the stored lines that can't be read."""
+        """Emit a plan, its notes and the damaged lines of the buffer."""
         self.sink(make_event(**plan, message=message))
         for note in plan.get("notes", ()):
             self.sink({"event": "note", "message": note})

@@ -1,4 +1,4 @@
-"""What an iteration's training is made of: a dataset to imitate, or a batch for policy gradients."""
+"""Preparation of an iteration's training data: a dataset for imitation, or a batch for policy gradients."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ Served = Callable[[], Awaitable[tuple[str, ...]]]
 def plan_preparation(
     run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None = None
 ) -> PreparePlan | RlPlan:
-    """Return what the current iteration, or a selection, would be trained on.
+    """Return the plan of the training data of the current iteration or of a selection.
 
-    Raises what `plan_dataset` and `plan_batch` raise.
+    Raises the errors of `plan_dataset` and `plan_batch`.
     """
     if selection is None:
         require_turns(run)
@@ -62,12 +62,12 @@ def plan_preparation(
 
 
 def plan_current_training(run: RunDir, settings: Settings) -> TrainPlan:
-    """Return how the current iteration is trained on; writes nothing. Raises what `plan_training` raises."""
+    """Return the training plan of the current iteration; writes nothing. Raises the errors of `plan_training`."""
     return plan_training(run, settings, train_config=renewed_train_config(run, settings))
 
 
 def count_missing_episodes(run: RunDir, settings: Settings, plan: RolloutPlan) -> int:
-    """Return how many episodes to roll out in place of groups without gradient, where they are left out."""
+    """Return the number of episodes to roll out as replacement of filtered groups without gradient."""
     backend = current_backend(run, settings)
     if plan.split is not Split.TRAIN or backend.data not in ("batch", "steps"):
         return 0
@@ -80,9 +80,9 @@ def count_missing_episodes(run: RunDir, settings: Settings, plan: RolloutPlan) -
 async def prepare(
     run: RunDir, settings: Settings, sink: EventSink, served: Served, *, again: bool
 ) -> tuple[Prepared | RlData, bool]:
-    """Write what the current iteration is trained on, unless just that is there; or `again` even so.
+    """Write the training data of the current iteration unless it is up to date; `again` forces it.
 
-    Return what it says of itself, and whether it was written now.
+    Return its record, and whether it was written now.
     """
     with ExitStack() as stack:
         with interruptible():
@@ -100,7 +100,7 @@ async def prepare(
 def prepare_selection(
     run: RunDir, settings: Settings, sink: EventSink, selection: BatchSelection
 ) -> tuple[Prepared | RlData, bool]:
-    """Write what a selection is trained on, unless just that is there; return as `prepare` does. Uses no event loop."""
+    """Write the training data of a selection unless it is up to date; return as `prepare`. Uses no event loop."""
     with open_index(run, progress=sink, as_of=selection.as_of) as index:
         plan = plan_preparation(run, settings, index, selection)
         _enter_ledger(plan, run, settings, index, selection.as_of, selection)
@@ -117,14 +117,14 @@ def _enter_ledger(
     as_of: Mapping[str, int],
     selection: BatchSelection | None = None,
 ) -> None:
-    """Write the ledger's line of a batch before anything is made of it. Raises `WebGymError` for an empty dataset."""
+    """Record a batch in the ledger before its data is written. Raises `WebGymError` for an empty dataset."""
     if isinstance(plan, PreparePlan):
         refuse_empty(plan, run)
     append_batch(run, describe_batch(plan, run, settings, index, as_of, selection))
 
 
 def _find_made(plan: PreparePlan | RlPlan, run: RunDir, settings: Settings) -> Prepared | RlData | None:
-    """Return what is prepared already, where it is just what is planned."""
+    """Return the prepared data if its digest equals the plan's, else None."""
     if isinstance(plan, RlPlan):
         batch = gradients.read_rl_data(run)
         return batch if batch is not None and batch.plan_digest == plan.digest() else None
@@ -147,7 +147,7 @@ def _write(
 async def _score_replay(
     plan: ReplayPlan, run: RunDir, settings: Settings, sink: EventSink, served: Served
 ) -> ScoringResult:
-    """Score the experience by the current policy; its server is only started where something is not known yet."""
+    """Score replay experience with the current policy; its server is started only for uncached log-probabilities."""
     tokens = ModelTokens(str(policy_path(run, settings)))
     limit = settings.rl.data.max_row_tokens
     async with _open_client_factory(settings, served) as reach:
@@ -156,7 +156,7 @@ async def _score_replay(
 
 @asynccontextmanager
 async def _open_client_factory(settings: Settings, served: Served) -> AsyncIterator[ClientFactory]:
-    """Give what finds the policy's server, the one that the settings name or our own, and hangs up afterwards."""
+    """Yield a factory of clients for the policy's server (configured or webgym's own); close the clients afterwards."""
     how = settings.rl.replay
     clients: list[PromptLogprobs] = []
 
@@ -177,7 +177,7 @@ async def _open_client_factory(settings: Settings, served: Served) -> AsyncItera
 
 
 async def check_prepared(run: RunDir, settings: Settings, logs: Path, sink: EventSink) -> None:
-    """Raise `SettingsError` where the training refuses its data; a check that can't be made here is left to it."""
+    """Raise `SettingsError` if training would refuse its data; a check that can't run here is left to training."""
     try:
         await current_backend(run, settings).check_data(run, settings, logs)
     except (JobError, VenvError) as error:
@@ -186,7 +186,7 @@ async def check_prepared(run: RunDir, settings: Settings, logs: Path, sink: Even
 
 
 def preparation_in_words(prepared: Prepared | RlData, run: RunDir) -> str:
-    """Return what was written, in one line."""
+    """Return a one-line summary of the prepared data."""
     if isinstance(prepared, RlData):
         replayed = "" if prepared.replayed_rows is None else f" ({prepared.replayed_rows} of them replayed)"
         counts = f"{prepared.trained} trajectories in {prepared.rows} rows{replayed}"

@@ -246,10 +246,10 @@ class EpisodeRun:
         return self.timer.time(self.owed.episode.id, stage)
 
     def _outcome(self, stop: Stop, score: Score | None, answer: str | None = None) -> Outcome:
-        """Return the outcome of an episode that worked; its reward is not known where a judge gives it.
+        """Return the outcome of an episode without failure; its reward is None if a judge or reward model provides it.
 
-        Out of steps, or stuck, is a reward of 0 where nobody else is asked: there is nothing that could be scored. A
-        reward model may score an unfinished episode where its environment allows it.
+        An episode that is stuck or out of steps gets a reward of 0, unless it is judged or its environment allows a
+        reward model to score unfinished episodes.
         """
         scores = (score,) if score else ()
         spec = find_environment(self.task.environment)

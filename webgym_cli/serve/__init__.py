@@ -1,1 +1,1 @@
-"""Serving: the vLLM server that the policy runs on, and how it gets new weights."""
+"""Serving of the policy with vLLM, including weight updates."""

@@ -270,5 +270,5 @@ def _cuda_args(settings: Settings) -> list[str]:
 
 
 def _offline(model: str) -> dict[str, str]:
-    """Keep vLLM from asking the hub about a model that is here."""
+    """Return the variable that keeps vLLM offline if the model is a local folder."""
     return {"HF_HUB_OFFLINE": "1"} if Path(model).is_dir() else {}

@@ -1,7 +1,7 @@
-"""Policy servers on other nodes of a Ray cluster as members of a fleet: one actor a server.
+"""Policy servers on other nodes of a Ray cluster as members of a fleet, one actor per server.
 
-They run for as long as the fleet does, and swap weights in place together with its other servers. They listen on their
-node's loopback; other nodes ask them through a `PolicyForwarder` on the node's address.
+They live as long as the fleet and update weights in place together with its other servers. They listen on their node's
+loopback; other nodes reach them through a `PolicyForwarder` on the node's address.
 """
 
 from __future__ import annotations
@@ -35,34 +35,34 @@ from webgym_cli.serve.forwarder import PolicyForwarder
 from webgym_cli.serve.node_servers import plan_node_servers
 from webgym_cli.serve.weights import Digests, check_model
 
-# Between two looks whether a server lives, and seconds without an answer after which it counts as gone.
+# Seconds between two liveness checks, and their timeout, after which a server counts as gone.
 POLL_SECONDS = 2.0
 SILENCE = 90.0
-# The user of the forwarders; each has a password of its own.
+# User name of the forwarders; each has its own password.
 _USER = "webgym"
-# A change of weights waits for the requests under way, loads, and where that fails starts the server anew.
+# A weight update may take three timeouts: wait for running requests, load, and restart if loading fails.
 _DEADLINES = 3
 _AGAIN = "run the same command again: what is stored stays, and nodes that are gone are left out"
 
 
 class ServerActor(NodeActor):
-    """One server, on the GPUs that Ray gave this process. It never outlives it."""
+    """One server, on the GPUs that Ray assigned to this process. It never outlives the process."""
 
     _server: PolicyServer
-    """From `open` on."""
+    """Set by `open`."""
 
     def __init__(self) -> None:
         self._digests = Digests()
         self._forwarder: PolicyForwarder | None = None
         self._port = 0
         self._events: list[Event] = []
-        # Ray repeats calls whose answer is lost, and a call goes on when nobody waits for it any more.
+        # `RayCluster.call` may repeat a call, and a call continues after its caller has timed out.
         self._lock = asyncio.Lock()
 
     async def open(
         self, settings: Settings, model: str, logs: Path, lora_rank: int, address: str, port: int, password: str
     ) -> int:
-        """Plan the server, and listen for requests to it on an address of this node; return the port."""
+        """Plan the server and open its forwarder on an address of this node; return the port. Idempotent."""
         async with self._lock:
             if not hasattr(self, "_server"):
                 (plan,) = plan_node_servers(settings, model, replicas=1, lora_rank=lora_rank)
@@ -72,7 +72,7 @@ class ServerActor(NodeActor):
             return self._port
 
     async def serve(self, model: str, adapters: Mapping[str, str]) -> str:
-        """Serve these weights and LoRA adapters, whatever that takes; return the digest of the weights."""
+        """Serve weights and LoRA adapters as `PolicyServer.serve`; return the digest of the weights."""
         async with self._lock:
             for folder in (model, *adapters.values()):
                 if Path(folder).is_absolute():
@@ -81,7 +81,7 @@ class ServerActor(NodeActor):
             return await self._digests.of(model)
 
     async def add_adapter(self, name: str, folder: str) -> str:
-        """Serve a LoRA adapter beside what is served; return why that failed."""
+        """Load a LoRA adapter; return the reason of a failure, empty on success."""
         async with self._lock:
             await wait_for_file(Path(folder), MARKER_SECONDS)
             return await self._server.add_adapter(name, folder)
@@ -92,12 +92,12 @@ class ServerActor(NodeActor):
             await self._server.drop_adapters(kept)
 
     async def take_events(self) -> list[Event]:
-        """Return what the server had to tell since the last call."""
+        """Return and clear the server's events since the last call."""
         events, self._events = self._events, []
         return events
 
     async def check(self) -> None:
-        """Raise what ended the server, unless it is just changed."""
+        """Raise `JobError` if the server has died; skipped during a change."""
         if not self._lock.locked():
             await self._server.check()
 
@@ -109,15 +109,15 @@ class ServerActor(NodeActor):
             await self._server.stop()
 
     def _note(self, event: Event) -> None:
-        if "bar" not in event:  # the progress of a start
+        if "bar" not in event:  # progress events of a start are dropped
             self._events.append(event)
 
 
 @dataclass(slots=True, eq=False)
 class RemoteServer:
-    """A policy server on another node. `serve` weights with it as often as needed; `stop` it at the end.
+    """Policy server on another node. Call `serve` as often as needed, and `stop` at the end.
 
-    It never outlives this process: Ray ends its actor, and the actor's end ends it.
+    It never outlives this process: Ray ends the actor, which ends the server.
     """
 
     cluster: RayCluster
@@ -126,9 +126,9 @@ class RemoteServer:
     """The run's folder."""
     settings: Settings
     logs: Path
-    """Its own folder of logs."""
+    """Log folder of this server."""
     lora_rank: int
-    """Of the adapters that it can serve; 0: none."""
+    """Maximum rank of LoRA adapters; 0: no adapters."""
     sink: EventSink
     digests: Digests
     _password: str = field(default_factory=secrets.token_urlsafe)
@@ -139,7 +139,7 @@ class RemoteServer:
 
     @property
     def base_url(self) -> str:
-        """OpenAI base URL with user and password; empty before the first start."""
+        """OpenAI-compatible base URL with user and password; empty before the first start."""
         if not self._port:
             return ""
         parts = urlsplit(base_url(self.node.address, self._port))
@@ -147,18 +147,18 @@ class RemoteServer:
 
     @property
     def name(self) -> str:
-        """Its node in messages."""
+        """Node name in messages."""
         return f"{self.node.name} ({self.node.address})"
 
     @property
     def is_serving(self) -> bool:
-        """Whether it is started."""
+        """Whether the server is started."""
         return self._handle is not None
 
     async def serve(self, model: str, adapters: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Serve these weights and LoRA adapters, whatever that takes: a start, new weights in place, or nothing.
+        """Serve weights and LoRA adapters: start the server or update its weights as needed.
 
-        Raises as `start`.
+        Raises the errors of `start`.
         """
         self._model, self._adapters = check_model(model), dict(adapters)
         if self._handle is not None:
@@ -172,12 +172,12 @@ class RemoteServer:
         await self.start()
 
     async def start(self) -> None:
-        """Start the server with what it served last. Nothing runs afterwards unless it returned.
+        """Start the server with the last weights and adapters. On an error the server is stopped.
 
-        Raises `UsageError` for a node that does not see the run, `JobError` where it can't serve; the node is named.
+        Raises `UsageError` if the node does not see the run, `JobError` if it can't serve; both name the node.
         """
         opening = self.settings, self._model, self.logs, self.lora_rank, self.node.address, self._port, self._password
-        message = f"{self.name}: a policy server starts; logs: {self.logs}"  # which may take minutes
+        message = f"{self.name}: a policy server starts; logs: {self.logs}"  # emitted first: the start may take minutes
         self.sink({"event": "note", "message": message})
         handle = self._handle = self.cluster.create_actor(
             ServerActor, self.node, cpus=0, gpus=self.settings.serve.workers
@@ -195,7 +195,7 @@ class RemoteServer:
             raise
 
     async def add_adapter(self, name: str, folder: str) -> str:
-        """Serve a LoRA adapter beside what is served, while requests go on; return why that failed."""
+        """Load a LoRA adapter without pausing requests; return the reason of a failure, empty on success."""
         try:
             why: str = await self._call("add_adapter", name, folder)
         except (NodeLostError, WebGymError) as error:
@@ -213,7 +213,7 @@ class RemoteServer:
             self.sink(ServerEvent(event="unload_failed", reason=str(error), message=f"adapters stay loaded: {error}"))
 
     async def watch(self) -> None:
-        """Wait for as long as the server runs. Raises `JobError` when it or its node is gone; returns after `stop`."""
+        """Wait while the server runs. Raises `JobError` when it or its node is gone; returns after `stop`."""
         while (handle := self._handle) is not None:
             try:
                 await self.cluster.call(handle.check, seconds=SILENCE)
@@ -223,19 +223,19 @@ class RemoteServer:
             await asyncio.sleep(POLL_SECONDS)
 
     async def stop(self) -> None:
-        """Stop the server and its actor. Safe to call again."""
+        """Stop the server and its actor. Idempotent."""
         handle, self._handle = self._handle, None
         if handle is not None:
             await end_actor(self.cluster, handle, SILENCE)
 
     async def _renew(self) -> None:
-        """Have the actor serve what is to be served, by the weights that this node reads there, too."""
+        """Make the actor serve the current weights and adapters. Raises `JobError` if it reads other weights here."""
         seen = await self._call("serve", self._model, self._adapters)
         if seen != await self.digests.of(self._model):
             raise JobError(f"{self.name} reads other weights in {self._model} than this node", hint=_AGAIN)
 
     async def _call(self, method: str, *arguments: Any) -> Any:
-        """Call the actor. Raises `NodeLostError`, and its errors with the node's name before them."""
+        """Call the actor and emit its events. Raises `NodeLostError`, and its errors prefixed with the node's name."""
         if self._handle is None:
             raise NodeLostError(f"{self.name} has no policy server")
         seconds = START_SECONDS + _DEADLINES * self.settings.serve.startup_timeout
@@ -251,9 +251,9 @@ class RemoteServer:
 def plan_remote_servers(
     cluster: RayCluster, root: Path, opening: tuple[Settings, Path, int], sink: EventSink, digests: Digests
 ) -> Iterator[RemoteServer]:
-    """Yield the servers that fit on the GPUs of the other nodes that run ranks, not started.
+    """Yield unstarted servers for the GPUs of the other nodes.
 
-    `root`: the run's folder; `opening`: settings, folder of logs, rank of the LoRA adapters.
+    `root`: the run's folder; `opening`: settings, log folder, LoRA rank.
     """
     settings, logs, lora_rank = opening
     nodes = cluster.nodes(settings.rollout.ray_cpus, settings.serve.workers)

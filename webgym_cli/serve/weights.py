@@ -1,4 +1,4 @@
-"""A folder of weights: is it one, and is it the same as another."""
+"""Validation and digests of model folders."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from webgym_cli.store.weights import read_header
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 HUB = "hub:"
-# Files that are read at once.
+# Number of files read concurrently.
 READERS = 4
-# Seconds.
+# Timeout of a hub request, in seconds.
 HUB_TIMEOUT = 5.0
 
 
 def check_model(model: str) -> str:
-    """Return a model's folder as an absolute path; a hub id is taken on trust.
+    """Return a model's folder as an absolute path; a hub id is returned unchecked.
 
     Raises `SettingsError` for a folder that vLLM can't load.
     """
@@ -41,9 +41,9 @@ def check_model(model: str) -> str:
 
 
 def require_model(model: str, *, served: bool) -> None:
-    """Raise `SettingsError` for a name that is no model's, as far as can be told within seconds.
+    """Raise `SettingsError` for an invalid model name, with checks that take only seconds.
 
-    `served`: it is needed at once, so that the hub is asked, and has to answer.
+    `served`: the model is needed at once, so an uncached hub id must exist on the reachable hub.
     """
     if Path(model).is_dir():
         if served:
@@ -60,7 +60,7 @@ def require_model(model: str, *, served: bool) -> None:
 
 
 def _is_on_hub(model: str) -> bool | None:
-    """Whether the hub has a model; None where it can't be asked."""
+    """Whether a model exists on the hub; None if the hub can't be reached."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 
@@ -70,7 +70,7 @@ def _is_on_hub(model: str) -> bool | None:
         return True
     except (RepositoryNotFoundError, HFValidationError):
         return False
-    except Exception:  # noqa: BLE001 - its clients raise what their HTTP library raises, which changes with versions
+    except Exception:  # noqa: BLE001 - the client raises its HTTP library's errors, which vary by version
         return None
     return True
 
@@ -82,7 +82,7 @@ def _no_model(model: str, more: str) -> SettingsError:
 
 
 def _nearest(model: str) -> str:
-    """Return the model folder that was meant; empty where none has a name like it."""
+    """Return the local model folder with the most similar name; empty if there is none."""
     models = (file.parent for file in Path(model).parent.glob("*/tokenizer*.json"))
     return next(iter(difflib.get_close_matches(model, {str(path) for path in models}, n=1)), "")
 
@@ -93,12 +93,12 @@ def looks_local(model: str) -> bool:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the files of the first kind of weights that a folder has."""
+    """Return a folder's weight files, of the first format in `WEIGHTS` that it contains."""
     return next((files for pattern in WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
 
 
 def digest(model: str) -> str:
-    """Return the SHA-256 of a folder's weights; for a hub id, its name. Reads every byte: use a thread."""
+    """Return the SHA-256 of a folder's weights; for a hub id, `hub:` and the id. Reads all files: use a thread."""
     folder = Path(model)
     if not folder.is_dir():
         return f"{HUB}{model}"
@@ -112,14 +112,14 @@ def digest(model: str) -> str:
 
 
 class Digests:
-    """Digests of models, each read once however many servers ask. Lives in one event loop."""
+    """Cache of model digests, shared by several servers. Use within one event loop."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, ...], str] = {}
         self._lock = asyncio.Lock()
 
     async def of(self, model: str) -> str:
-        """Return the `digest` of a model as its files are now."""
+        """Return the `digest` of a model's current files."""
         key = await asyncio.to_thread(_stamp, model)
         async with self._lock:
             if key not in self._known:
@@ -128,12 +128,12 @@ class Digests:
 
 
 def is_hub_id(name: str) -> bool:
-    """Whether a digest is that of a model on the hub."""
+    """Whether a digest is of a hub model."""
     return name.startswith(HUB)
 
 
 def tied_embeddings(model: str) -> bool:
-    """Whether a folder's model uses its input embeddings as output layer; also when that can't be told."""
+    """Whether a model folder ties input embeddings and output layer; true if unknown."""
     folder = Path(model)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     values = (config.get("tie_word_embeddings"), config.get("text_config", {}).get("tie_word_embeddings"))
@@ -142,7 +142,7 @@ def tied_embeddings(model: str) -> bool:
 
 
 def _stamp(model: str) -> tuple[str, ...]:
-    """Return what changes whenever a folder's weights are written anew."""
+    """Return a cache key of a model that changes whenever its weights are rewritten."""
     stats = ((file.name, file.stat()) for file in weight_files(Path(model)))
     return (model, *(f"{name} {stat.st_ino} {stat.st_size} {stat.st_mtime_ns}" for name, stat in stats))
 

@@ -10,24 +10,24 @@ from webgym_cli.records.task import DifficultyBand, Task
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.util.urls import site_of
 
-# So many sites are named.
+# Number of sites in the report.
 SITES = 5
 
 
 @dataclass(slots=True)
 class OutcomeGroup:
-    """Trajectories, as far as the bias concerns them."""
+    """Aggregate statistics of a set of trajectories."""
 
     count: int = 0
     steps: int = 0
-    """Of all of them."""
+    """Sum over the trajectories."""
     seconds: float = 0.0
-    """Of all of them."""
+    """Sum over the trajectories."""
     bands: Counter[DifficultyBand] = field(default_factory=Counter)
     sites: Counter[str] = field(default_factory=Counter)
 
     def add(self, trajectory: Trajectory) -> None:
-        """Take one in."""
+        """Add a trajectory."""
         self.count += 1
         self.steps += len(trajectory.steps)
         self.seconds += trajectory.seconds
@@ -47,10 +47,10 @@ class OutcomeGroup:
 
 
 def cut_bias(finished: OutcomeGroup, cut: OutcomeGroup) -> dict[str, Any]:
-    """Return how those that were cut differ from those that finished; `words` says it in a sentence.
+    """Compare cancelled episodes with finished ones; `words` is the comparison as a sentence.
 
-    The steps and seconds of one that was cut are those until then: whole, it would have been longer. `sites` counts
-    [cut, finished] of the sites that lost most.
+    Steps and seconds of a cancelled episode are those until its cancellation, a lower bound. `sites` maps the sites
+    with the most cancelled episodes to [cancelled, finished] counts.
     """
     return {
         "finished": finished.facts(),
@@ -61,7 +61,7 @@ def cut_bias(finished: OutcomeGroup, cut: OutcomeGroup) -> dict[str, Any]:
 
 
 def site(task: Task) -> str:
-    """Return the site of a task's start page; the environment's name where it has none (MiniWoB)."""
+    """Return the site of a task's start page, or the environment's name without one (MiniWoB)."""
     return (site_of(task.start_url) if "://" in task.start_url else "") or task.environment
 
 

@@ -1,4 +1,4 @@
-"""Progress reports of a rollout: to this shell's live view, and to other shells by the status file."""
+"""Progress reports of a rollout: events for the live view, and the status file for `webgym status`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import RolloutState, write_status
 
 _BOARD_SECONDS = 0.5
-# The file is written at every second picture of the board.
+# Board updates per write of the status file.
 _FILE_EVERY = 2
 
 
@@ -39,7 +39,7 @@ class Heartbeat:
 
     @contextmanager
     def record_end(self) -> Iterator[None]:
-        """Write at the end of the block how the rollout ended."""
+        """Write the final state of the rollout when the block ends."""
         state = RolloutState.FAILED
         try:
             yield
@@ -51,5 +51,5 @@ class Heartbeat:
             self._write(state)
 
     def _write(self, state: RolloutState) -> None:
-        with suppress(StoreError):  # a full disk is told by the store of trajectories, which loses nothing
+        with suppress(StoreError):  # a full disk is reported when trajectories are stored
             write_status(self.run, self.monitor.snapshot(), state)

@@ -1,4 +1,4 @@
-"""Latencies and rates in bounded memory, whatever the length of a run."""
+"""Latency histograms and rates in bounded memory, independent of the length of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 # Largest relative error of a quantile.
 ERROR = 0.025
-# Seconds between which that holds; what is shorter or longer counts as these.
+# Range in seconds in which the error bound holds; durations outside are clamped to it.
 SHORTEST, LONGEST = 1e-4, 1e5
 
 _GROWTH = (1 + ERROR) / (1 - ERROR)
@@ -19,14 +19,14 @@ _FIRST, _LAST = (math.ceil(math.log(bound) * _PER_LOG) for bound in (SHORTEST, L
 
 @dataclass(slots=True)
 class Histogram:
-    """Counts durations in buckets whose bounds grow by the same factor: at most some 400 numbers.
+    """Histogram of durations with exponential buckets, about 400 at most.
 
-    A quantile (the value of rank ceil(q * count)) is off by at most `ERROR` of itself between `SHORTEST` and `LONGEST`.
-    Histograms can be added up: that of two processes is exactly that of all their durations.
+    A quantile (the value of rank ceil(q * count)) has a relative error of at most `ERROR` between `SHORTEST` and
+    `LONGEST`. Histograms are mergeable: the merge of two processes' equals the histogram of all their durations.
     """
 
     buckets: dict[int, int] = field(default_factory=dict)
-    """Count by bucket: number i holds durations up to growth^i seconds."""
+    """Count by bucket index: bucket i holds durations in (growth^(i-1), growth^i] seconds."""
     count: int = 0
     total: float = 0.0
     """Sum in seconds, exact."""
@@ -41,14 +41,14 @@ class Histogram:
         self.total += seconds
 
     def merge(self, other: Histogram) -> None:
-        """Count all durations of another one too."""
+        """Add the durations of another histogram."""
         for bucket, count in other.buckets.items():
             self.buckets[bucket] = self.buckets.get(bucket, 0) + count
         self.count += other.count
         self.total += other.total
 
     def quantile(self, share: float) -> float | None:
-        """Return the duration in seconds that this share (0 to 1) does not exceed; None without durations."""
+        """Return the quantile `share` (0 to 1) in seconds; None without durations."""
         rank = max(1, math.ceil(share * self.count))
         for bucket in sorted(self.buckets):
             rank -= self.buckets[bucket]
@@ -66,7 +66,7 @@ class Histogram:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Return the facts and the buckets that `from_json` reads."""
+        """Return `facts` and the buckets, for `from_json`."""
         return {**self.facts(), "buckets": {str(bucket): count for bucket, count in self.buckets.items()}}
 
     @classmethod
@@ -78,13 +78,13 @@ class Histogram:
 
 @dataclass(slots=True)
 class LatencyWindow:
-    """Durations over all, and over the last minutes (between `KEPT - 1` and `KEPT` times `WIDTH` seconds)."""
+    """Histograms of all durations and of recent ones, the last (`KEPT` - 1) to `KEPT` times `WIDTH` seconds."""
 
     overall: Histogram = field(default_factory=Histogram)
     _parts: deque[tuple[int, Histogram]] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def add(self, seconds: float, now: float) -> None:
-        """Count a duration that ended `now` (seconds of a clock that never goes back)."""
+        """Count a duration that ended at `now` (seconds of a monotonic clock)."""
         self.overall.add(seconds)
         number = int(now // WIDTH)
         if not self._parts or self._parts[-1][0] != number:
@@ -92,7 +92,7 @@ class LatencyWindow:
         self._parts[-1][1].add(seconds)
 
     def recent(self, now: float) -> Histogram:
-        """Return the durations of the last minutes."""
+        """Return the histogram of the recent durations."""
         histogram = Histogram()
         for number, part in self._parts:
             if number > now // WIDTH - KEPT:
@@ -100,33 +100,33 @@ class LatencyWindow:
         return histogram
 
 
-# Seconds that are forgotten together.
+# Length of one interval of the window, in seconds.
 WIDTH = 60.0
-# So many of them are kept.
+# Number of intervals in the window.
 KEPT = 5
 
 
 @dataclass(slots=True)
 class Rate:
-    """How often something happens a second, lately."""
+    """Rate of events per second over a sliding window."""
 
     since: float
-    """When the counting began, in seconds of the clock."""
+    """Start of counting, in seconds of the clock."""
     width: float = 10.0
-    """Seconds that are forgotten together."""
+    """Length of one interval of the window, in seconds."""
     kept: int = 6
-    """So many of them are kept."""
+    """Number of intervals in the window."""
     _parts: dict[int, int] = field(default_factory=dict)
 
     def add(self, count: int, now: float) -> None:
-        """Count what happened `now`."""
+        """Count `count` events at `now`."""
         number = int(now // self.width)
         if number not in self._parts:
             self._parts = {old: part for old, part in self._parts.items() if old > number - self.kept}
         self._parts[number] = self._parts.get(number, 0) + count
 
     def per_second(self, now: float) -> float:
-        """Return the rate over the kept time, or since the counting began if that is shorter (at least a second)."""
+        """Return the rate over the window, or since the start of counting if that is shorter (at least one second)."""
         number = int(now // self.width)
         start = max(self.since, (number - self.kept + 1) * self.width)
         counted = sum(count for part, count in self._parts.items() if part > number - self.kept)

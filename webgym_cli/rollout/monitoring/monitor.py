@@ -21,7 +21,7 @@ from webgym_cli.store.run import now
 from webgym_cli.util.text import hide_passwords
 
 _REASONS = 20
-# What the summary tells of the latencies of a stage.
+# Latency statistics of a stage in the summary.
 _LATENCIES = ("count", "p50", "p95", "total")
 
 
@@ -33,7 +33,7 @@ class Monitor:
     slots: int
     """Episodes that can run at once."""
     servers: Callable[[], ServerCounters] = dict
-    """Returns the request counters of the policy's servers, where there are several."""
+    """Returns the request counters of the policy servers; empty with a single server."""
     worker_timings: Callable[[], list[dict[str, Any]]] = list
     """Returns the timings of workers in other processes."""
     stages: StageTimer = field(default_factory=StageTimer)
@@ -42,14 +42,14 @@ class Monitor:
     started_at: str = field(default_factory=now)
     """ISO 8601, UTC."""
     finished: int = 0
-    """Episodes that worked."""
+    """Number of episodes that ended without a failure."""
     known: int = 0
-    """Those whose reward is known."""
+    """Number of episodes with a reward."""
     successes: int = 0
     steps: int = 0
-    """Of all stored trajectories."""
+    """Sum over all stored trajectories."""
     judgements: int = 0
-    """Trajectories that were judged."""
+    """Number of judged trajectories."""
     failures: Counter[str] = field(default_factory=Counter)
     failures_by_site: dict[str, Counter[str]] = field(default_factory=dict)
     skipped_by_site: Counter[str] = field(default_factory=Counter)
@@ -57,12 +57,12 @@ class Monitor:
     queues: dict[str, int] = field(default_factory=dict)
     _unjudged: set[str] = field(default_factory=set)
     _withdrawn: int = 0
-    """Trajectories of earlier commands whose judgement now failed: their episodes are owed again."""
+    """Number of earlier commands' trajectories whose judgement failed now: their episodes are owed again."""
     _done: OutcomeGroup = field(default_factory=OutcomeGroup)
     _cut: OutcomeGroup = field(default_factory=OutcomeGroup)
     _finishing: Rate = field(init=False)
     _acted: float = field(init=False)
-    """When the last episode gave its slot back."""
+    """Time at which the last episode released its slot."""
 
     def __post_init__(self) -> None:
         """Start the clock."""
@@ -71,23 +71,23 @@ class Monitor:
         self._finishing = Rate(self.started, width=60.0, kept=5)
 
     def set_queue_depth(self, name: str, depth: int) -> None:
-        """Note how many wait in a queue."""
+        """Set the depth of a queue."""
         with self.stages.lock:
             self.queues[name] = depth
 
     def record_skipped(self, owed: PendingEpisode, reason: str) -> None:
-        """Note that an episode is not run: its site is on the blocklist."""
+        """Count an episode that is not run because its site is on the blocklist."""
         with self.stages.lock:
             self.skipped_by_site[site(owed.episode.task)] += 1
             self.skip_reasons[reason] += 1
 
     def record_stopped_early(self, trajectory: Trajectory) -> None:
-        """Note that the completion threshold cancelled an episode. Beside `take`, in either order."""
+        """Count an episode that the early stop cancelled. Called in addition to `record_stored`, in either order."""
         self.stages.end(trajectory.episode)
         self._cut.add(trajectory)
 
     def record_stored(self, trajectory: Trajectory) -> EpisodeEvent:
-        """Count a stored trajectory, whose episode thereby gives its slot back, and return its event."""
+        """Count a stored trajectory, mark its slot as released and return its event."""
         self.stages.end(trajectory.episode)
         self._acted = self.stages.clock()
         outcome = trajectory.outcome
@@ -105,9 +105,9 @@ class Monitor:
         return self._event("trajectory", trajectory)
 
     def record_judged(self, trajectory: Trajectory) -> EpisodeEvent:
-        """Count a trajectory that now has its judgement in its outcome, and return its event.
+        """Count a trajectory whose outcome contains its judgement, and return its event.
 
-        Where the judgement failed, or found the site blocked, the episode is owed again.
+        If the judgement failed or found the site blocked, the episode is owed again.
         """
         self.judgements += 1
         mine = trajectory.id in self._unjudged
@@ -155,10 +155,10 @@ class Monitor:
         return f"{rate}  {speed:.1f} steps/s  {failed}".rstrip()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return everything that a board shows, as JSON has it.
+        """Return all values of the live view, JSON-serializable.
 
-        Times are in seconds. Each of `stages` has its latencies over all and, in `recent`, over the last minutes. May
-        be called from another thread than the one that counts.
+        Times are in seconds. Each of `stages` has its overall latencies and, in `recent`, those of the last minutes.
+        Thread-safe.
         """
         with self.stages.lock:
             now_ = self.stages.clock()
@@ -196,9 +196,9 @@ class Monitor:
             return complete(counted)
 
     def summary(self) -> CommandFacts:
-        """Return the facts about this command's own episodes.
+        """Return the summary of this command's own episodes.
 
-        `judge_tail_seconds`: for how long judgements came when no episode acted any more.
+        `judge_tail_seconds`: time from the end of the last episode to the end of judging.
         """
         stages, end = self.snapshot()["stages"], self.stages.clock()
         seconds = end - self.started
@@ -224,10 +224,10 @@ class Monitor:
 
 
 def tally(trajectories: list[Trajectory]) -> RewardFacts:
-    """Return the success rate over trajectories that worked and whose reward is known, with its 95 % interval.
+    """Return success rate with 95 % Wilson interval over the trajectories with a known reward, and means.
 
-    Beside it means: of the reward, of each other number of the reward functions over the trajectories that have it, of
-    the steps, and of the calls of each tool.
+    Means are of the reward, the steps, the calls of each tool, and each extra value of the reward functions (over the
+    trajectories that have it).
     """
     known = [trajectory for trajectory in trajectories if trajectory.outcome.success is not None]
     successes = sum(bool(trajectory.outcome.success) for trajectory in known)

@@ -1,4 +1,4 @@
-"""Snapshots of a rollout's counters, with the timings of several processes as one."""
+"""Snapshots of a rollout's counters, with merged timings of several processes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.records.statistics import wilson
 from webgym_cli.rollout.monitoring.latency import Histogram
 
-# Running episodes that are told one by one, the oldest; beyond them only their number.
+# Maximum number of running episodes listed (the oldest); the others are only counted.
 RUNNING = 100
-# Sites whose failures are told, those with the most.
+# Maximum number of sites listed with their failures (those with the most).
 SITES = 50
 
 
 def complete(counted: dict[str, Any]) -> dict[str, Any]:
-    """Return what was counted with all that follows from it.
+    """Return the counters with the values derived from them.
 
-    `done` of `total` episodes have their trajectory; `success_rate` and its 95 % `interval` speak of this command's
-    episodes whose reward is known; `eta` is in seconds, None when nothing tells.
+    `done` of `total` episodes have a final trajectory; `success_rate` and its 95 % `interval` cover this command's
+    episodes with a known reward; `eta` is in seconds, None if the rate is 0.
     """
     known, successes = counted["known"], counted["successes"]
     before = counted["total"] - counted["given_up"] - counted["owed"]
@@ -38,7 +38,7 @@ def complete(counted: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge_timings(timings: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the timings (`StageTimer.to_json`) of several processes as one: exact quantiles over all of them."""
+    """Merge the timings (`StageTimer.to_json`) of several processes; quantiles are those of the merged histograms."""
     return {
         "steps_per_second": round(sum(timing["steps_per_second"] for timing in timings), 5),
         "stages": _stages([timing["stages"] for timing in timings]),
@@ -55,14 +55,14 @@ def idle_timings(timings: dict[str, Any]) -> dict[str, Any]:
 
 
 def end_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """Return the last snapshot of a rollout that does nothing any more: no episode runs, its pace is that over all."""
+    """Return the final snapshot of an ended rollout: no running episodes, average step rate."""
     pace = round(snapshot["steps"] / max(1.0, snapshot["elapsed"]), 2)
     still = {"queues": {}, "episodes_per_second": 0.0, "steps_per_second": pace}
     return complete({**idle_timings(snapshot), **still})
 
 
 def without_buckets(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """Return the snapshot without what only `merge_timings` needs."""
+    """Return the snapshot without histogram buckets, which only `merge_timings` needs."""
 
     def lean(value: dict[str, Any]) -> dict[str, Any]:
         return {key: item for key, item in value.items() if key != "buckets"}
@@ -72,12 +72,12 @@ def without_buckets(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 
 def oldest(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the oldest running episodes, oldest first."""
+    """Return the `RUNNING` oldest running episodes, oldest first."""
     return sorted(episodes, key=lambda episode: -episode["age"])[:RUNNING]
 
 
 def top_sites(failures: dict[str, Counter[str]]) -> dict[str, dict[str, int]]:
-    """Return the failures by kind of the sites with the most."""
+    """Return the failures by kind of the `SITES` sites with the most failures."""
     order = sorted(failures.items(), key=lambda item: (-item[1].total(), item[0]))
     return {site: dict(kinds.most_common()) for site, kinds in order[:SITES]}
 

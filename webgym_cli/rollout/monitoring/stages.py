@@ -18,20 +18,20 @@ _URL_LENGTH = 300
 
 
 class EpisodeStage(StrEnum):
-    """A stage of an episode, as the live view and the summary name it."""
+    """Stage of an episode, as named in the live view and the summary."""
 
     ADMISSION = "admission"
-    """Waiting until the machine has room."""
+    """Waiting for free memory."""
     RESET = "reset"
-    """Opening its start page."""
+    """Opening the start page."""
     OBSERVE = "observe"
-    """Taking its screenshot and its elements."""
+    """Storing the observation and rendering the prompt."""
     HELD = "held"
-    """Waiting while the policy's weights are changed."""
+    """Waiting during a weight update of the policy."""
     POLICY = "policy"
-    """Waiting for the policy's answer."""
+    """Waiting for the policy's response."""
     ACT = "act"
-    """Carrying out an action, the page's reaction included."""
+    """Executing an action, including the page's reaction."""
     STORE = "store"
     """Being written to disk."""
     JUDGE = "judge"
@@ -47,7 +47,7 @@ class _RunningEpisode:
     max_steps: int
     begun: float
     since: float
-    """When its stage began."""
+    """Start time of its stage."""
     stage: EpisodeStage | None = None
     step: int = 0
     url: str = ""
@@ -67,10 +67,10 @@ class _RunningEpisode:
 
 @dataclass(slots=True)
 class StageTimer:
-    """The running episodes, and the latencies of all stages."""
+    """Running episodes of this process, and latencies per stage."""
 
     clock: Callable[[], float] = time.monotonic
-    """Seconds that never go back."""
+    """Monotonic clock, in seconds."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     """Guards the counters: the status file is written from another thread."""
     _now: dict[EpisodeStage, int] = field(default_factory=lambda: dict.fromkeys(EpisodeStage, 0))
@@ -81,7 +81,7 @@ class StageTimer:
     _stepping: Rate = field(init=False)
 
     def __post_init__(self) -> None:
-        """Start counting steps."""
+        """Start the step rate."""
         self._stepping = Rate(self.clock())
 
     def begin(self, owed: PendingEpisode) -> None:
@@ -97,23 +97,23 @@ class StageTimer:
             self._running.pop(episode_id, None)
 
     def time(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
-        """Time a stage, whether or not its episode has a slot."""
+        """Return a context manager that times a stage; the episode need not hold a slot."""
         return _StageInterval(self, self._running.get(episode_id), stage)
 
     def enter(self, stage: EpisodeStage) -> float:
-        """Count an episode into a stage and return the time."""
+        """Count an episode as in a stage and return the start time."""
         self._now[stage] += 1
         return self.clock()
 
     def leave(self, stage: EpisodeStage, start: float) -> None:
-        """Count an episode that entered at `start` out of its stage, and add its duration."""
+        """End a stage that began at `start` and add its duration."""
         end = self.clock()
         self._now[stage] -= 1
         with self.lock:
             self._latencies[stage].add(end - start, end)
 
     def record_step(self, episode_id: str, step: int, max_steps: int, url: str) -> None:
-        """Record how many steps an episode has done, and its URL."""
+        """Record an episode's step number and URL."""
         episode = self._running.get(episode_id)
         if episode is None:
             return
@@ -123,7 +123,7 @@ class StageTimer:
         episode.url = url[:_URL_LENGTH].encode(errors="replace").decode()  # a lone surrogate can't be encoded as UTF-8
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stages, how many episodes run, and the oldest of them. Needs the lock."""
+        """Return the step rate, the stages and the running episodes. The caller must hold the lock."""
         now = self.clock()
         stages = {
             stage.value: {"now": self._now[stage], **latency.overall.to_json(), "recent": latency.recent(now).to_json()}

@@ -1,1 +1,1 @@
-"""Rollouts on several nodes: Ray actors, one a node."""
+"""Rollouts on several nodes, with one Ray actor per node."""

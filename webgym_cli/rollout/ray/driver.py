@@ -24,9 +24,9 @@ from webgym_cli.rollout.ray.worker import RolloutWorker, ServeFn
 from webgym_cli.rollout.resources import POLICY_KEY, PolicyEndpoint
 from webgym_cli.store.run import RunDir
 
-# Seconds without an answer to `status` after which a worker counts as hanging and is killed.
+# Timeout of `status` in seconds, after which a worker counts as hung and is killed.
 SILENCE = 90.0
-# Deadline for a worker to return its cancelled episodes, and to close its browsers.
+# Timeout for a worker to return its cancelled episodes, and to close its browsers.
 STOP_SECONDS = 40.0
 POLL_SECONDS = 0.5
 NEW_NODES_SECONDS = 10.0
@@ -35,16 +35,16 @@ _AGAIN = "run the same command again: what is stored stays"
 
 @dataclass(slots=True, eq=False)
 class NodeWorker:
-    """A worker as the driver knows it."""
+    """Driver-side state of a worker."""
 
     number: int
     node: Node
     handle: Any
     slots: int = 0
-    """0 until it is open, and once it is lost."""
+    """Number of slots; 0 before it is opened and after it is lost."""
     running: int = 0
     status: dict[str, Any] = field(default_factory=dict)
-    """The last one, kept of a lost worker too: its timings still count."""
+    """Last status; kept after a loss, because its timings still count."""
 
     @property
     def name(self) -> str:
@@ -66,18 +66,18 @@ class RayRunner:
     environment: str
     sink: EventSink
     serve: ServeFn | None = None
-    """Serves the policy on a node for its own worker; None: the policy's servers are not ours."""
+    """Serves the policy on a node for its own worker; None: the policy servers are not webgym's."""
     stages: StageTimer = field(default_factory=StageTimer)
     on_slots_added: Callable[[int], None] | None = None
     _workers: dict[str, NodeWorker] = field(default_factory=dict)
-    """By the id of its node; lost ones too: their nodes are not tried again."""
+    """Workers by node id, including lost ones: their nodes are not used again."""
     _losses: list[WebGymError] = field(default_factory=list)
-    """Why workers are out."""
+    """Errors of the lost workers."""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def __aenter__(self) -> RayRunner:
-        """Start a worker on each node. Raises `UsageError` where a node is unfit or the cluster has no free one."""
+        """Start a worker on each node. Raises `UsageError` if a node is unfit or none can run a worker."""
         try:
             await self._add_workers()
             if not self._workers:
@@ -106,7 +106,7 @@ class RayRunner:
 
     @property
     def slots(self) -> int:
-        """Number of episodes that can run at once, over all workers."""
+        """Number of concurrent episodes over all workers."""
         return sum(worker.slots for worker in self._workers.values())
 
     @property
@@ -114,7 +114,10 @@ class RayRunner:
         return [worker for worker in self._workers.values() if worker.slots]
 
     async def run(self, owed: PendingEpisode) -> Trajectory | None:
-        """Run one attempt on a free worker; on another one when that is lost. Raises `JobError` when none is left."""
+        """Run one attempt on a free worker, and again on another one if that is lost.
+
+        Raises the error of the last lost worker when none is left.
+        """
         while True:
             worker = await self._acquire()
             try:
@@ -129,7 +132,7 @@ class RayRunner:
                 self._changed.set()
 
     def stop(self) -> None:
-        """Have all workers return their episodes as cancelled."""
+        """Make all workers return their running episodes as cancelled."""
         for worker in self._alive:
             self._start_task(self._stop_worker(worker))
 
@@ -142,7 +145,7 @@ class RayRunner:
         return [worker.status for worker in self._workers.values() if worker.status]
 
     def facts(self) -> dict[str, Any]:
-        """Return how many workers there were, and how many were lost."""
+        """Return the number of workers, and of lost ones."""
         return {"ranks": len(self._workers), "ranks_lost": len(self._losses)}
 
     async def _acquire(self) -> NodeWorker:
@@ -207,11 +210,11 @@ class RayRunner:
             self.on_slots_added(worker.slots)
 
     def _count_servers(self, node: Node) -> int:
-        """Return the number of policy servers that a node has for itself: another node than this one, with GPUs."""
+        """Return the number of policy servers on a node: as many as fit on its GPUs, 0 on this node."""
         return self.settings.serve.fit(node.gpus) if self.serve and node.id != self.cluster.here_id else 0
 
     async def _serve(self, worker: NodeWorker) -> bool:
-        """Start the servers of a node and return whether it has them. Raises `UsageError` where it is unfit."""
+        """Start the servers of a node and return whether they run. Raises `UsageError` if the node is unfit."""
         node, error = worker.node, ""
         seconds = START_SECONDS + self.settings.serve.startup_timeout
         try:
@@ -225,7 +228,7 @@ class RayRunner:
         return not error
 
     def _secrets(self) -> dict[str, str]:
-        # They travel in a call's arguments, never in a file, a flag or a log.
+        # Passed as call arguments, so that they are in no file, flag or log.
         logins = self.settings.browser.http_credentials.values()
         names = (POLICY_KEY, *self.settings.webarena.password_variables(), *logins)
         return {name: os.environ[name] for name in names if os.environ.get(name)}
@@ -243,11 +246,11 @@ class RayRunner:
             await asyncio.sleep(NEW_NODES_SECONDS)
             try:
                 await self._add_workers()
-            except WebGymError as error:  # a node that joins late and is unfit does not end the others' work
+            except WebGymError as error:  # an unfit node that joins late must not stop the others
                 self.sink({"event": "note", "message": f"a node is left out: {error}"})
 
     async def _drop(self, worker: NodeWorker, reason: str) -> None:
-        """Give a worker up: its episodes run elsewhere. Safe to repeat."""
+        """Mark a worker as lost and kill it; its episodes run elsewhere. Idempotent."""
         if not worker.slots:
             return
         worker.slots, worker.status = 0, worker.status and idle_timings(worker.status)
@@ -255,7 +258,7 @@ class RayRunner:
         if worker.running and self._alive:
             self.sink({"event": "note", "message": f"{worker.name}: episodes moved to other nodes: {worker.running}"})
         self._changed.set()
-        # One that only hangs must not go on; its calls fail, and their episodes run elsewhere.
+        # A hung worker must not continue. Its calls fail, and their episodes run on other workers.
         await self.cluster.kill(worker.handle)
 
     def _record_loss(self, worker: NodeWorker, error: Exception) -> None:
@@ -269,12 +272,12 @@ class RayRunner:
         return type(last)(f"{last}; no rank is left", hint=last.hint)
 
     async def _stop_worker(self, worker: NodeWorker) -> None:
-        with suppress(NodeLostError, WebGymError):  # its calls end by themselves then
+        with suppress(NodeLostError, WebGymError):  # the pending calls of a lost worker fail by themselves
             await self.cluster.call(worker.handle.stop, seconds=STOP_SECONDS)
 
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
-        self._tasks.add(task)  # the loop itself holds tasks only weakly
+        self._tasks.add(task)  # the event loop holds only weak references to tasks
         task.add_done_callback(self._tasks.discard)
 
 

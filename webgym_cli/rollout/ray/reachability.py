@@ -11,10 +11,10 @@ from webgym_cli.util.urls import is_loopback
 
 
 def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> None:
-    """Raise `UsageError` where nodes on other machines would be sent to an address of this machine's own.
+    """Raise `UsageError` if nodes on other machines would be given a loopback address of this machine.
 
-    `policy`: `vllm` for the server that `serve.host` describes, and those of nodes with GPUs enough for their own;
-    `oracle`, or base URLs with commas between.
+    `policy`: `vllm` for webgym's server on `serve.host` (nodes with enough GPUs run their own and are not checked),
+    `oracle`, or comma-separated base URLs.
     """
     far = [node for node in cluster.nodes(settings.rollout.ray_cpus) if node.address != cluster.here]
     if policy == "vllm":
@@ -36,7 +36,7 @@ def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> N
 
 
 def external_url(base_url: str, host: str, here: str) -> str:
-    """Return our server's base URL for other nodes: with the address `here` where `host` is a wildcard."""
+    """Return the base URL of webgym's server for other nodes; a wildcard `host` is replaced by the address `here`."""
     if host not in ("0.0.0.0", "::", ""):
         return base_url
     parts = urlsplit(base_url)

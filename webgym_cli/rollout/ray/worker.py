@@ -1,4 +1,4 @@
-"""The Ray actor of a rollout over several nodes: runs episodes on its node and returns their trajectories."""
+"""Ray actor of a multi-node rollout: runs episodes on its node and returns their trajectories."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ T = TypeVar("T")
 
 
 class NodeServers(Protocol):
-    """The policy's servers on a node, for its worker alone."""
+    """Policy servers on a node, used only by its worker."""
 
     @property
     def base_urls(self) -> tuple[str, ...]:
-        """OpenAI base URLs."""
+        """OpenAI-compatible base URLs."""
         ...
 
     async def watch(self) -> None:
-        """Wait for as long as one serves. Raises `JobError` when the last one has died."""
+        """Wait while a server runs. Raises `JobError` when the last one has died."""
         ...
 
 
-# Serves the policy in this process, for the worker of this number.
+# Serves the policy in this process; the argument is the worker's number.
 ServeFn = Callable[[int], AbstractAsyncContextManager[NodeServers]]
 
 
 class RolloutWorker(NodeActor):
-    """One actor per node, with its own browsers and policy connections. It writes screenshots, no trajectories.
+    """One actor per node, with its own browsers and policy connections. It writes screenshots, but no trajectories.
 
     The driver stores a trajectory when the call returns. An actor that dies has therefore stored nothing of its running
     episodes, and they can run elsewhere without duplicates.
     """
 
     _runner: LocalRunner
-    """From `open` on."""
+    """Set by `open`."""
 
     def __init__(self) -> None:
         self._own_urls: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class RolloutWorker(NodeActor):
         self._holders: list[asyncio.Task[None]] = []
 
     async def serve(self, serve: ServeFn, number: int) -> None:
-        """Start policy servers on the GPUs that Ray gave this process; the episodes ask them alone."""
+        """Start policy servers on the GPUs that Ray assigned to this process; its episodes use only these."""
         servers = await self._enter(serve(number))
         self._own_urls = servers.base_urls
         self._watching = asyncio.create_task(servers.watch())
@@ -64,10 +64,10 @@ class RolloutWorker(NodeActor):
     async def open(
         self, root: str, settings: Settings, endpoint: PolicyEndpoint, environment: str, secrets: dict[str, str]
     ) -> int:
-        """Open agent and environments; return the number of slots. `secrets`: environment variables, where unset."""
+        """Open agent and environments; return the number of slots. `secrets`: environment variables to set if unset."""
         for name, value in secrets.items():
             os.environ.setdefault(name, value)
-        if self._own_urls:  # they serve weights that an adapter is merged into
+        if self._own_urls:  # they serve merged weights, so requests must not name an adapter
             endpoint = endpoint.model_copy(
                 update={"base_urls": self._own_urls, "served": replace(endpoint.served, model="")}
             )
@@ -75,20 +75,20 @@ class RolloutWorker(NodeActor):
         return self._runner.slots
 
     async def run_episode(self, owed: PendingEpisode) -> tuple[Trajectory | None, dict[str, Any]]:
-        """Run one attempt, as `EpisodeRunner.run`; return also the status after it."""
+        """Run one attempt as `EpisodeRunner.run`; return its trajectory and the status after it."""
         return await self._runner.run(owed), self._status()
 
     async def status(self) -> dict[str, Any]:
-        """Return timings, running episodes and server counters. Raises `JobError` when its own servers are gone.
+        """Return timings, running episodes and server counters. Raises `JobError` if its own servers have died.
 
-        That it answers is the liveness check.
+        Also the driver's liveness check.
         """
         if self._watching is not None and self._watching.done() and (error := self._watching.exception()):
             raise JobError(f"its policy servers are gone: {error}")
         return self._status()
 
     async def stop(self) -> None:
-        """Cancel the running episodes: their calls return what was done."""
+        """Cancel the running episodes; their calls return the steps so far."""
         self._runner.stop()
 
     async def close(self) -> None:
@@ -104,7 +104,10 @@ class RolloutWorker(NodeActor):
             return {**self._runner.stages.to_json(), "servers": self._runner.servers()}
 
     async def _enter(self, manager: AbstractAsyncContextManager[T]) -> T:
-        """Open something until `close`. Each actor call is a task of its own, but what a task opens it must close."""
+        """Enter a context manager and keep it open until `close`.
+
+        A task holds it, because each actor call runs in its own task and a context must be exited where it was entered.
+        """
         ready: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def hold() -> None:
