@@ -1,6 +1,6 @@
 """Resolves the settings: defaults < run < `-c` files < `WEBGYM_SECTION__KEY` < `-s section.key=value`.
 
-Environment variables apply to new runs only: they do not override the saved settings of an existing run.
+Environment variables do not override the frozen settings (`FROZEN_FOR_A_RUN`) of an existing run.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def is_same_model(one: Any, other: Any) -> bool:
 
 
 def list_unused_variables(run_config: Path) -> list[str]:
-    """Return notes on environment variables that are ignored because the run has saved settings."""
+    """Return notes on environment variables that are ignored because the setting is frozen for the run."""
     kept = flat_values(parse_saved(_read(run_config)))
     return [
         f"{PREFIX}{key.replace('.', '__').upper()}={value} is not used: the run keeps {key}={kept[key]}"
