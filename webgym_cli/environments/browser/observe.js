@@ -16,7 +16,7 @@ webgym.observe = (() => {
   const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   const MOST_VISITED = 20000, MOST_FOUND = 2000;
-  // Maximum share of the viewport of an element that is listed for its listener alone.
+  // Maximum share of the viewport of an element that is listed only because something listens above or on it.
   const MOST_OF_SCREEN = 0.25;
   const THIN = 8;
   let marks = [], left = 0;

@@ -44,7 +44,7 @@ class SessionOptions:
 
     @classmethod
     def of(cls, browser: BrowserSettings, **options: Any) -> SessionOptions:
-        """Return the options from the settings, overridden by `options`."""
+        """Return the options from the settings, overridden by `options`; `context_arguments` extend the defaults."""
         known = {name: getattr(browser, name) for name in _SETTINGS} | {"life_seconds": browser.context_minutes * 60}
         arguments = {"locale": "en-US", "accept_downloads": False, **options.pop("context_arguments", {})}
         return cls(**known | options, context_arguments=arguments)

@@ -175,7 +175,7 @@ class WebEnvironment(Environment):
     async def _view(self, session: BrowserSession) -> RawObservation:
         pool = self._pool
         if pool.screenshots:
-            # A page that was unstable once gets a shorter wait from then on.
+            # After an unstable observation the next one waits less.
             read, seconds = partial(self._read, session), pool.max_idle_wait
             view, self._is_stable = await take_moment(read, session.screenshot, seconds, patient=self._is_stable)
         else:
