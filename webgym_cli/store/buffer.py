@@ -1,4 +1,4 @@
-"""The replay buffer's truth: append-only files, one trajectory a line, and beside them one judgement a line."""
+"""Replay buffer: append-only JSON Lines files of trajectories, and of their judgements."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ RecordT = TypeVar("RecordT", Trajectory, Judgement)
 
 @dataclass(frozen=True, slots=True)
 class LineRef:
-    """Where a trajectory's line stands, and that of the judgement that counts: what an index knows of it."""
+    """Location of a trajectory's line and of its effective judgement's line, as stored in the index."""
 
     id: str
     file: str
-    """Relative to the run."""
+    """Path relative to the run."""
     offset: int
-    """The line's first byte."""
+    """Byte offset of the line."""
     length: int
-    """The line's bytes without its end."""
+    """Length of the line in bytes, without the line end."""
     verdict_file: str | None = None
-    """None: it was never judged."""
+    """None if the trajectory was never judged."""
     verdict_offset: int | None = None
     verdict_length: int | None = None
 
@@ -56,7 +56,7 @@ def append_judgement(run: RunDir, split: Split, iteration: int, judgement: Judge
 def read_judgements(
     run: RunDir, split: Split, iteration: int, damage: list[str] | None = None
 ) -> dict[str, list[Judgement]]:
-    """Return an iteration's judgements by trajectory id, oldest first. `damage`: takes each line that can't be read."""
+    """Return the judgements of an iteration by trajectory id, oldest first. Unreadable lines are added to `damage`."""
     judgements: dict[str, list[Judgement]] = {}
     for part in sorted(run.verdicts(split, iteration).parent.glob("verdicts-*.jsonl")):
         for _, judgement in _scan_part(part, Judgement, damage):
@@ -67,15 +67,15 @@ def read_judgements(
 
 
 def list_iterations(run: RunDir, split: Split) -> list[int]:
-    """Return the iterations that have trajectories, oldest first."""
+    """Return the iterations with a trajectory folder, in ascending order."""
     names = (folder.name.removeprefix("iteration_") for folder in run.trajectories(split).glob("iteration_*"))
     return sorted(int(name) for name in names if name.isdecimal())
 
 
 def scan(run: RunDir, split: Split, iteration: int, damage: list[str] | None = None) -> Iterator[Trajectory]:
-    """Yield an iteration's trajectories in the order of writing, each with the judgement that counts in its outcome.
+    """Yield the trajectories of an iteration in file order, with the effective judgement in their outcome.
 
-    A torn or damaged line is skipped and noted in `damage`, as `file:line: reason`.
+    Truncated and damaged lines are skipped and added to `damage` as `file:line: reason`.
     """
     verdicts = read_judgements(run, split, iteration, damage)
     for trajectory in scan_stored(run, split, iteration, damage):
@@ -84,10 +84,10 @@ def scan(run: RunDir, split: Split, iteration: int, damage: list[str] | None = N
 
 
 def read(run: RunDir, place: LineRef, *, without: Sequence[str] = ()) -> Trajectory:
-    """Read one trajectory and nothing else, with the judgement that counts in its outcome.
+    """Read one trajectory by its location, with the effective judgement in its outcome.
 
-    `without`: arrays of numbers (`token_ids`, `logprobs`) to be left None: they are most of a line and of the time
-    that it takes. Raises `StoreError` that names file and byte when the line is not what the index knows.
+    `without`: numeric arrays (`token_ids`, `logprobs`) to skip and leave None; they take most of the parsing time.
+    Raises `StoreError` with file and byte offset if the line does not match the index.
     """
     trajectory = _read_line(run, Trajectory, place.file, place.offset, place.length, without)
     if trajectory.id != place.id:
@@ -100,7 +100,7 @@ def read(run: RunDir, place: LineRef, *, without: Sequence[str] = ()) -> Traject
 def read_or_report(
     run: RunDir, place: LineRef, damaged: list[str], sink: EventSink, *, without: Sequence[str] = ()
 ) -> Trajectory | None:
-    """Read one trajectory as `read` does; one that is damaged is left out, noted and reported."""
+    """Read one trajectory; if it is damaged, add the error to `damaged`, emit an event and return None."""
     try:
         return read(run, place, without=without)
     except StoreError as error:
@@ -110,18 +110,18 @@ def read_or_report(
 
 
 def prefetch(run: RunDir, places: Iterable[LineRef]) -> None:
-    """Hint to the system which trajectories are read next, in the order of their files (`posix_fadvise`)."""
-    # Without it each read waits for the one before; with it the disk fetches them together.
+    """Prefetch lines into the page cache (`posix_fadvise`); `places` should be grouped by file."""
+    # Without the hint the reads are sequential; with it the kernel issues them concurrently.
     if not hasattr(os, "posix_fadvise"):
         return
     for name, of_one in groupby(places, key=lambda place: place.file):
-        with suppress(OSError), (run.root / name).open("rb", buffering=0) as file:  # reading it will tell
+        with suppress(OSError), (run.root / name).open("rb", buffering=0) as file:  # the read itself reports the error
             for place in of_one:
                 os.posix_fadvise(file.fileno(), place.offset, place.length, os.POSIX_FADV_WILLNEED)
 
 
 def read_judgement(run: RunDir, file: str, offset: int, length: int) -> Judgement:
-    """Read one judgement, by the place of its line, and nothing else. Raises `StoreError` as `read` does."""
+    """Read one judgement by the location of its line. Raises `StoreError` if the line can't be read or parsed."""
     return _read_line(run, Judgement, file, offset, length)
 
 
@@ -130,7 +130,7 @@ def _read_line(
 ) -> RecordT:
     path = f"{run.root}/{name}"
     try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123  a Path would cost more than the reading
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123  building a Path takes longer than the read
             line = os.pread(file.fileno(), length, offset)
         return _parse_line(record, line, without)
     except OSError as error:
@@ -151,19 +151,19 @@ def _parse_line(record: type[RecordT], line: bytes, without: Sequence[str]) -> R
     except ValidationError:
         if shorter == line:
             raise
-        return record.model_validate_json(line)  # a task's own field of that name may hold more than numbers
+        return record.model_validate_json(line)  # an array of that name in the task's own data may be nested
 
 
 @cache
 def _array_of(name: str) -> re.Pattern[bytes]:
-    """Return the pattern of a field's array of numbers in a line of JSON."""
-    # A quote inside a text is escaped, so the name in plain quotes is a key. The elements are not checked to be
-    # numbers: that takes twice as long.
+    """Return the regex that matches a field with a flat array in a line of JSON."""
+    # Quotes inside a JSON string are escaped, so the quoted name is always a key. Matching only numeric elements
+    # would take twice as long.
     return re.compile(rb'"%b":\[[^\]]*\]' % name.encode())
 
 
 def scan_stored(run: RunDir, split: Split, iteration: int, damage: list[str] | None = None) -> Iterator[Trajectory]:
-    """Yield an iteration's trajectories as they were written, without what a judge said of them later."""
+    """Yield the trajectories of an iteration as stored, without later judgements."""
     for part in sorted(run.part(split, iteration).parent.glob("part-*.jsonl")):
         for number, trajectory in _scan_part(part, Trajectory, damage):
             if reason := find_misplacement(trajectory, split, iteration):
@@ -173,8 +173,8 @@ def scan_stored(run: RunDir, split: Split, iteration: int, damage: list[str] | N
 
 
 def find_misplacement(trajectory: Trajectory, split: Split, iteration: int) -> str:
-    """Return why a trajectory does not belong to this folder; empty when it does."""
-    # People copy files between runs, and one in the wrong folder would count for another iteration.
+    """Return why a trajectory does not belong to this folder, or an empty string if it does."""
+    # Files copied between runs can end up in the wrong folder; their trajectories would count for another iteration.
     if (trajectory.split, trajectory.iteration) == (split, iteration):
         return ""
     return f"it is of {trajectory.split} iteration {trajectory.iteration} and stands with {split} iteration {iteration}"

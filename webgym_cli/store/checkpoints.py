@@ -1,4 +1,4 @@
-"""The checkpoints of a run, and which of them is the current policy."""
+"""Checkpoints of a run, and the selection of the current policy."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ RECORD = "checkpoint.json"
 
 
 def checkpoints(run: RunDir) -> list[Checkpoint]:
-    """Return the complete checkpoints, oldest first. One whose record is damaged is skipped.
+    """Return the complete checkpoints, oldest first; checkpoints with a damaged record are skipped.
 
-    Raises `StoreError` where that is the newest: nothing else tells which policy is the current one.
+    Raises `StoreError` if the newest record is damaged, because the current policy is then unknown.
     """
     complete, damaged = _scan(run)
-    # By their time: a damaged record that a good one follows is history.
+    # Names sort by time. A damaged record that is older than a valid one does not affect the current policy.
     if damaged and (not complete or max(damaged).parent.name > max(checkpoint.name for checkpoint in complete)):
         raise damaged[max(damaged)]
     return sorted(complete, key=lambda checkpoint: checkpoint.version)
 
 
 def find_damaged_records(run: RunDir) -> dict[Path, str]:
-    """Return the checkpoints' records that can't be read, and why."""
+    """Return the unreadable checkpoint records by path, each with the error message."""
     return {file: str(error).removeprefix(f"{file}: ") for file, error in _scan(run)[1].items()}
 
 
 def _scan(run: RunDir) -> tuple[list[Checkpoint], dict[Path, StoreError]]:
-    """Return the complete checkpoints and, by its file, what is wrong with each damaged record."""
+    """Return the complete checkpoints (unsorted), and the error of each damaged record by path."""
     complete: list[Checkpoint] = []
     damaged: dict[Path, StoreError] = {}
     for file in run.checkpoints.glob(f"model_*/{RECORD}"):
@@ -67,7 +67,7 @@ def current(run: RunDir) -> Checkpoint | None:
 
 
 def version(run: RunDir) -> int:
-    """Return the current policy's version: the number of trainings behind it, and the iteration it rolls out."""
+    """Return the version of the current policy (its number of trainings), which is also the current iteration."""
     newest = current(run)
     if newest is not None:
         return newest.version
@@ -75,31 +75,31 @@ def version(run: RunDir) -> int:
 
 
 def algorithm(run: RunDir, settings: Settings) -> str:
-    """Return the algorithm of the current iteration: demonstrations have an algorithm of their own."""
-    # an expert's steps have no log-probs of the policy: no policy gradient can train on them
+    """Return the training algorithm of the current iteration; demonstration iterations have their own setting."""
+    # expert steps have no log-probabilities of the policy, which policy-gradient training needs
     demonstrations = version(run) < settings.loop.demonstration_iterations
     return settings.loop.demonstration_algorithm if demonstrations else settings.train.algorithm
 
 
 def is_startable(run: RunDir) -> bool:
-    """Whether the run's first version is still open: it has no checkpoint, and no episodes but those of imports."""
+    """Whether the first policy version can still be set: no checkpoint, and no episodes except imported ones."""
     if current(run) is not None or any(run.plan(split, version(run)).is_file() for split in Split):
         return False
     return run.first_version.is_file() or not any(list_iterations(run, split) for split in Split)
 
 
 def set_first_version(run: RunDir, version: int) -> None:
-    """Let the run's base model count as the policy of so many trainings, as after an import of their episodes."""
+    """Set the policy version of the base model, for runs that import the episodes of earlier versions."""
     write_json(run.first_version, {"version": version})
 
 
 def folder(run: RunDir, checkpoint: Checkpoint) -> Path:
-    """Return a checkpoint's folder."""
+    """Return the folder of a checkpoint."""
     return run.checkpoints / checkpoint.name
 
 
 def new_name(run: RunDir) -> str:
-    """Return a name for a checkpoint: of this second, and no other's, nor that of the rest of one."""
+    """Return an unused checkpoint name, `model_<UTC time>`; names of incomplete checkpoints count as used."""
     moment = datetime.now(UTC)
     while any(run.checkpoints.glob(f"model_{moment:%Y%m%d_%H%M%S}*")):
         moment = datetime.fromtimestamp(moment.timestamp() + 1, UTC)
@@ -107,28 +107,28 @@ def new_name(run: RunDir) -> str:
 
 
 def policy_path(run: RunDir, settings: Settings) -> Path:
-    """Return the current policy's weights: the current checkpoint, else the base model (a folder or a hub id)."""
+    """Return the weights of the current policy: its checkpoint folder, or the base model (a folder or a hub id)."""
     newest = current(run)
     return folder(run, newest) if newest else Path(settings.policy_config.base_model)
 
 
 def locate_model(model: Path) -> str:
-    """Return a model's place as others take it: a folder's absolute path, else the hub id that it is."""
+    """Return the model argument for vLLM and Transformers: the absolute path of a folder, or the hub id."""
     return str(model.resolve() if model.is_dir() else model)
 
 
 def policy_name(run: RunDir, settings: Settings) -> str:
-    """Return the current policy's name: its checkpoint's, or the base model."""
+    """Return the name of the current policy: its checkpoint name, or the base model."""
     newest = current(run)
     return newest.name if newest else settings.policy_config.base_model
 
 
 def publish(run: RunDir, settings: Settings, weights: Path, checkpoint: Checkpoint) -> None:
-    """Make complete weights the current policy: record, rename into place, point `model.pt` at them.
+    """Publish complete weights as the current policy: write the record, rename the folder, relink `model.pt`.
 
-    `weights` is a folder beside its final place; after the rename it is `checkpoints/<name>`.
+    `weights` must be on the same file system as `checkpoints/<name>`, to which it is renamed.
     """
-    # Each step is one rename, so a crash leaves the old policy or the new one.
+    # Each step is an atomic rename, so a crash leaves either the old policy or the new one.
     final = folder(run, checkpoint)
     try:
         write_json(weights / RECORD, checkpoint.model_dump(mode="json"))
@@ -140,7 +140,7 @@ def publish(run: RunDir, settings: Settings, weights: Path, checkpoint: Checkpoi
 
 
 def repair_link(run: RunDir, settings: Settings) -> None:
-    """Point `model.pt` at the newest checkpoint where a crash came between the two renames."""
+    """Relink `model.pt` to the newest checkpoint, after a crash between the two renames of `publish`."""
     newest = current(run)
     if newest and run.model(settings).resolve() != folder(run, newest).resolve():
         replace_link(run.model(settings), folder(run, newest))

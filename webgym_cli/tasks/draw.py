@@ -1,4 +1,4 @@
-"""Draws tasks: endless seeded streams whose every element has a position, so that plans are extended and checked."""
+"""Task sampler: infinite seeded streams of tasks, whose positions let a plan be extended and verified."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import DifficultyBand
 from webgym_cli.tasks.source import BANDS, TaskSet
 
-# Seeds are drawn below this number.
+# Exclusive upper bound of the seeds.
 SEEDS = 2**30
 
-# What tells a sampler's streams apart: the band, or None for the one stream over all tasks.
+# Key of a stream: its band, or None for the single stream over all tasks.
 SeedStream = DifficultyBand | None
 
 
@@ -29,48 +29,48 @@ class DrawnTask:
     seed: int
     """0 to `SEEDS` - 1."""
     position: int
-    """Place in its stream, from 0."""
+    """Position in its stream, from 0."""
     greedy: bool = False
-    """Whether it is the last of its task in a row, on the seed of the first."""
+    """Whether it is the greedy element: the last of its group, with the seed of the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSampler:
-    """Draws from a set of tasks: all alike (`uniform`), or so many of each band (`ratio`).
+    """Samples tasks uniformly, or by difficulty band with the weights in `ratio`.
 
-    A stream gives each of its tasks in random order, then again in another, endlessly, each with a fresh seed.
+    A stream is an infinite sequence of random permutations of its tasks; each element has a fresh seed.
     """
 
     tasks: TaskSet
     name: str
-    """What seeds the streams: equal names over equal tasks draw the same."""
+    """Seed of the streams: the same name and tasks give the same streams."""
     ratio: Mapping[DifficultyBand, float] | None = None
-    """Weights of the bands, at least one above 0; None: uniform."""
+    """Weights of the bands, at least one above 0; None: uniform sampling."""
     chains: int = 1
-    """How often a task comes in a row, each time with a fresh seed."""
+    """Number of consecutive elements of a task, each with a fresh seed."""
     greedy: bool = False
-    """Whether it comes once more then, with the first of these seeds. The other seeds are the same either way."""
+    """Whether a group ends with one more element, on its first seed. The other seeds do not depend on this."""
 
-    # Whether the streams follow from tasks and name alone.
+    # Whether the streams depend on the tasks and the name alone.
     repeatable: ClassVar[bool] = True
 
     @property
     def group_size(self) -> int:
-        """How many elements a task makes in a row."""
+        """Number of consecutive elements of a task, the greedy one included."""
         return self.chains + self.greedy
 
     def stream_of(self, band: DifficultyBand) -> SeedStream:
-        """Return the stream that a task of this band comes from."""
+        """Return the key of the stream that contains the tasks of a band."""
         return None if self.ratio is None else band
 
     def stream(self, which: SeedStream) -> Iterator[DrawnTask]:
-        """Yield the elements of a stream, endlessly; none where it has no tasks."""
+        """Yield the elements of a stream without end; nothing if the stream has no tasks."""
         if which is None:
             return self._endless(range(len(self.tasks)), random.Random(self.name))
         return self._endless(self.tasks.indices(which), random.Random(f"{self.name}/{which}"))
 
     def at(self, which: SeedStream, positions: Collection[int]) -> Iterator[DrawnTask]:
-        """Yield the elements of a stream at these positions, in the order of the stream."""
+        """Yield the elements of a stream at the given positions, in stream order."""
         wanted = frozenset(positions)
         elements = islice(self.stream(which), max(wanted, default=-1) + 1)
         return (element for element in elements if element.position in wanted)
@@ -83,11 +83,11 @@ class TaskSampler:
         have: Mapping[DifficultyBand, int] | None = None,
         hidden: Collection[int] = frozenset(),
     ) -> list[DrawnTask]:
-        """Draw so many elements.
+        """Draw `count` elements.
 
-        `start`: the first position of each stream that may be taken (0 where it isn't named). `have`: how many of each
-        band were drawn before; the shares then fit the total. `hidden`: tasks that are passed over.
-        Raises `UsageError` where nothing can be drawn.
+        `start`: first position to draw from, per stream (default 0). `have`: elements drawn earlier, per band; the
+        shares are then computed over the total. `hidden`: indices of excluded tasks.
+        Raises `UsageError` if no task is left to draw.
         """
         start, have = start or {}, have or {}
         drawn: list[DrawnTask] = []
@@ -100,12 +100,12 @@ class TaskSampler:
         return drawn
 
     def bands_without_tasks(self, hidden: Collection[int] = frozenset()) -> list[DifficultyBand]:
-        """Return the bands that should have a share, but have no task that may be drawn."""
+        """Return the bands with a weight above 0 but without a task that may be drawn."""
         wanted = [band for band in BANDS if self.ratio is not None and self.ratio.get(band, 0) > 0]
         return [band for band in wanted if all(index in hidden for index in self.tasks.indices(band))]
 
     def _shares(self, count: int, have: Mapping[DifficultyBand, int], hidden: Collection[int]) -> dict[SeedStream, int]:
-        """Return how many elements each stream gives."""
+        """Return the number of elements to draw from each stream."""
         if count == 0:
             return {}
         if self.ratio is None:
@@ -131,7 +131,7 @@ class TaskSampler:
                 position += self.group_size
 
     def _group(self, index: int, position: int, generator: random.Random) -> Iterator[DrawnTask]:
-        """Yield the elements of one task in a row, from a position on."""
+        """Yield the group of one task: consecutive elements starting at `position`."""
         seeds = [generator.randrange(SEEDS) for _ in range(self.chains)]
         for number, seed in enumerate(seeds + seeds[: self.greedy]):
             yield DrawnTask(index, seed, position + number, greedy=number == self.chains)
@@ -141,10 +141,10 @@ _HINT = "give other tasks or another ratio, or wait until blocked sites are open
 
 
 def largest_remainder(weights: Mapping[DifficultyBand, float], count: int) -> dict[DifficultyBand, int]:
-    """Divide `count` by weights: the whole parts of the quotas first, the rest to the largest remainders.
+    """Apportion `count` by weights with the largest-remainder (Hamilton) method.
 
-    Of equal remainders the easier band's comes first. Weights are taken for the decimal numbers that they are written
-    as, so that 0.1, 0.2 and 0.7 divide 10 into 1, 2 and 7. Raises `SettingsError` unless one is above 0.
+    Ties go to the easier band. Weights are converted to exact decimal fractions, so that 0.1, 0.2 and 0.7 divide 10
+    into 1, 2 and 7. Raises `SettingsError` if no weight is above 0 or one is negative.
     """
     exact = {band: Fraction(str(weights[band])) for band in BANDS if band in weights}
     total = sum(exact.values())
@@ -152,7 +152,7 @@ def largest_remainder(weights: Mapping[DifficultyBand, float], count: int) -> di
         raise SettingsError("the ratio needs a weight above 0, and none below", hint="easy=2,medium=5,hard=3")
     quotas = {band: weight * count / total for band, weight in exact.items()}
     shares = {band: int(quota) for band, quota in quotas.items()}
-    by_remainder = sorted(quotas, key=lambda band: shares[band] - quotas[band])  # stable: ties stay easy first
+    by_remainder = sorted(quotas, key=lambda band: shares[band] - quotas[band])  # stable: ties go to the easier band
     for band in by_remainder[: count - sum(shares.values())]:
         shares[band] += 1
     return shares
