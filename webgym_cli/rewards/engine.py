@@ -1,4 +1,4 @@
-"""The scoring engine: queries a scorer about stored trajectories, several at once, and stores each judgement."""
+"""The scoring engine: scores stored trajectories concurrently and stores each judgement."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ SummaryT_co = TypeVar("SummaryT_co", bound=Event, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class ScoreResult:
-    """What a scorer returns for one trajectory."""
+    """A scorer's result for one trajectory."""
 
     judgement: Judgement | None
-    """The line to store; None where nothing is stored, so that the trajectory stays pending."""
+    """The judgement to store. None: nothing is stored and the trajectory stays pending."""
     success: bool | None
     problem: str = ""
-    """Why there is no verdict; counts towards the limit of consecutive failures."""
+    """Reason for a missing verdict; counts towards the limit of consecutive failures."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the trajectory's event."""
+    """Additional fields of the trajectory's event."""
     counts: Mapping[str, float] = field(default_factory=dict)
-    """Added to the scorer's own counters."""
+    """Increments of the scorer's own counters."""
 
 
 @dataclass(slots=True)
 class Agreement:
-    """How often two sources give the same verdict on the same trajectories."""
+    """Agreement rate of two sources of verdicts on the same trajectories."""
 
     both: int = 0
     """Trajectories with both verdicts."""
     same: int = 0
 
     def add(self, ours: bool | None, theirs: bool | None) -> None:
-        """Count a trajectory; one without either verdict is left out."""
+        """Count a trajectory, unless one of the two verdicts is missing."""
         if ours is not None and theirs is not None:
             self.both += 1
             self.same += ours is theirs
 
     def to_json(self) -> AgreementFacts:
-        """Return the counts and the share."""
+        """Return the counts and the agreement rate (None without common trajectories)."""
         return {"both": self.both, "same": self.same, "rate": round(self.same / self.both, 4) if self.both else None}
 
 
@@ -64,7 +64,7 @@ class ScoringCounts:
     """Trajectories with a verdict."""
     successes: int = 0
     failed: int = 0
-    """Trajectories without one because the model failed."""
+    """Trajectories without a verdict because the model failed."""
     own: Counter[str] = field(default_factory=Counter)
     """The scorer's own counters."""
     with_previous: Agreement = field(default_factory=Agreement)
@@ -82,12 +82,12 @@ class ScoringCounts:
 
     @property
     def success_rate(self) -> float | None:
-        """Share of successes; what has no verdict is left out."""
+        """Successes divided by verdicts; None without verdicts."""
         return round(self.successes / self.verdicts, 4) if self.verdicts else None
 
     @property
     def interval(self) -> list[float]:
-        """Its 95 % interval."""
+        """95 % Wilson interval of the success rate."""
         return [round(bound, 4) for bound in wilson(self.successes, self.verdicts)]
 
 
@@ -97,36 +97,36 @@ class Scorer(Protocol[SummaryT_co]):
     stage: str
     """The command and the summary event."""
     event: str
-    """The event of one trajectory."""
+    """Name of the event of one trajectory."""
     source: Literal["judge", "orm"]
     noun: str
-    """A result in words: `verdict`."""
+    """Noun for a result in progress messages, such as `verdict`."""
     failure: str
-    """A failed result in words: `judge_failed`."""
+    """Label of failed results in progress messages, such as `judge_failed`."""
     hint: str
-    """What to check when it fails again and again."""
+    """Advice appended to the error after too many consecutive failures."""
     skip_reasons: tuple[ScoringSkip, ...]
     settings_digest: str
-    """SHA-256 of all that decides a verdict but the trajectory."""
+    """SHA-256 of every input of a verdict other than the trajectory."""
     concurrency: int
-    """Trajectories at once."""
+    """Maximum number of trajectories scored concurrently."""
 
     def find_skip_reason(
         self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
     ) -> ScoringSkip | None:
-        """Return why a trajectory is not scored; None when it is. `last`: the newest judgement of this source."""
+        """Return the reason to skip a trajectory, or None. `last`: the newest judgement of this source."""
         ...
 
     def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
-        """Return the scorer's own part of a plan."""
+        """Return the scorer-specific fields of a plan."""
         ...
 
     def open(self, run: RunDir) -> None:
-        """Prepare the client, where that is not left to the first question. Raises `SettingsError`."""
+        """Create the client before the first trajectory; optional. Raises `SettingsError`."""
         return
 
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
-        """Return the result for a trajectory. A failure of the model is a result, not an exception."""
+        """Score a trajectory. A failure of the model is returned as a result, not raised."""
         ...
 
     def summarize(self, counts: ScoringCounts, seconds: float) -> SummaryT_co:
@@ -140,7 +140,7 @@ class Scorer(Protocol[SummaryT_co]):
 
 @dataclass(slots=True)
 class ScoringEngine(Generic[SummaryT_co]):
-    """One `webgym judge` or `webgym score` at work."""
+    """Runs the plan of one `webgym judge` or `webgym score` command."""
 
     plan: ScoringPlan
     run: RunDir
@@ -151,15 +151,15 @@ class ScoringEngine(Generic[SummaryT_co]):
     _blocklist: Blocklist = field(init=False)
 
     def __post_init__(self) -> None:
-        """Bound the concurrency by the settings and by what is pending."""
+        """Limit the concurrency to the number of pending trajectories."""
         self._blocklist = Blocklist(self.run, 0)
         pending = len(self.plan.pending)
         self._failures = Failures(min(self.scorer.concurrency, pending), pending)
 
     async def execute(self) -> SummaryT_co:
-        """Score everything that is pending and return the summary event.
+        """Score the pending trajectories and return the summary event.
 
-        Raises `WebGymError` after too many consecutive failures; what was scored before is stored.
+        Raises `WebGymError` after too many consecutive failures; earlier judgements are already stored.
         """
         start = time.monotonic()
         self.scorer.open(self.run)

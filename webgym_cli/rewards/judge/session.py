@@ -16,27 +16,27 @@ from webgym_cli.rewards.judge.question import JudgeQuestion
 
 @dataclass(slots=True)
 class JudgeSession:
-    """One trajectory before the judge."""
+    """State of judging one trajectory: client, context and the judgement's fields."""
 
     trajectory: Trajectory
     settings: JudgeSettings
     client: JudgeClient
     context: JudgeContext
     fields: dict[str, Any] = field(default_factory=dict)
-    """Fields of the judgement (`facts`, `claims`, `key_points`, ...) so far. They are stored even after a failure."""
+    """Fields of the judgement (`facts`, `claims`, `key_points`, ...), added one by one; stored even after a failure."""
 
     async def ask(self, question: JudgeQuestion) -> JudgeReply:
         """Return the judge's reply to one question. Raises `ChatError` and `StoreError`."""
         return await self.client.ask(question, self.context)
 
     async def vote(self, question: JudgeQuestion, text: str) -> Verdict:
-        """Ask as often as there are votes. Raises `ChatError` when those that can be read don't settle it."""
+        """Return the majority verdict of `votes` replies. Raises `ChatError` if failed replies could change it."""
         votes = self.settings.votes
         replies = await gather_or_cancel(*(self._vote_once(question) for _ in range(votes)))
         read = [reply for reply in replies if isinstance(reply, JudgeReply)]
         yes = sum(reply.yes for reply in read)
         passed = 2 * yes > votes
-        if not passed and 2 * (len(read) - yes) < votes:  # those that can't be read could still have made a majority
+        if not passed and 2 * (len(read) - yes) < votes:  # the failed replies could have made a majority
             errors = [reply for reply in replies if isinstance(reply, ChatError)]
             raise next((error for error in errors if error.unavailable), errors[0])
         reason = next(reply.reason for reply in read if reply.yes is passed)

@@ -1,8 +1,8 @@
 """WebGym's judge protocol: blocking, key points, claims, facts, reference answer.
 
-Blocking is asked for every trajectory; without an answer the rest is not asked. Then come the screenshots that matter,
-criterion B (whether all claims of the answer are visible), criterion A fact by fact, and the reference answer; the
-first that fails decides.
+The blocking check covers every trajectory; the other checks need one that ended with an answer. They run in this
+order: key-point selection of the screenshots, criterion B (all claims of the answer are visible), criterion A fact by
+fact, and the reference answer. The first failed check decides.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from webgym_cli.rewards.judge.session import JudgeSession
 
 # The stored question of criterion B.
 CLAIMS_QUESTION = "everything that the answer claims can be seen"
-# Makes a fact of the instruction, for a task with neither rubric nor reference answer.
+# Prefix that turns the instruction into a fact, for a task with neither rubric nor reference answer.
 CARRIED_OUT = "The task was carried out: "
 
 
 async def judge_by_rubric(session: JudgeSession) -> bool | None:
-    """Return the verdict; None where the site blocked the browser. Raises `ChatError` and `StoreError`."""
+    """Return the verdict, or None if the site blocked the browser. Raises `ChatError` and `StoreError`."""
     if await _is_blocked(session):
         return None
     if session.trajectory.outcome.stop is not Stop.ANSWERED:
@@ -48,7 +48,7 @@ async def _is_blocked(session: JudgeSession) -> bool:
 
 
 async def _select_key_points(session: JudgeSession) -> list[int]:
-    """Return the screenshots that matter, the newest `max_images` of them, the last one always."""
+    """Return the indices of the newest `max_images` key-point screenshots, always including the last one."""
     *earlier, last = select_distinct(session.trajectory.steps)
     matter = await gather_or_cancel(*(_is_key_point(session, index) for index in earlier))
     chosen = [index for index, matters in zip(earlier, matter, strict=True) if matters]
@@ -59,12 +59,12 @@ async def _is_key_point(session: JudgeSession, index: int) -> bool:
     try:
         reply = await session.ask(prompts.key_point(session.trajectory, index))
     except ChatError:
-        return True  # without an answer the screenshot is shown: one too many hides no evidence
+        return True  # keep the screenshot: an extra image hides no evidence
     return reply.yes
 
 
 async def _check(session: JudgeSession, shown: list[int]) -> bool:
-    """Return whether claims, facts and reference answer all pass; the first that fails ends the questions."""
+    """Return whether claims, facts and reference answer all pass; stop at the first failure."""
     trajectory = session.trajectory
     if session.settings.check_claims:
         claims = await session.vote(prompts.claims(trajectory, shown), CLAIMS_QUESTION)
@@ -85,9 +85,9 @@ async def _check(session: JudgeSession, shown: list[int]) -> bool:
 
 
 def list_facts(trajectory: Trajectory) -> tuple[str, ...]:
-    """Return the facts to check: the rubric, or the instruction where neither rubric nor reference answer says more.
+    """Return the facts to check: the rubric, or the instruction if the task has neither rubric nor reference answer.
 
-    With a reference answer alone there are no facts; the answer is compared with it.
+    Empty for a task with only a reference answer, which is compared with the policy's answer instead.
     """
     task = trajectory.task
     if task.rubric or task.reference_answer:
@@ -96,13 +96,13 @@ def list_facts(trajectory: Trajectory) -> tuple[str, ...]:
 
 
 def select_distinct(steps: Sequence[Step]) -> list[int]:
-    """Return the indices of the screenshots that differ from the one after them; the last is always among them."""
+    """Return the indices of the screenshots that differ from the next one, always including the last."""
     shots = [step.observation.screenshot for step in steps]
     return [index for index, shot in enumerate(shots) if index + 1 == len(shots) or shot != shots[index + 1]]
 
 
 def select_evenly(indices: Sequence[int], limit: int) -> list[int]:
-    """Return at most `limit` of the indices, evenly spread, first and last always in (the last alone for 1)."""
+    """Return at most `limit` evenly spaced indices, including the first and the last (`limit=1`: only the last)."""
     if len(indices) <= limit:
         return list(indices)
     if limit == 1:
