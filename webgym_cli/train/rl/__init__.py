@@ -1,14 +1,13 @@
 """Reinforcement learning on a rollout's own tokens: advantages, objectives, log-probabilities in chunks, packing.
 
-The files here run in the train role's interpreter, where torch and pydantic are and webgym isn't installed. They import
-the standard library, these two, one another, and the settings that they share with the run (`config/rl.py`), nothing
-else of webgym: its other rooms need libraries that this interpreter lacks. Yet they are imported by their true names
-(`webgym_cli.train.rl.advantages`), so that the types are checked like everyone's: `launch.py`, which needs nothing,
-first lets this one package be found at its place, without its neighbours in site-packages, and then runs a module of
-this room. No variable of the environment is involved, so each worker of a `torchrun` that is given `launch.py` finds
-its way by itself.
+The modules run in the train venv's interpreter, which has torch and pydantic but not webgym. They import the standard
+library, these two, one another and the shared settings (`config/rl.py`), and nothing else of webgym: the other packages
+need libraries that this interpreter lacks. They are imported by their full names (`webgym_cli.train.rl.advantages`), so
+that mypy checks them like the rest. `launch.py` imports the standard library only; it makes this one package importable
+from its source folder, without the rest of site-packages, and then runs one of its modules. No environment variable is
+involved, so every worker of `torchrun launch.py` can import the package.
 
-One convention holds throughout. Only tokens that the policy produced are trained, so the functions work on those alone:
-K tokens, one after another, without padding, prompts or observations (`experience.py`). What stands between two of them
-can't get credit, can't interrupt it, and needs no mask. Failed episodes have no tokens here at all.
+Only tokens that the policy generated are trained, so all functions work on these alone: K tokens in order, without
+padding, prompts or observations (`experience.py`). Observations between two tokens receive no credit, don't interrupt
+it, and need no mask. Failed episodes contribute no tokens.
 """

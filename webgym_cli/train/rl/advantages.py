@@ -1,10 +1,10 @@
-"""Token advantages: the formulas of the built-in estimators (`estimators.py`), on a whole batch.
+"""Formulas of the built-in advantage estimators (`estimators.py`), on a whole batch.
 
-Each takes token rewards [K] (`outcome`, perhaps less a KL penalty) and returns [K] float64. Sources: GRPO (Shao et al.
+Each takes token rewards [K] (`outcome`, minus a KL penalty if set) and returns [K] float64. Sources: GRPO (Shao et al.
 2024, arXiv 2402.03300), RLOO (Ahmadian et al. 2024, 2402.14740), REINFORCE++ (Hu 2025, 2501.03262), ReMax (Li et al.
 2023, 2310.10505), GAE (Schulman et al. 2015, 1506.02438), GiGPO (Feng et al. 2025, 2505.10978). All of a trajectory's
-steps share its credit, in however many rows they stand, but for GiGPO's. Compute them before a batch is divided among
-processes: groups and whitening span all of it.
+steps share its advantage, in however many rows they are, except with GiGPO. Compute advantages before a batch is
+divided among processes: groups and whitening span the whole batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def estimate(
     greedy: torch.Tensor | None = None,
     anchors: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Compute advantages by the estimator that `options` names, and with a critic its targets; [K] float32.
+    """Compute the advantages and, with a critic, its returns by the estimator in `options`; [K] float32.
 
     `rewards` [K]: see `outcome`. `values` [K]: the critic's, read before each token. `greedy` [N]: see `remax`.
     `anchors` [K]: see `gigpo`. Raises `ValueError` when the estimator's own input is missing.
@@ -55,7 +55,7 @@ def estimate(
 
 
 def outcome(tokens: Experience) -> torch.Tensor:
-    """Return [K] float64: each episode's reward at its last token, 0 elsewhere."""
+    """Return token rewards [K] float64: each episode's reward at its last token, 0 elsewhere."""
     return torch.where(tokens.last, tokens.reward[tokens.trajectory], 0.0)
 
 
@@ -100,7 +100,7 @@ def gigpo(
 
 
 def rloo(tokens: Experience, rewards: torch.Tensor) -> torch.Tensor:
-    """Return [K]: R less the mean of the others in the group, n / (n - 1) · (R - mean). A group of one keeps R."""
+    """Return [K]: R minus the mean of the others in the group, n / (n - 1) · (R - mean). A group of one keeps R."""
     total = tokens.total(rewards)
     mean, size = _group_mean(total, tokens.group, tokens.valid)
     others = size / (size - 1).clamp(min=1) * (total - mean)
@@ -108,7 +108,7 @@ def rloo(tokens: Experience, rewards: torch.Tensor) -> torch.Tensor:
 
 
 def reinforce_plus_plus(tokens: Experience, rewards: torch.Tensor, *, gamma: float = 1.0) -> torch.Tensor:
-    """Return [K]: the discounted return from each token on, before whitening.
+    """Return [K]: the discounted return-to-go of each token, before whitening.
 
     The discount counts every position of a row, observations between two turns included, and one from the last token
     of a step to the first of the next. Credit is carried across observations.
@@ -121,7 +121,7 @@ def reinforce_plus_plus(tokens: Experience, rewards: torch.Tensor, *, gamma: flo
 
 
 def remax(tokens: Experience, rewards: torch.Tensor, greedy: torch.Tensor) -> torch.Tensor:
-    """Return [K]: the return from each token on, less the reward of a greedy rollout of the same task.
+    """Return [K]: the return-to-go of each token, minus the reward of a greedy rollout of the same task.
 
     `greedy` [N] repeats a group's greedy reward for each of its trajectories. Where that rollout failed there is no
     baseline: give those trajectories no reward (NaN) when the experience is made. Raises `ValueError` otherwise.
@@ -139,8 +139,8 @@ def gae(
     """Return [K] advantages before whitening, and [K] returns for the critic (advantage + value).
 
     delta[k] = r[k] + gamma · V[k + 1] - V[k], A[k] = delta[k] + gamma · lam · A[k + 1]; V and A are 0 after the last
-    token. `values` [K] are read before each token, so the baseline doesn't know it. The next token is the policy's
-    next: observations between them are stepped over.
+    token. `values` [K] are predicted before each token, so the baseline doesn't depend on it. k + 1 is the
+    policy's next token: observations between the two are skipped.
     """
     values = values.double()
     following = torch.zeros_like(values)

@@ -8,12 +8,12 @@ import torch
 
 from webgym_cli.train.rl.options import TrainingError
 
-# The name under which transformers knows it.
+# The attention implementation's name in transformers' registry.
 BLOCKS = "webgym_blocks"
 
 
 def register() -> None:
-    """Make it known to transformers, which gives a function that it has no masks for none."""
+    """Register with transformers, which builds no mask for an attention without a mask function."""
     from transformers import AttentionInterface
 
     AttentionInterface.register(BLOCKS, blocks)
@@ -30,10 +30,10 @@ def blocks(
     sliding_window: int | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Return [1, L, H, D]: causal attention within each sequence of a packed line; all else as `sdpa` does it.
+    """Return [1, L, H, D]: causal attention within each sequence of a packed row; otherwise as `sdpa`.
 
-    `query` [1, H, L, D], `key` and `value` the same with fewer heads perhaps; `cu_seq_lens_q` [S + 1] says where the
-    sequences begin. Raises `TrainingError` for a sequence that is longer than a layer's window.
+    `query` [1, H, L, D], `key` and `value` the same with fewer heads perhaps; `cu_seq_lens_q` [S + 1] holds the
+    cumulative sequence lengths. Raises `TrainingError` for a sequence that is longer than a layer's window.
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 

@@ -1,4 +1,4 @@
-"""Training targets of a batch, computed once before the first optimizer step; those of a policy gradient."""
+"""Training targets of a batch, computed once before the first optimizer step, and their computation for PPO."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from webgym_cli.train.rl.kl import kl_estimate, next_coefficient
 from webgym_cli.train.rl.options import AlgorithmConfig, TrainingError
 
 FILE = "lessons.safetensors"
-# Advantages up to this are those of equal rewards: rounding.
+# Advantages up to this absolute value count as 0: rounding errors of equal rewards.
 NO_ADVANTAGE = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTargets:
-    """What a batch teaches, on the CPU."""
+    """Training targets of a batch, on the CPU."""
 
     tensors: dict[str, torch.Tensor] = field(default_factory=dict)
-    """By name, in the order of the batch's rows, a value for each trained token or each action."""
+    """By name; one value per trained token or action, in the order of the batch's rows."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """What the logs say about the batch."""
+    """Logged metrics of the batch."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What `trainer_state.json` keeps for the next training."""
+    """Values that `trainer_state.json` stores for the next training."""
 
     def select(self, places: torch.Tensor, device: torch.device) -> dict[str, torch.Tensor]:
-        """Return the tensors' values at some places, on a device."""
+        """Index the tensors with `places` and move the result to a device."""
         return {name: value[places].to(device) for name, value in self.tensors.items()}
 
     def save(self, folder: Path, digest: str) -> None:
-        """Write them into a folder, under a digest of what they were computed from."""
+        """Write the targets into a folder, with a digest of their inputs."""
         from safetensors.torch import save_file
 
         work = folder / f"{FILE}.new"
@@ -49,7 +49,7 @@ class BatchTargets:
 
 
 def load_targets(folder: Path, digest: str) -> BatchTargets | None:
-    """Return the targets that were saved in a folder under this digest, or None."""
+    """Return the targets saved in a folder with this digest, or None."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -69,7 +69,7 @@ def compute_targets(
     reference: torch.Tensor | None,
     values: torch.Tensor | None,
 ) -> BatchTargets:
-    """Return the targets of the K trained tokens. Raises `TrainingError` for contradictory data.
+    """Compute the targets of the K trained tokens. Raises `TrainingError` for contradictory data.
 
     They are `old_log_probs`, which the ratio compares with, `advantages`, `weights`, the correction for data of other
     weights, where it counts the `reference`'s log-probs, and with a critic its `values` before the update and the
@@ -113,7 +113,7 @@ def compute_targets(
 
 
 def _anchors(batch: Batch, tokens: Experience) -> torch.Tensor | None:
-    """Return [K] the number of each token's observation; None where the batch does not have them."""
+    """Return [K] the index of each token's observation, or None if the batch has no observation digests."""
     if not all(row.anchor for row in batch.rows):
         return None
     numbers: dict[str, int] = {}
@@ -121,13 +121,13 @@ def _anchors(batch: Batch, tokens: Experience) -> torch.Tensor | None:
 
 
 def _staleness(batch: Batch) -> torch.Tensor:
-    """Return the trainings between each row's policy and the one that is trained [rows]; -1 where nobody told."""
+    """Return [rows] the number of trainings between each row's policy and the trained one; -1 if unknown."""
     ages = (-1 if row.version is None else batch.iteration - row.version for row in batch.rows)
     return torch.tensor([*ages])
 
 
 def _about(batch: Batch, tokens: Experience, rewards: torch.Tensor) -> dict[str, float]:
-    """Return what the logs say about episodes and lengths."""
+    """Return metrics of episodes and lengths."""
     stale = _staleness(batch)
     known = stale[stale >= 0]
     return {
@@ -138,7 +138,7 @@ def _about(batch: Batch, tokens: Experience, rewards: torch.Tensor) -> dict[str,
 
 
 def batch_metrics(batch: Batch) -> dict[str, float]:
-    """Return what the logs say about any batch: scores of its episodes, and its lengths."""
+    """Return the metrics of any batch: episode scores and lengths."""
     reward, lengths = batch.trajectories.reward, batch.offsets.diff()
     total = torch.tensor([len(row.input_ids) for row in batch.rows])
     return {
@@ -151,7 +151,7 @@ def batch_metrics(batch: Batch) -> dict[str, float]:
 
 
 def summary_stats(name: str, values: torch.Tensor) -> dict[str, float]:
-    """Return mean, largest and smallest of some values under their names in the logs."""
+    """Return mean, maximum and minimum under their metric names."""
     given = values.double()
     return {
         f"{name}/mean": float(given.mean()),

@@ -1,4 +1,4 @@
-"""Divides a batch: into mini-batches (optimizer steps), and those into what each process works off at once."""
+"""Divides a batch into mini-batches (one optimizer step each), and these into micro-batches for each process."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from webgym_cli.config.rl import ActorSettings
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """The rows of one forward and backward pass of a process."""
+    """Rows of one forward and backward pass of a process."""
 
     rows: tuple[int, ...]
-    """Numbers of rows."""
+    """Row indices."""
     idle: bool = False
-    """The others have more to do: the rows go through the model, since all must call it together, and count nothing."""
+    """Filler that contributes no loss: all processes must call the model equally often."""
 
 
 def mini_batches(trajectory: Sequence[int], options: ActorSettings, seed: int) -> list[tuple[int, ...]]:
-    """Return the rows of each optimizer step, over all epochs; `trajectory` is the number of each row's.
+    """Return the rows of each optimizer step, over all epochs; `trajectory` holds each row's trajectory index.
 
     The rows of a trajectory stay together. The mini-batches of an epoch differ by one trajectory at most.
     """
@@ -45,9 +45,9 @@ def mini_batches(trajectory: Sequence[int], options: ActorSettings, seed: int) -
 def micro_batches(
     rows: Sequence[int], lengths: Sequence[int], options: ActorSettings, *, packed: bool, rank: int, world: int
 ) -> list[MicroBatch]:
-    """Return one process's part of some rows, the same number of calls for each process.
+    """Return the micro-batches of process `rank`; every process gets the same number.
 
-    The heaviest go first, so that what is worked off at the same time weighs about the same. `lengths` are those of
+    The longest go first, so that micro-batches that run at the same time are of similar size. `lengths` are those of
     all rows in tokens, none above `ppo_max_token_len_per_gpu`.
     """
     own = [lengths[row] for row in rows]
@@ -66,7 +66,7 @@ def micro_batches(
 
 
 def bin_pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Divide sequences into packs of at most `budget` tokens: lists of their numbers, in few packs.
+    """Pack sequences into few bins of at most `budget` tokens; return the sequence indices of each bin.
 
     The longest go first, each into the fullest pack that has room (best fit, decreasing). The same lengths always give
     the same packs. Raises `ValueError` for a sequence that is longer than the budget.
@@ -89,7 +89,7 @@ def bin_pack(lengths: Sequence[int], budget: int) -> list[list[int]]:
 
 
 def _blocks(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Return rows of similar length together: as many as take up to `budget` positions when padded."""
+    """Group rows of similar length into blocks of at most `budget` positions, padding included."""
     blocks: list[list[int]] = []
     longest = 0
     for number in sorted(range(len(lengths)), key=lambda number: (-lengths[number], number)):

@@ -1,8 +1,8 @@
-"""What a training leaves on the disk: states to go on from, and in the end a model that can be served.
+"""Checkpoints of a training: states to resume from, and the finished model in HuggingFace's format.
 
 In the output folder: `state-N` after optimizer step N, only the newest; `checkpoint-N` after the last, a HuggingFace
 model with `trainer_state.json`, written last, and `rl_state`, the exact weights and moments for the next training.
-A folder has its name only when it is whole.
+A folder gets its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOT_COPIED = ("model.safetensors.index.json", "pytorch_model.bin.index.json", TR
 
 
 def newest_state(output: Path, digest: str) -> tuple[Path, int] | None:
-    """Return the folder and the step of the newest state of exactly this training, or None."""
+    """Return folder and step of the newest state with this training's digest, or None."""
     states = []
     for path in output.glob("state-*/" + STATE):
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ def newest_state(output: Path, digest: str) -> tuple[Path, int] | None:
 
 
 def is_finished(output: Path, step: int, digest: str) -> bool:
-    """Tell whether this training has been made to its end."""
+    """Return whether the finished checkpoint of this training exists."""
     path = output / f"checkpoint-{step}" / TRAINER_STATE
     return path.is_file() and json.loads(path.read_text(encoding="utf-8")).get("digest") == digest
 
@@ -46,7 +46,7 @@ def is_finished(output: Path, step: int, digest: str) -> bool:
 def write_state(
     output: Path, engines: Mapping[str, TrainEngine], step: int, digest: str, world: DistributedContext
 ) -> Path:
-    """Write the state after a step in place of the older ones, and return its folder."""
+    """Write the state after a step, remove the older ones, and return its folder."""
     target = output / f"state-{step}"
     work = make_empty(output / f"state-{step}.new", world)
     for name, engine in engines.items():
@@ -75,7 +75,7 @@ def write_model(
     facts: dict[str, Any],
     world: DistributedContext,
 ) -> Path:
-    """Write the finished model, and return its folder. `facts` becomes `trainer_state.json`; `sources`: the models'."""
+    """Write the finished model and return its folder. `facts`: `trainer_state.json`; `sources`: the models' folders."""
     target = output / f"checkpoint-{facts['global_step']}"
     work = make_empty(output / f"{target.name}.new", world)
     for name, engine in engines.items():
@@ -98,7 +98,7 @@ def write_model(
 def write_weights(
     folder: Path, module: Any, weights: dict[str, torch.Tensor], options: ModelConfig, source: Path
 ) -> None:
-    """Write a network in HuggingFace's format, in the type of the model that it came from, with that one's files."""
+    """Write a network in HuggingFace's format, in the dtype of the source model and with the source's other files."""
     folder.mkdir(exist_ok=True)
     own = {name.removeprefix("network."): value for name, value in weights.items() if name.startswith("network.")}
     stored = module.network.state_dict().keys()
@@ -118,7 +118,7 @@ def write_weights(
 
 
 def stored_type(source: Path, *, trusted: bool = False) -> Any:
-    """Return the type in which a model's weights are stored, float32 where its configuration doesn't say."""
+    """Return the dtype of a model's stored weights; float32 if its configuration names none."""
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=trusted)
@@ -126,7 +126,7 @@ def stored_type(source: Path, *, trusted: bool = False) -> Any:
 
 
 def make_empty(folder: Path, world: DistributedContext) -> Path:
-    """Make an empty folder, where all processes see it."""
+    """Create an empty folder that all processes see on return."""
     if world.is_main_process:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -135,5 +135,5 @@ def make_empty(folder: Path, world: DistributedContext) -> Path:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write an object."""
+    """Write a JSON object."""
     path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -2,9 +2,9 @@
 
     python launch.py webgym_cli.train.rl.critic_inference CRITIC POLICY STATES VALUES
 
-CRITIC is the critic's folder and POLICY that of the policy, whose image processor is used. STATES has a JSON object a
-line: `ids`, the paths of its `images` and their `sizes`. VALUES gets an array of probabilities, a head each, a line.
-Exit status: 0 when all are told, 1 with one line on stderr when they can't be.
+CRITIC is the critic's folder; POLICY is the policy's, whose image processor is used. STATES is JSON Lines with `ids`,
+the paths of the `images`, and their `sizes`. VALUES becomes JSON Lines: an array of probabilities, one per head.
+Exit status: 0 on success; 1, with one line on stderr, on failure.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from webgym_cli.train.rl.webrl_states import state_row
 
 
 def predict_success(folder: Path, policy: Path, states: Sequence[dict[str, Any]]) -> Iterator[list[float]]:
-    """Yield the probability of success by each of the critic's heads, for each state. Raises `TrainingError`."""
+    """Yield each state's success probabilities, one per critic head. Raises `TrainingError`."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
     attention = attention_implementation(RlModelSettings(use_remove_padding=False), device)
@@ -48,7 +48,7 @@ def predict_success(folder: Path, policy: Path, states: Sequence[dict[str, Any]]
 
 
 def _heads(folder: Path) -> int:
-    """Return how many heads a critic has. Raises `TrainingError` where it is none that tells success."""
+    """Return the number of a critic's heads. Raises `TrainingError` unless it is an outcome critic."""
     from safetensors import SafetensorError, safe_open
 
     path = folder / f"{OutcomeCritic.HEAD}.safetensors"

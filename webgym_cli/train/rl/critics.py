@@ -1,4 +1,4 @@
-"""The critics: transformers with heads of their own, which are kept in a file beside the transformer's weights."""
+"""The critics: transformers with value heads, which are stored in a separate file beside the transformer's weights."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from webgym_cli.train.rl.options import TrainingError
 
 
 class Critic(nn.Module):  # type: ignore[misc]
-    """A transformer with one output: the return that is to be expected before each trained token."""
+    """A value model: predicts the expected return before each trained token."""
 
     HEAD = "value_head"
-    """The name of what isn't the transformer's, and of its file."""
+    """Name of the head module, and of its file."""
 
     def __init__(self, network: Any) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Critic(nn.Module):  # type: ignore[misc]
 
 
 class OutcomeCritic(nn.Module):  # type: ignore[misc]
-    """A transformer that tells failure from success: each of its heads, two hidden layers, judges on its own."""
+    """A binary classifier of failure and success, with independent heads of two hidden layers each."""
 
     HEAD = "outcome_heads"
     """See `Critic`."""
@@ -60,7 +60,7 @@ def _outcome_head(width: int) -> nn.Sequential:
 
 
 def save_head(module: Any, weights: dict[str, torch.Tensor], folder: Path) -> bool:
-    """Write a critic's head, of the weights by their names in the critic; tell whether the network is a critic."""
+    """Write a critic's head from its named weights; return whether the network is a critic."""
     from safetensors.torch import save_file
 
     if not isinstance(module, Critic | OutcomeCritic):
@@ -72,7 +72,7 @@ def save_head(module: Any, weights: dict[str, torch.Tensor], folder: Path) -> bo
 
 
 def load_head(critic: Any, folder: Path) -> None:
-    """Take over the head that lies beside a critic's weights; without one it stays new. Raises `TrainingError`."""
+    """Load the head stored beside a critic's weights; without a file it stays untrained. Raises `TrainingError`."""
     from safetensors.torch import load_file
 
     path = folder / f"{critic.HEAD}.safetensors"

@@ -1,4 +1,4 @@
-"""Reads the batch of an iteration: what the policy saw and produced, and what came of it."""
+"""Reads the batch of an iteration: prompts, generated tokens with log-probabilities, and rewards."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from webgym_cli.train.rl.options import TrainingError, read_object
 from webgym_cli.train.rl.sampling import Truncation
 
 AGAIN = "prepare the data again"
-# What `trajectories.jsonl` says of episodes that are left out though they did not fail (`prepare/rl/drop_reasons.py`).
+# Drop reasons in `trajectories.jsonl` of episodes that did not fail (`prepare/rl/drop_reasons.py`).
 NO_VARIANCE = "no_variance"
 
 
 class Picture(NamedTuple):
-    """A picture that a prompt shows."""
+    """An image of a prompt."""
 
     path: Path
     size: tuple[int, int]
@@ -31,71 +31,71 @@ class Picture(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """What `webrl` needs to know of a row beside the row itself: its one step, and what that led to."""
+    """The transition of a one-step row, which `webrl` needs: the next state and whether it is terminal."""
 
     next_prompt: torch.Tensor
-    """[m] long: the prompt of the state after the step; the last step has one, too."""
+    """[m] long: prompt of the next state; the last step has one, too."""
     next_images: tuple[Picture, ...]
-    """Its pictures, in the order of their places among the tokens."""
+    """Images of the next prompt, in the order of their placeholder tokens."""
     last: bool
-    """Whether the episode ended with this step."""
+    """Whether the step is the episode's last."""
     replayed: bool
-    """Whether it is of an earlier phase."""
+    """Whether the step was replayed from an earlier phase."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainRow:
-    """One sequence of l tokens that goes through the model."""
+    """One training sequence of l tokens."""
 
     input_ids: torch.Tensor
     """[l] long."""
     mask: torch.Tensor
-    """[l] bool: what the policy produced."""
+    """[l] bool: True for tokens that the policy generated."""
     log_probs: torch.Tensor
-    """[k] float32: of the k tokens that it produced, under the distribution that was sampled from."""
+    """[k] float32: the sampler's log-probs of the k generated tokens, after temperature and truncation."""
     trajectory: int
-    """The number of its trajectory."""
+    """Trajectory index."""
     step: int
-    """The first step of the trajectory that it holds."""
+    """Index of the row's first step in the trajectory."""
     images: tuple[Picture, ...]
-    """Pictures, in the order of their places among the tokens."""
+    """Images, in the order of their placeholder tokens."""
     place: str
     """File and line, for messages."""
     anchor: str = ""
     """Digest of the observation that its step answers; empty where a row may hold several steps."""
     version: int | None = None
-    """The oldest policy version that produced one of its steps; None: not known."""
+    """Oldest policy version among its steps; None if unknown."""
     transition: Transition | None = None
-    """Where it is one step, prepared for `webrl`."""
+    """Set for one-step rows prepared for `webrl`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trajectories:
-    """N episodes, by their number."""
+    """Per-trajectory data of N episodes."""
 
     reward: torch.Tensor
-    """[N] float64; NaN where nothing is learned from one: it failed, or was a greedy one for a baseline."""
+    """[N] float64; NaN for episodes that are not trained on: failed ones, and greedy ones for a baseline."""
     success: torch.Tensor
-    """[N] bool: whether the reward is that of a success."""
+    """[N] bool: whether the episode succeeded."""
     group: torch.Tensor
     """[N] long."""
     baseline: torch.Tensor
     """[N] float64: the reward of the greedy episode of the same group, NaN where there is none."""
     failed: int
-    """How many failed."""
+    """Number of failed episodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What an update learns from."""
+    """The batch of one training."""
 
     rows: tuple[TrainRow, ...]
-    """Of the trajectories with a reward, by trajectory and step."""
+    """Rows of the trajectories with a reward, sorted by trajectory and step."""
     trajectories: Trajectories
     temperature: float
-    """What the logits were divided by."""
+    """Sampling temperature."""
     truncation: Truncation
-    """Which tokens were left to sample from."""
+    """Top-k, top-p and min-p of the sampler."""
     iteration: int
     """The iteration that sampled it."""
     digest: str
@@ -103,7 +103,7 @@ class Batch:
 
     @property
     def offsets(self) -> torch.Tensor:
-        """[B + 1] long: where the trained tokens of each row begin among the K of the batch, and K."""
+        """[B + 1] long: offset of each row's trained tokens among the K of the batch, and K."""
         counts = torch.tensor([0, *(len(row.log_probs) for row in self.rows)])
         return counts.cumsum(0)
 
@@ -160,7 +160,7 @@ def read_batch(folder: Path, *, with_baseline: bool = False) -> Batch:
 
 
 def _sampling(head: dict[str, Any], path: Path) -> tuple[float, Truncation]:
-    """Return temperature and truncation of the distribution that was sampled from."""
+    """Return the sampler's temperature and truncation."""
     try:
         given = head["sampling"]
         limits = Truncation(
@@ -219,7 +219,7 @@ def _trajectories(path: Path, with_baseline: bool) -> Trajectories:
 
 
 def _rows(path: Path, trajectories: Trajectories, digest: Any) -> Iterator[TrainRow]:
-    """Yield the rows that are learned from, and add all lines to the digest."""
+    """Yield the trained rows, and add all lines to the digest."""
     valid = (~trajectories.reward.isnan()).tolist()
     for place, line, value in _lines(path):
         digest.update(line)
@@ -264,7 +264,7 @@ def _row(value: dict[str, Any], folder: Path, place: str) -> TrainRow:
 
 
 def _pictures(value: dict[str, Any], of: str, folder: Path, place: str) -> tuple[Picture, ...]:
-    """Return the pictures of a row, or of the state after it (`of`: the prefix of their keys)."""
+    """Return the images of a row or of its next state (`of`: the prefix of their keys)."""
     images, sizes = value.get(f"{of}images") or (), value.get(f"{of}sizes") or ()
     if len(images) != len(sizes):
         after = " after it" if of else ""

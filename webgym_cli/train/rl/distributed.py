@@ -1,4 +1,4 @@
-"""The processes of a training: who this one is among them, and what they add up together."""
+"""The processes of a training: rank, world size, device, all-reduce and barrier."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from torch import distributed
 
 @dataclass(frozen=True, slots=True)
 class DistributedContext:
-    """This process among all."""
+    """Rank, world size and device of this process."""
 
     rank: int
-    """Its number."""
+    """Global rank."""
     size: int
-    """How many there are."""
+    """World size."""
     device: torch.device
-    """Where it computes."""
+    """The device of this process."""
 
     @property
     def is_main_process(self) -> bool:
-        """Whether this one writes the files."""
+        """Whether this is rank 0, which writes the files."""
         return self.rank == 0
 
     def total(self, values: torch.Tensor) -> torch.Tensor:
@@ -35,15 +35,15 @@ class DistributedContext:
         return summed.cpu()
 
     def wait(self) -> None:
-        """Wait until all have come here."""
+        """Wait for all processes (a barrier)."""
         if self.size > 1:
             distributed.barrier()
 
 
 def init(*, grouped: bool) -> DistributedContext:
-    """Join the processes that torchrun started, or be the only one.
+    """Initialise the process group of torchrun's processes, or a context of one process.
 
-    `grouped`: form a process group even then, as DeepSpeed wants it. Call `shutdown` at the end.
+    `grouped`: create a process group even for one process, as DeepSpeed requires. Call `shutdown` at the end.
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     local = int(os.environ.get("LOCAL_RANK", "0"))
@@ -58,6 +58,6 @@ def init(*, grouped: bool) -> DistributedContext:
 
 
 def shutdown() -> None:
-    """End the process group, if there is one."""
+    """Destroy the process group, if there is one."""
     if distributed.is_initialized():
         distributed.destroy_process_group()

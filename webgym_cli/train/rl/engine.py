@@ -1,4 +1,4 @@
-"""What makes the optimizer steps: plain torch, or DeepSpeed with ZeRO and offload. Both are used alike."""
+"""Training engines with one interface: plain torch, or DeepSpeed with ZeRO and offload."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ TAG = "engine"
 
 
 class TrainEngine(Protocol):
-    """A network that learns. All processes call all methods, in the same order."""
+    """A trained network with its optimizer. All processes must call all methods, in the same order."""
 
     module: Any
     """The network."""
 
     def call(self, inputs: Inputs) -> Any:
-        """Return what the network makes of inputs."""
+        """Run the forward pass."""
 
     def backward(self, loss: torch.Tensor, *, last: bool) -> None:
         """Add this process's share of a mini-batch's loss to the gradients. `last`: `step` follows."""
 
     def step(self, rate: float) -> float:
-        """Make an optimizer step with a learning rate; return the gradient's length before it was cut."""
+        """Make an optimizer step with a learning rate; return the gradient norm before clipping."""
 
     def weights(self) -> Iterator[tuple[str, torch.Tensor]]:
-        """Yield the name and the whole value, on the CPU, of every parameter; empty values where not leading."""
+        """Yield the name and full value, on the CPU, of every parameter; empty tensors except on the main process."""
 
     def save(self, folder: Path) -> None:
-        """Write what is needed to go on, into a folder that exists."""
+        """Write weights and optimizer states into an existing folder."""
 
     def load(self, folder: Path) -> None:
-        """Go on from what `save` wrote. Raises `TrainingError`."""
+        """Load the state that `save` wrote. Raises `TrainingError`."""
 
 
 class PlainEngine:
-    """AdamW of torch on float32 weights; every process holds all of them."""
+    """torch's AdamW on float32 weights, replicated in every process."""
 
     def __init__(
         self, module: Any, world: DistributedContext, optim: OptimSettings, grad_clip: float, *, bf16: bool
@@ -128,7 +128,7 @@ class DeepSpeedEngine:
     def backward(self, loss: torch.Tensor, *, last: bool) -> None:
         """See `TrainEngine`."""
         self._engine.set_gradient_accumulation_boundary(last)
-        self._engine.backward(loss * self._world.size)  # it averages over the processes, and shares are summed
+        self._engine.backward(loss * self._world.size)  # DeepSpeed averages over the processes; the loss terms are sums
 
     def step(self, rate: float) -> float:
         """See `TrainEngine`."""
@@ -160,7 +160,7 @@ class DeepSpeedEngine:
 
 
 class ReferenceEngine:
-    """An engine without training: the reference. ZeRO-3 shards it among the processes like the policy."""
+    """An inference-only engine for the reference. ZeRO-3 shards it among the processes like the policy."""
 
     def __init__(self, module: Any, world: DistributedContext, config: dict[str, Any] | None, *, bf16: bool) -> None:
         self.module, self._world, self._bf16 = module, world, bf16
@@ -180,15 +180,15 @@ class ReferenceEngine:
 
 
 def autocast(world: DistributedContext, *, bf16: bool) -> Any:
-    """Compute in bfloat16 what bears it, or everything in the weights' type."""
+    """Return a context for bfloat16 autocast; without `bf16`, one in which the weights' dtype is used."""
     return torch.autocast(world.device.type, torch.bfloat16, enabled=bf16)
 
 
 def deepspeed_config(path: Path, optim: OptimSettings, grad_clip: float, *, bf16: bool) -> dict[str, Any]:
-    """Return a DeepSpeed configuration for these settings. Raises `TrainingError` for a file that is none.
+    """Return a DeepSpeed configuration for these settings. Raises `TrainingError` for an invalid file.
 
-    What is "auto" follows the settings, or DeepSpeed's defaults. One call is one micro-batch; the trainer says which is
-    the last before a step.
+    "auto" values follow the settings, or DeepSpeed's defaults. One call is one micro-batch; the trainer marks the last
+    one before an optimizer step.
     """
     config: dict[str, Any] = _without_auto(read_object(path))
     config.pop("train_batch_size", None)
@@ -210,7 +210,7 @@ def deepspeed_config(path: Path, optim: OptimSettings, grad_clip: float, *, bf16
 
 
 def _without_auto(value: Any) -> Any:
-    """Return a configuration without the values that are "auto"."""
+    """Return the configuration without its "auto" values."""
     if not isinstance(value, dict):
         return value
     return {name: _without_auto(entry) for name, entry in value.items() if entry != "auto"}

@@ -1,6 +1,7 @@
-"""Advantage estimators by name: those that are built in, and those of a user's `plugins`.
+"""Registry of advantage estimators: the built-in ones and those of a user's `plugins`.
 
-This module imports no torch: it is read where a training is planned, too. An estimator imports torch in its body.
+This module imports no torch, because webgym's own venv imports it to plan a training. Estimators import torch in their
+bodies.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def advantage_estimator(name: str, **needs: bool) -> Callable[[Estimate], Advant
 
 
 def _formula(name: str, *settings: str, beside: tuple[str, ...] = ()) -> Estimate:
-    """Return a formula of `advantages.py`, with the settings that it takes and the inputs `beside` the rewards."""
+    """Wrap a formula of `advantages.py` as an estimator with its settings and its inputs `beside` the rewards."""
 
     def estimate(given: EstimatorInputs) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         formula = getattr(importlib.import_module("webgym_cli.train.rl.advantages"), name)
@@ -96,7 +97,7 @@ GIGPO = AdvantageEstimator(
     needs_anchors=True,
 )
 
-# The estimators that can be named.
+# Estimators by name.
 ESTIMATORS: Registry[AdvantageEstimator] = Registry(
     noun="advantage estimator",
     setting="train.algorithm",
