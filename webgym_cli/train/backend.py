@@ -1,4 +1,4 @@
-"""`TrainingBackend`: a trainer as the rest of webgym sees it."""
+"""`TrainingBackend`: the interface between webgym and a trainer."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PreparedData = Literal["dataset", "batch", "steps", "transitions"]
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """What a training is planned from, beside what is on disk."""
+    """Inputs of the planning of a training, apart from the files of the run."""
 
     run: RunDir
     settings: Settings
     environ: Mapping[str, str]
     """The environment of this process."""
     train_config: str | None = None
-    """What `train_config.yaml` will hold when the training starts, where that differs from the file."""
+    """Content of `train_config.yaml` at the start of the training, if it will differ from the file."""
 
 
 # Decides how a training runs; changes nothing. Raises `MissingStageError` without prepared data, `VenvError` without
@@ -37,7 +37,7 @@ PlanFn = Callable[[PlanInputs], TrainPlan]
 
 
 class CommandFn(Protocol):
-    """Gives the command that each node runs in the training's folder; `processes`: those on each node."""
+    """Returns the command that each node runs in the training's folder; `processes`: trainer processes per node."""
 
     def __call__(self, python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
         """With several nodes torchrun takes the rendezvous from variables (`topology.build_rendezvous`)."""
@@ -56,7 +56,7 @@ async def accept_data(run: RunDir, settings: Settings, log: Path) -> None:
 
 
 async def keep_plan(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
-    """Start from nothing but the model."""
+    """Return the plan unchanged: the training starts from the model alone."""
     return plan
 
 
@@ -81,6 +81,6 @@ class TrainingBackend:
     group_relative: bool = False
     """Whether a group of equal rewards has no gradient (`rl.data.filter_groups`)."""
     check_data: DataCheck = accept_data
-    """Is asked where data was prepared, and before it is trained on."""
+    """Called after data was prepared, and before it is trained on."""
     build_start: PlanStep = keep_plan
     export: ExportFn = keep_checkpoint

@@ -1,4 +1,4 @@
-"""Whether DeepSpeed can build the optimizer that it needs on the CPU: known before a training starts, not after."""
+"""Builds DeepSpeed's CPU optimizer before a training starts, so that a failed build is reported early."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.rl.layout import is_offloaded
 from webgym_cli.train.training_plan import TrainPlan
 
-# Compiles the optimizer, or finds it compiled.
+# Compiles the optimizer, or loads the cached build.
 BUILD = "from deepspeed.ops.op_builder import CPUAdamBuilder; CPUAdamBuilder().load()"
 
 
 async def require_optimizer(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> None:
-    """Have DeepSpeed's CPU optimizer built where this training needs it. Raises `VenvError` when it can't be."""
+    """Build DeepSpeed's CPU optimizer if this training needs it. Raises `VenvError` if the build fails."""
     if not is_offloaded(plan.deepspeed or {}, "optimizer"):
         return
     sink({"event": "train_note", "message": "DeepSpeed builds its CPU optimizer, some minutes the first time"})

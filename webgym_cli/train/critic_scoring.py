@@ -1,4 +1,4 @@
-"""Success probabilities by the critic of a checkpoint, computed in the train role's interpreter."""
+"""Success probabilities from a checkpoint's critic, computed in the train venv's interpreter."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from webgym_cli.train.rl_backend import CRITIC, START
 from webgym_cli.util.files import write_lines
 from webgym_cli.venvs.locate import role_python
 
-# What a critic has that tells success from failure, beside its network.
+# File of an outcome critic's heads.
 HEADS = "outcome_heads.safetensors"
 _MODULE = "webgym_cli.train.rl.critic_inference"
 
 
 def outcome_critic(run: RunDir) -> Path | None:
-    """Return the folder of the current policy's critic, if it has one that tells success."""
+    """Return the folder of the current policy's outcome critic, or None."""
     newest = checkpoints.current(run)
     folder = checkpoints.folder(run, newest) / CRITIC if newest else None
     return folder if folder is not None and (folder / HEADS).is_file() else None
@@ -32,22 +32,22 @@ def outcome_critic(run: RunDir) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class CriticState:
-    """A prompt to be valued."""
+    """A prompt to score."""
 
     ids: Sequence[int]
     """Its token ids."""
     images: Sequence[Path] = ()
-    """Its pictures, in the order of their places among the tokens."""
+    """Image files, in the order of their placeholder tokens."""
     sizes: Sequence[tuple[int, int]] = ()
-    """Their width and height in pixels."""
+    """Width and height of each image in pixels."""
 
 
 async def success_probabilities(
     critic: Path, policy: Path, prompts: Sequence[CriticState], settings: Settings, log: Path
 ) -> list[list[float]]:
-    """Return the probability by each head for each prompt of a policy; V is the least.
+    """Return each prompt's success probabilities, one per head; V is the minimum.
 
-    Raises `VenvError` without the role, `JobError` where it fails.
+    Raises `VenvError` without the train venv, `JobError` if the scoring fails.
     """
     python = role_python(settings, "train")
     with tempfile.TemporaryDirectory(prefix="webgym-values-") as folder:

@@ -1,4 +1,4 @@
-"""How much disk a training takes, estimated from the model's own files; whether so much is free; what it refuses."""
+"""Disk usage of a training, estimated from the model's tensors; check of the free space; disk errors."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from webgym_cli.store.weights import list_tensors
 from webgym_cli.train.model_shapes import Tensor, published_tensors
 from webgym_cli.train.rl.layout import VISION
 
-# Of one number, by the kind that a safetensors file names.
+# Bytes per element, by safetensors dtype.
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I64": 8, "I32": 4, "I8": 1, "U8": 1}
-# Parts of the names of matrices that `lora_target: all` passes over.
+# Name fragments of matrices that `lora_target: all` skips.
 NO_ADAPTER = ("embed", "lm_head")
 GB = 10**9
 
 
 @contextmanager
 def disk_errors(place: Path) -> Iterator[None]:
-    """Turn what the disk refuses into `StoreError`."""
+    """Convert `OSError` on `place` into `StoreError`."""
     try:
         yield
     except OSError as error:
@@ -37,7 +37,7 @@ def disk_errors(place: Path) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSizes:
-    """What one checkpoint of a training consists of, in bytes."""
+    """Sizes of the parts of a training's checkpoint, in bytes."""
 
     weights: int
     """The weights that the trainer writes: the whole model, or the adapter."""
@@ -48,10 +48,10 @@ class CheckpointSizes:
 
 
 def estimate_sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: int | None) -> CheckpointSizes:
-    """Return what a checkpoint takes under a training's configuration.
+    """Estimate the checkpoint sizes under a training's configuration.
 
-    AdamW keeps two numbers a trained parameter, as precise as the parameter; DeepSpeed keeps two and a copy of it in
-    fp32. Without DeepSpeed what is trained is held, and saved, in fp32 even where bf16 is computed with.
+    AdamW keeps two moments per trained parameter, in its dtype; DeepSpeed keeps both and a copy of the parameter in
+    fp32. Without DeepSpeed the trained parameters are held, and saved, in fp32 even with bf16 autocast.
     """
     (parameters, trained, stored), lora = measure(model, config), config.get("finetuning_type") == "lora"
     half = bool(config.get("bf16") or config.get("fp16") or config.get("pure_bf16"))
@@ -63,7 +63,7 @@ def estimate_sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: 
 
 
 def peak_bytes(sizes: CheckpointSizes, config: dict[str, Any], steps: int, *, carried: bool) -> int:
-    """Return the most bytes that a training has on the disk at once, the published policy included.
+    """Return the peak disk usage of a training in bytes, including the published policy.
 
     The trainer removes an old checkpoint only after a new one is written, and writes the weights once more at its end.
     Carried states are rewritten for the start.
@@ -71,7 +71,7 @@ def peak_bytes(sizes: CheckpointSizes, config: dict[str, Any], steps: int, *, ca
     if config.get("save_strategy") == "epoch":
         written = math.ceil(float(config.get("num_train_epochs") or 3))
     else:
-        every = float(config.get("save_steps") or 500)  # below 1: a share of the steps
+        every = float(config.get("save_steps") or 500)  # below 1: a fraction of the steps
         written = math.ceil(steps / every if every >= 1 else 1 / every)
     limit = config.get("save_total_limit")
     copies = written if limit is None else min(written, int(limit) + 1)
@@ -80,16 +80,16 @@ def peak_bytes(sizes: CheckpointSizes, config: dict[str, Any], steps: int, *, ca
 
 
 def needed_for_sft(config: dict[str, Any], zero_stage: int | None, steps: int, *, carried: bool) -> int | None:
-    """Return the bytes that a training will take, or None where the model's shapes are not known."""
+    """Return the bytes that LLaMA-Factory's training will need, or None if the model's shapes are unknown."""
     model = model_tensors(str(config["model_name_or_path"]))
     return peak_bytes(estimate_sizes(model, config, zero_stage), config, steps, carried=carried) if model else None
 
 
 def needed_for_rl(config: dict[str, Any], steps: int, *, networks: int) -> int | None:
-    """Return the bytes that our own trainer will take, or None where the model's shapes are not known.
+    """Return the bytes that our own trainer will need, or None if the model's shapes are unknown.
 
-    A state holds what is trained in fp32 with Adam's two moments, for policy and critic; there are two while one is
-    replaced. The critic's model is written beside the policy's.
+    A state holds the trained parameters in fp32 with Adam's two moments, for policy and critic; two states exist while
+    one replaces the other. The critic's model is written beside the policy's.
     """
     model = model_tensors(config["model"]["path"])
     if not model:
@@ -100,16 +100,16 @@ def needed_for_rl(config: dict[str, Any], steps: int, *, networks: int) -> int |
 
 
 def model_tensors(model: str) -> list[Tensor]:
-    """Return the tensors of a model's files, of a published model where its files are not here; else none."""
+    """Return the tensors of a model's files, or of a known published model without local files; else none."""
     folder = find_model_folder(model)
     try:
         return list(list_tensors(folder) if folder else ()) or published_tensors(model)
-    except (OSError, ValueError, KeyError, TypeError):  # the trainer will say what is wrong with the files
+    except (OSError, ValueError, KeyError, TypeError):  # the trainer will report damaged files
         return []
 
 
 def require_space(place: Path, wanted: int) -> None:
-    """Raise `StoreError` when fewer bytes are free than wanted where a folder is, or will be."""
+    """Raise `StoreError` if fewer than `wanted` bytes are free on the file system of a folder, existing or not."""
     existing = next(path for path in (place, *place.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     if free < wanted:
@@ -126,9 +126,9 @@ def size_of(folder: Path) -> int:
 
 
 def measure(model: Iterable[Tensor], config: dict[str, Any]) -> tuple[int, int, int]:
-    """Return a model's parameters, those that are trained, and the bytes of its files, under LLaMA-Factory's settings.
+    """Return a model's parameter count, its trained parameters, and its bytes, under LLaMA-Factory's settings.
 
-    A LoRA adapter's are trained on top: rank x (inputs + outputs) for each matrix that gets one.
+    A LoRA adapter adds rank x (inputs + outputs) trained parameters for each adapted matrix.
     """
     tensors = list(model)
     learning = [(name, shape) for name, _, shape in tensors if is_trained(name, config)]
@@ -141,13 +141,13 @@ def measure(model: Iterable[Tensor], config: dict[str, Any]) -> tuple[int, int, 
 
 
 def rl_layout(config: dict[str, Any]) -> dict[str, Any]:
-    """Return what our own trainer trains of a model, from its `launch.json`, in LLaMA-Factory's words."""
+    """Translate our own trainer's `launch.json` into LLaMA-Factory's settings of the trained parameters."""
     names, kind = config["model"]["target_modules"], "lora" if config["model"]["lora_rank"] else "full"
     return {**config["model"], "finetuning_type": kind, "lora_target": "all" if names == "all-linear" else names}
 
 
 def is_trained(name: str, config: dict[str, Any]) -> bool:
-    """Tell whether a parameter is trained in full. The projector counts as learning unless the tower is frozen too."""
+    """Return whether a parameter is fully trained. The projector counts as trained unless the tower is frozen too."""
     if any(part in name for part in VISION):
         return not (config.get("freeze_vision_tower", True) and config.get("freeze_multi_modal_projector", True))
     return not config.get("freeze_language_model", False)

@@ -28,7 +28,7 @@ from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_atomic, write_json
 
 POLL_SECONDS = 0.2
-# Between two looks at which of the trainer's processes are on a GPU.
+# Seconds between two polls of the trainer's GPU processes.
 LOOK_SECONDS = 10.0
 LOG = "train.log"
 
@@ -67,7 +67,7 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
 
 
 def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None:
-    """Raise `StoreError` when the disk is too small for what the training will still write."""
+    """Raise `StoreError` if the disk is too small for the rest of the training."""
     if not settings.train.check_disk_space:
         return
     if plan.disk_bytes is None:
@@ -79,7 +79,7 @@ def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None
 
 
 async def _outlive_predecessor(plan: TrainPlan, grace: float) -> None:
-    """Wait for a trainer whose webgym was killed a moment ago: its guard is just ending it. Raises `JobError`."""
+    """Wait until the guard of a just killed webgym has ended that webgym's trainer. Raises `JobError`."""
     folder = str(plan.adopted or plan.folder)
     deadline = time.monotonic() + grace + KILL_MARGIN
     while alive := [process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == folder]:
@@ -91,7 +91,7 @@ async def _outlive_predecessor(plan: TrainPlan, grace: float) -> None:
 
 
 def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
-    """Lay out the working folder: an interrupted training's as it is, else an empty one."""
+    """Prepare the working folder: an interrupted training's as it is, else an empty one."""
     if plan.adopted is not None:
         shutil.rmtree(plan.folder, ignore_errors=True)
         plan.adopted.rename(plan.folder)

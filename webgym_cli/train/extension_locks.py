@@ -1,4 +1,4 @@
-"""Locks that a killed build of a torch extension left behind: every later build would wait for them forever."""
+"""Removes stale locks of killed torch extension builds; every later build would wait for them forever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOCKS = ("*/lock", "*/*/lock")
 def remove_stale_locks(env: Mapping[str, str]) -> list[Path]:
     """Remove our user's locks that no process of this machine holds open, and return them; `env`: the trainer's.
 
-    A build keeps its lock open until it ends (torch's `FileBaton`), so a lock that nobody has open is a killed build's.
+    A build keeps its lock open until it ends (torch's `FileBaton`), so a lock that no process has open is stale.
     """
     cache = Path(env.get("XDG_CACHE_HOME") or Path(env.get("HOME") or Path.home()) / ".cache")
     root = Path(env.get(_VARIABLE) or cache / "torch_extensions")

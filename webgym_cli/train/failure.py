@@ -11,12 +11,12 @@ from webgym_cli.jobs.process import last_lines
 
 # The last line of a Python traceback.
 EXCEPTION = re.compile(r"^(?:\[rank\d+\]:\s*)?(?:[A-Za-z_][\w.]*\.)?(\w*(?:Error|Exception|Interrupt|Exit))(?::|$)")
-# What a launcher says about a failed child: true, but not why.
+# A launcher's messages about a failed child, which don't contain the cause.
 ECHOES = frozenset({"ChildFailedError", "CalledProcessError", "SignalException", "RemoteTraceback"})
-# What a line of our own trainer begins with that says why it ends.
+# Prefix of our own trainer's line with the cause.
 OWN = "webgym: "
 LINES = 400
-# What a trainer says when another one, here or on another node, is gone: true, but not why.
+# A trainer's messages about a lost peer, on this or another node, which don't contain the cause.
 PEER_LOST = re.compile(
     r"connection (closed|reset|refused|aborted)|broken pipe|\bpeer\b|\bDist\w*Error|Rendezvous\w*Error|"
     r"remote process|failed to recv|\bNCCL\b|\bgloo\b",
@@ -25,7 +25,7 @@ PEER_LOST = re.compile(
 
 
 def reason(log: Path) -> str:
-    """Return our own trainer's last word, or the last exception's line, else the last line, else an empty text."""
+    """Return our own trainer's error line, else the last exception's line, else the last line, else ""."""
     lines = last_lines(log, LINES)
     for line in reversed(lines):
         if line.startswith(OWN):
@@ -37,7 +37,7 @@ def reason(log: Path) -> str:
 
 
 def trainer_error(code: int, log: Path) -> JobError:
-    """Return the error of a trainer that ended with a status other than 0."""
+    """Return the error for a trainer's nonzero exit status."""
     cause = reason(log)
     kind = PeerLostError if code < 128 and PEER_LOST.search(cause) else JobError
     if code == 128 + signal.SIGKILL:

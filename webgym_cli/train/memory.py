@@ -1,4 +1,4 @@
-"""GPU memory of a training before activations: weights, gradients, optimizer states, divided as ZeRO divides them."""
+"""Estimates the GPU memory of a training without activations: weights, gradients, optimizer states, sharded by ZeRO."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from webgym_cli.train.disk import measure, rl_layout
 from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.rl.layout import is_offloaded, zero_stage
 
-# Bytes a trained parameter for AdamW's two moments in fp32.
+# Bytes per trained parameter for AdamW's two moments in fp32.
 _ADAM = 8
-# Bytes a trained parameter for the fp32 copy that mixed precision steps on.
+# Bytes per trained parameter for the fp32 master copy of mixed precision.
 _MASTER = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingMemory:
-    """Bytes that a training holds before activations, by where they are."""
+    """Memory of a training without activations, in bytes by location."""
 
     weights: int
     """On each GPU: the weights, and a frozen reference's."""
@@ -27,7 +27,7 @@ class TrainingMemory:
     optimizer: int
     """On each GPU: the moments and the fp32 copy of the weights."""
     host: int
-    """On the CPU of all nodes together: what is offloaded."""
+    """Offloaded to CPU memory, on all nodes together."""
 
     @property
     def gpu(self) -> int:
@@ -35,7 +35,7 @@ class TrainingMemory:
         return self.weights + self.gradients + self.optimizer
 
     def __add__(self, other: TrainingMemory) -> TrainingMemory:
-        """Return the memory of two networks that are trained beside each other."""
+        """Return the memory of two networks that are trained in the same processes."""
         return TrainingMemory(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
     def to_json(self) -> dict[str, int]:
@@ -52,15 +52,15 @@ class TrainingMemory:
 def network_memory(
     parameters: int, trained: int, deepspeed: dict[str, Any] | None, processes: int, *, reference: bool = False
 ) -> TrainingMemory:
-    """Return what one network of a training holds in bf16 with AdamW.
+    """Return the memory of one network in bf16 with AdamW.
 
-    `parameters` of which `trained` learn (an adapter's count on top of the frozen ones); `deepspeed`: its
+    `trained` of the `parameters` are trained (an adapter's count on top of the frozen ones); `deepspeed`: its
     configuration, None for plain data parallelism; `reference`: a frozen copy of the network stays beside it.
     Source of the bytes: ZeRO (Rajbhandari et al. 2020), section 3.1.
     """
     copies = 2 if reference else 1
     if deepspeed is None:
-        # Plain torch keeps what is trained in fp32 and computes in bf16, so there is no second copy to step on.
+        # Plain torch keeps trained weights in fp32 and computes in bf16 by autocast, so there is no master copy.
         frozen = parameters - trained + (parameters if reference else 0)
         return TrainingMemory(4 * trained + 2 * frozen, 4 * trained, _ADAM * trained, 0)
     stage = zero_stage(deepspeed)
@@ -78,20 +78,20 @@ def network_memory(
 def sft_memory(
     model: Iterable[Tensor], config: dict[str, Any], deepspeed: dict[str, Any] | None, processes: int
 ) -> TrainingMemory:
-    """Return what LLaMA-Factory's training holds under its `train_config.yaml`."""
+    """Return the memory of LLaMA-Factory's training under its `train_config.yaml`."""
     return _of(model, config, deepspeed, processes)
 
 
 def rl_memory(
     model: Iterable[Tensor], config: dict[str, Any], deepspeed: dict[str, Any] | None, processes: int, *, critic: bool
 ) -> TrainingMemory:
-    """Return what our own trainer holds under its `launch.json`: the policy, its reference, and a critic if it has one.
+    """Return the memory of our own trainer under its `launch.json`: policy, reference, and critic if it has one.
 
-    The networks are counted together: while one learns the others keep their states.
+    The networks add up, because each keeps its states while another is trained.
     """
     network = (list(model), rl_layout(config), deepspeed, processes)
     compared = bool(config["actor"]["use_kl_loss"] or config["algorithm"]["use_kl_in_reward"] or "webrl" in config)
-    # An adapter's reference is the network with the adapter switched off, which needs no second copy.
+    # With LoRA the reference is the network with the adapter disabled, so there is no second copy.
     policy = _of(*network, reference=compared and not config["model"]["lora_rank"])
     return policy + _of(*network) if critic else policy
 

@@ -7,7 +7,7 @@ from typing import Any
 
 # Name, kind (`BF16`) and shape.
 Tensor = tuple[str, str, tuple[int, ...]]
-# The precision that all of these models are published in.
+# The dtype of all these published models.
 KIND = "BF16"
 
 _QWEN_VOCABULARY = 151_936
@@ -53,7 +53,7 @@ def _qwen3_vl(*sizes: int, vision: tuple[int, int, int], tied: bool) -> dict[str
     return {"model_type": "qwen3_vl", "tie_word_embeddings": tied, "text_config": text, "vision_config": tower}
 
 
-# The architecture of each model that a recipe or a benchmark names, by its hub id: what its `config.json` says.
+# `config.json` values of each model that a recipe or a benchmark names, by hub id.
 PUBLISHED: dict[str, dict[str, Any]] = {
     "Qwen/Qwen2.5-0.5B-Instruct": _qwen2(896, 4864, 24, 14, 2),
     "Qwen/Qwen2.5-1.5B-Instruct": _qwen2(1536, 8960, 28, 12, 2),
@@ -131,7 +131,7 @@ def _vision(vision: dict[str, Any]) -> Iterator[tuple[str, tuple[int, ...]]]:
         yield from _layer(f"{block}.mlp.linear_fc1", inner, hidden)
         yield from _layer(f"{block}.mlp.linear_fc2", hidden, inner)
     mergers = [(f"{stem}.merger", hidden)]
-    # The mergers of the deepstack layers normalise after merging four patches, the last one before.
+    # Deepstack mergers normalise after merging four patches, the last merger before.
     mergers += [
         (f"{stem}.deepstack_merger_list.{number}", merged) for number in range(len(vision["deepstack_visual_indexes"]))
     ]

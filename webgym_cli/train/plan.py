@@ -1,4 +1,4 @@
-"""Decides how a training runs, from what is on disk and nothing else. `--dry-run` prints it."""
+"""Plans a training from the run's files; `--dry-run` prints the plan."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from webgym_cli.venvs.locate import Device, resolve_device
 def plan_training(
     run: RunDir, settings: Settings, environ: Mapping[str, str] | None = None, *, train_config: str | None = None
 ) -> TrainPlan:
-    """Return how the current policy will be trained on what was prepared for it.
+    """Return the plan for training the current policy on its prepared data.
 
-    Raises `MissingStageError` where nothing was, `VenvError` without the trainer, `UsageError` for damaged files.
+    Raises `MissingStageError` without prepared data, `VenvError` without the trainer, `UsageError` for damaged files.
     `environ` is this process's environment unless given; `train_config`: see `PlanInputs`.
     """
     inputs = PlanInputs(run, settings, os.environ if environ is None else environ, train_config)
@@ -34,7 +34,7 @@ def plan_training(
 
 
 class TrainingData(NamedTuple):
-    """What `webgym prepare` wrote for a training."""
+    """The training data that `webgym prepare` wrote."""
 
     name: str
     """The name of the checkpoint that the training makes."""
@@ -55,7 +55,7 @@ class Placement:
     local: int = 1
     """Processes on each node."""
     topology: NodeTopology | None = None
-    """Where this node stands among several; None for a training on one."""
+    """This node's rank and the other nodes; None for a training on one node."""
 
     @property
     def nodes(self) -> int:
@@ -69,7 +69,7 @@ class Placement:
 
 
 def find_placement(settings: Settings, environ: Mapping[str, str]) -> Placement:
-    """Return the processes that the settings ask for. Raises `UsageError`: see `count_processes`."""
+    """Return the number of processes and nodes for the settings. Raises `UsageError`: see `count_processes`."""
     device = resolve_device(settings.venvs.device)
     return Placement(device, count_processes(settings, device, environ), from_settings(settings.train, environ))
 
@@ -107,9 +107,9 @@ def continue_interrupted(
     interrupted: Iterable[tuple[Path, working_dir.TrainingIdentity]],
     resume: Callable[[TrainPlan, Path], TrainPlan | None],
 ) -> TrainPlan | None:
-    """Return the plan that takes up the first of some interrupted trainings that can be; None without one.
+    """Return the plan that resumes the first resumable of some interrupted trainings; None without one.
 
-    `resume` returns the plan that goes on from the states in a folder, or None where they can't be used.
+    `resume` returns the plan that resumes from a folder's states, or None if they are unusable.
     """
     for folder, before in interrupted:
         taken = replace(plan, adopted=folder if folder != plan.folder else None, training=before)
@@ -122,11 +122,11 @@ def continue_interrupted(
 
 
 def resume_from(plan: TrainPlan, checkpoint: Path | None) -> TrainPlan | None:
-    """Return the plan that goes on from a checkpoint by `resume_from_checkpoint`, as HuggingFace's Trainer does."""
+    """Return the plan that resumes from a checkpoint by HuggingFace's `resume_from_checkpoint`."""
     if checkpoint is None:
         return None
     here = plan.folder / checkpoint.name
-    # kept moments need no second warm-up
+    # restored moments need no second warm-up
     overrides = {"resume_from_checkpoint": str(here)} | ({"warmup_steps": 0} if plan.training.carried else {})
     note = f"goes on after step {working_dir.step_of(checkpoint)} of the interrupted training"
     return replace(plan, source=here, overrides=plan.overrides | overrides, notes=(*plan.notes, note))

@@ -1,4 +1,4 @@
-"""Environment variables and number of the trainer's processes, and its reporting."""
+"""Number of the trainer's processes, their environment variables, and experiment tracking."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webgym_cli.venvs.wandb_mode import wandb_environment, wandb_mode, with_key
 def count_processes(settings: Settings, device: str, environ: Mapping[str, str]) -> int:
     """Return the trainer's processes on this machine: the setting, else one for each GPU it can use, one on CPU.
 
-    Raises `UsageError` for a `CUDA_VISIBLE_DEVICES` that leaves too few GPUs, or names what is none.
+    Raises `UsageError` for a `CUDA_VISIBLE_DEVICES` with too few GPUs or invalid entries.
     """
     wanted = settings.train.nproc_per_node
     if device == "cpu":
@@ -42,7 +42,7 @@ def trainer_env(settings: Settings, device: str, model: str, folder: Path) -> di
     """Return the variables that we add to the inherited environment of a training in a folder; nothing secret."""
     env = {
         "PYTHONUNBUFFERED": "1",
-        # beside the training: tokenized samples must not pile up in the home folder
+        # beside the training, so that tokenized samples don't accumulate in the home folder
         "HF_DATASETS_CACHE": str(folder / "datasets_cache"),
         "TOKENIZERS_PARALLELISM": "false",
     }

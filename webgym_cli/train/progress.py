@@ -14,7 +14,7 @@ from typing import Any
 from webgym_cli.records.events import TrainerStep
 from webgym_cli.train.rl.layout import TRAINER_LOG as TRAINER_LOG
 
-# Seconds that must have passed before a remaining time is told.
+# Minimum seconds of training before an ETA is reported.
 SHORTEST_MEASURE = 1.0
 
 
@@ -70,7 +70,7 @@ def mean_loss(lines: list[LogLine]) -> float | None:
 
 @dataclass(slots=True)
 class TrainerLogTail:
-    """Yields what is new in the log at each call, a torn last line only once it is whole."""
+    """Reads new log lines at each call; an incomplete last line is read once it is complete."""
 
     path: Path
     clock: Callable[[], float] = time.monotonic
@@ -88,7 +88,7 @@ class TrainerLogTail:
         return events
 
     def skip(self) -> None:
-        """Pass over what the log holds already."""
+        """Skip the existing lines."""
         self._offset = self.path.stat().st_size if self.path.is_file() else 0
 
     def _new_texts(self) -> list[str]:
@@ -118,7 +118,7 @@ class TrainerLogTail:
         return event
 
     def _eta(self, line: LogLine) -> float | None:
-        """Seconds left. Own count: the trainer's is too low after it took up an interrupted training."""
+        """Return the remaining seconds. The trainer's own estimate is too low after a resumed training."""
         now = self.clock()
         if self._first is None:
             self._first = (line.step, now)
@@ -129,5 +129,5 @@ class TrainerLogTail:
 
 
 def _number(value: Any) -> float | None:
-    """Return a finite number, else None: NaN is not JSON, and no loss."""
+    """Return a finite number, else None: NaN is not valid JSON."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

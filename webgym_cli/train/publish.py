@@ -22,7 +22,7 @@ from webgym_cli.train.progress import TRAINER_LOG, mean_loss, read_log
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_json
 
-# What a server needs beside the weights, where the model has it.
+# Files, apart from the weights, that a server needs if the model has them.
 SIDE_FILES = (
     "config.json",
     "generation_config.json",
@@ -51,7 +51,7 @@ def finished_checkpoint(plan: TrainPlan, log: Path) -> Path:
         raise JobError(f"the trainer ended after {done} of {total} steps{kept}; log: {log}", hint=hint, returncode=0)
     norms = [entry["grad_norm"] for entry in state.get("log_history", []) if "grad_norm" in entry]
     if norms and isinstance(norms[-1], float) and math.isnan(norms[-1]):
-        shutil.rmtree(plan.folder, ignore_errors=True)  # going on from here can only give the same
+        shutil.rmtree(plan.folder, ignore_errors=True)  # resuming from here would diverge again
         raise JobError(
             f"the training diverged: the gradient became NaN; log: {log}",
             hint="lower algorithm_config.learning_rate, prepare again and train again",
@@ -68,7 +68,7 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
     with disk_errors(weights):
         _complete_files(plan, weights)
         write_json(weights / working_dir.RECORD, plan.training.model_dump(mode="json"))
-        (weights / "training_args.bin").unlink(missing_ok=True)  # a pickle that nobody needs
+        (weights / "training_args.bin").unlink(missing_ok=True)  # a pickle without a reader
         _flush(weights)
         if (plan.folder / TRAINER_LOG).is_file():
             shutil.copyfile(plan.folder / TRAINER_LOG, log_dir / f"{plan.name}.{TRAINER_LOG}")
@@ -114,7 +114,7 @@ def remove_leftovers(run: RunDir, keep: Callable[[Path], bool] = lambda _: False
 
 
 def _complete_files(plan: TrainPlan, weights: Path) -> None:
-    """Copy what the trainer left out of the checkpoint from its own folder, else from the model it started from."""
+    """Copy files missing in the checkpoint from the training's folder, else from the model that it started from."""
     sources = [plan.folder, Path(plan.model)]
     wanted = list(SIDE_FILES)
     if not any((weights / name).is_file() for name in PROCESSOR_FILES):
@@ -126,7 +126,7 @@ def _complete_files(plan: TrainPlan, weights: Path) -> None:
 
 
 def _flush(folder: Path) -> None:
-    """Force the files to the disk: the rename that follows must not outlive their content."""
+    """fsync the files: the following rename must not become durable before their content."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:

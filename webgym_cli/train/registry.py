@@ -1,4 +1,4 @@
-"""The algorithms that `train.algorithm` can name, each with the backend that trains by it."""
+"""Registry of the algorithms for `train.algorithm`, each with its training backend."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webgym_cli.train.backend import PreparedData, TrainingBackend
 from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.util.registry import Registry, suggest_name
 
-# The backends by the algorithm that they serve; one more serves every advantage estimator (`find_backend`).
+# Backends by algorithm; advantage estimators share another one (`find_backend`).
 BACKENDS: Registry[TrainingBackend] = Registry(
     noun="training backend",
     setting="train.algorithm",
@@ -30,7 +30,7 @@ _POLICY_GRADIENT = "webgym_cli.train.rl_backend:POLICY_GRADIENT"
 
 
 def find_backend(name: str) -> TrainingBackend:
-    """Return the backend of an algorithm. Raises `UsageError`, `SettingsError` for a name that nothing has."""
+    """Return the backend of an algorithm. Raises `UsageError`, or `SettingsError` for an unknown name."""
     if name in ESTIMATORS.names():
         estimator, backend = ESTIMATORS.find(name), BACKENDS.find(_POLICY_GRADIENT)
         data: PreparedData = "steps" if estimator.needs_anchors else "batch"

@@ -1,4 +1,4 @@
-"""Keeps the disk from filling with old checkpoints: first their optimizer states go, then their weights."""
+"""Retention of old checkpoints: removes first their optimizer states, then their weights."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_stat
 from webgym_cli.train.working_dir import RL_STATE
 from webgym_cli.util.files import write_json
 
-# Optimizer states and what only makes sense with them.
+# Optimizer states and files that are only used with them.
 STATES = (RL_STATE, "optimizer.pt", "scheduler.pt", "scaler.pt", "latest", "zero_to_fp32.py", "zero_to_torch.py")
-# The weights, the adapter that was merged into them, the critic that was trained with them.
+# Weights, the adapter merged into them, and the critic trained with them.
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "adapter", "critic")
 
 
@@ -34,8 +34,8 @@ def drop_old_states(run: RunDir, keep: int) -> None:
 def drop_old_weights(run: RunDir, keep: int | None) -> None:
     """Remove the weights of all but the newest checkpoints, with their states; None keeps all. Records stay.
 
-    The current policy is the newest. The model that its adapter belongs to stays; weights that a process on this
-    machine was started with wait for another time.
+    The newest is the current policy; its adapter's base model is kept. Weights in use by a process on this machine are
+    kept until a later call.
     """
     every = checkpoints.checkpoints(run)
     needed = every[-1].adapter.base if every and every[-1].adapter else ""
@@ -48,7 +48,7 @@ def drop_old_weights(run: RunDir, keep: int | None) -> None:
 
 
 def _write_record(folder: Path, checkpoint: Checkpoint) -> None:
-    """Write the record first: a crash must not leave a checkpoint that claims what it lost."""
+    """Write the record before the files are removed, so that after a crash it claims no missing files."""
     write_json(folder / checkpoints.RECORD, checkpoint.model_dump(mode="json"))
 
 
@@ -69,6 +69,6 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _in_use(folder: Path) -> bool:
-    """Tell whether the command line of a process names a folder, as that of a server does."""
+    """Return whether the command line of a process, such as a server, contains the folder."""
     names = {str(folder), str(folder.resolve())}
     return any(names.intersection(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"]))

@@ -1,4 +1,4 @@
-"""The policy's tokens of a batch of episodes, in the order in which they were produced, and what came of them.
+"""The policy's tokens of a batch of episodes, in the order of their generation, with rewards and groups.
 
 Shapes, here and in the other files: B rows of T positions go through the model; a row is a whole trajectory (tools) or
 one step of it (web pages); N trajectories; K tokens that the policy produced and that are trained.
@@ -47,7 +47,7 @@ class Experience:
 def accumulate(values: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
     """Return [K] float64: y[k] = values[k] + factor[k] · y[k + 1], from the last token back.
 
-    A factor of 0 starts anew. In log2(K) passes over all tokens rather than K steps.
+    A factor of 0 restarts the sum. Computed as a scan of log2(K) vectorised passes instead of K steps.
     """
     sums, factors, reach = values.double(), factor.double(), 1
     while reach < len(sums):

@@ -1,8 +1,8 @@
-"""Correction for data that another policy sampled than the one which is improved.
+"""Importance weights for off-policy data.
 
 The tokens were sampled from the behaviour policy: an older version, or the same weights in the server's arithmetic. The
-clipped objective compares with the proximal policy, the trainer's own at the start of the update. The ratio of the two
-weighs each token's loss, so that its expectation is right; a cap keeps its variance in bounds (truncated importance
+clipped objective uses the proximal policy: the trainer's own at the start of the update. The ratio of the two weights
+each token's loss, so that its expectation is unbiased; a cap bounds the variance (truncated importance
 sampling, Ionides 2008; for language models Espeholt et al. 2018, arXiv 1802.01561, and decoupled PPO, 2110.00641).
 """
 
@@ -20,7 +20,7 @@ def importance_weights(
     """Return the weights [K], exp(old_log_probs - rollout_log_probs), and the share of them that the cap changed.
 
     `rollout_log_probs` [K] are those of the distribution that was sampled from: after temperature and truncation.
-    `row` [K] says which row a token belongs to. Where there are no such log-probs the options must say `none`.
+    `row` [K] is the row of each token. Without rollout log-probs the options must be `none`.
     """
     if options.rollout_is == "none":
         return torch.ones_like(old_log_probs), 0.0
@@ -42,11 +42,11 @@ def importance_weights(
 def mismatch_by_staleness(
     old_log_probs: torch.Tensor, rollout_log_probs: torch.Tensor, weights: torch.Tensor, staleness: torch.Tensor
 ) -> dict[str, float]:
-    """Return for each staleness, in trainings (-1: not known), how far the sampler's policy is from the trainer's.
+    """Return the divergence of the sampler's policy from the trainer's for each staleness, in trainings (-1: unknown).
 
     All arguments are [K]. `kl`: mean of r - log r - 1 with r = exp(old - rollout), the estimate k3 of
     KL(rollout || old) in nats a token (http://joschu.net/blog/kl-approx.html). `ess`: effective share of the tokens,
-    (sum w)^2 / (n * sum w^2). At staleness 0 the two differ in arithmetic alone.
+    (sum w)^2 / (n * sum w^2). At staleness 0 the two differ only numerically.
     """
     difference = (old_log_probs - rollout_log_probs).detach().double().clamp(-LIMIT, LIMIT)
     kl = difference.exp() - difference - 1

@@ -1,4 +1,4 @@
-"""Rows of tokens and pictures as a model's arguments: packed without padding, or padded."""
+"""Collates rows of tokens and images into model inputs: packed without padding, or padded."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Packed:
     input_ids: torch.Tensor
     """[1, L] long."""
     position_ids: torch.Tensor
-    """[1, L] long, or [D, 1, L] for models with several position axes: each sequence starts anew."""
+    """[1, L] long, or [D, 1, L] for models with several position axes; restarts in each sequence."""
     cu_seqlens: torch.Tensor
-    """[S + 1] int32: where the sequences begin, and L."""
+    """[S + 1] int32: cumulative sequence lengths, from 0 to L."""
 
     def block_mask(self, dtype: torch.dtype) -> torch.Tensor:
-        """Return [1, 1, L, L]: 0 for what a token may see, itself and what precedes it in its own sequence.
+        """Return [1, 1, L, L]: 0 where a token may attend: to itself and to earlier tokens of its own sequence.
 
-        Elsewhere the type's lowest number, as eager attention adds it. It takes L² elements: use `flash_arguments`
-        where attention is not eager.
+        Elsewhere the dtype's minimum, because eager attention adds the mask. It has L² elements: use `flash_arguments`
+        for other attention implementations.
         """
         lengths = self.cu_seqlens.diff()
         sequence = torch.arange(len(lengths), device=lengths.device).repeat_interleave(lengths)
@@ -36,26 +36,26 @@ class Packed:
         return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
 
     def flash_arguments(self) -> dict[str, torch.Tensor | int]:
-        """Return the keyword arguments by which flash attention, and ours (`attention.py`), keep them apart."""
+        """Return the keyword arguments with which flash attention and `attention.py` separate the sequences."""
         starts, longest = self.cu_seqlens, int(self.cu_seqlens.diff().max())
         return {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": longest, "max_length_k": longest}
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """R lines of C positions (one line when packed) that hold k trained tokens."""
+    """A model input of R rows and C positions (one row when packed) with k trained tokens."""
 
     arguments: dict[str, Any]
-    """What the transformer is called with."""
+    """Keyword arguments of the transformer."""
     labels: torch.Tensor
     """[k] long: the trained tokens, row by row."""
     before: tuple[torch.Tensor, torch.Tensor]
-    """[k] and [k] long: line and position of the state that predicts each."""
+    """[k] and [k] long: row and position of the hidden state that predicts each."""
     blank: tuple[int, int] | None = None
-    """Line and position of the empty picture's last token, if there is one: see `Collator`."""
+    """Row and position of the blank image's last token, if there is one: see `Collator`."""
 
     def to(self, device: torch.device) -> Inputs:
-        """Return the same on a device."""
+        """Return a copy on a device."""
         moved = {
             name: value.to(device, non_blocking=True) if isinstance(value, torch.Tensor) else value
             for name, value in self.arguments.items()
@@ -66,28 +66,28 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Collator:
-    """Makes a model's arguments of rows.
+    """Collates rows into model inputs.
 
-    Several processes must call the same layers in the same order, forward and back: ZeRO gathers weights and adds up
-    gradients as they come. What sees is called where there is a picture, so each of them has one in every call: where
-    `together`, a sequence of its own with an empty picture of one token, which nothing else sees.
+    All processes must call the same layers in the same order, forward and backward, because ZeRO gathers weights and
+    reduces gradients layer by layer. The vision tower runs only for inputs with an image. So with `together` an input
+    without images gets an extra sequence with a blank image of one token, to which no other sequence attends.
     """
 
     transformer: Any
-    """The model without its output layer: tells where pictures stand, and how positions are counted."""
+    """The model without its output layer; it computes the position ids of images."""
     processor: Any | None
     """The model's image processor; None for text models."""
     packed: bool
-    """Whether rows share a line."""
+    """Whether rows are packed into one sequence."""
     attention: str
-    """How the model computes attention: decides how packed rows are kept apart."""
+    """The attention implementation; it determines how packed rows are separated."""
     dtype: torch.dtype
-    """What the model computes in."""
+    """The dtype of the computation."""
     together: bool = False
-    """Whether other processes make calls at the same time."""
+    """Whether several processes train together."""
 
     def __call__(self, rows: Sequence[TrainRow]) -> Inputs:
-        """Return the rows as one call of the model. Raises `TrainingError` where pictures don't fit the tokens."""
+        """Return the rows as one model input. Raises `TrainingError` if the images don't match the tokens."""
         pictures = [self._pictures(row) for row in rows]
         blank = self._blank() if self.together and self._sees else None
         if blank is not None:
@@ -117,7 +117,7 @@ class Collator:
         return arguments | packed.flash_arguments()
 
     def _positions(self, row: TrainRow, pictures: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
-        """Return [l], or [4, l] for models that also count time, height and width."""
+        """Return [l], or [4, l] for models with further position axes for time, height and width."""
         count = torch.arange(len(row.input_ids))
         if not hasattr(self.transformer, "get_rope_index"):
             return count
@@ -132,7 +132,7 @@ class Collator:
         return self.processor is not None and hasattr(self.transformer, "get_rope_index")
 
     def _pictures(self, row: TrainRow) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return pixel values and grids of a row's pictures, or None."""
+        """Return pixel values and grids of a row's images, or None."""
         read = self.processor is not None
         wanted = int((row.input_ids == self.transformer.config.image_token_id).sum()) if read else 0
         if not row.images:
@@ -167,9 +167,9 @@ class Collator:
 
 
 def pack(sequences: Sequence[torch.Tensor], positions: Sequence[torch.Tensor] | None = None) -> Packed:
-    """Put sequences of token ids, each [l], into one row.
+    """Pack sequences of token ids, each [l], into one row.
 
-    `positions` are theirs where they don't simply count: each [l], or [D, l]. Raises `ValueError` for an empty sequence
+    `positions`: position ids, each [l] or [D, l], unless they are 0, 1, .... Raises `ValueError` for an empty sequence
     or positions of another length.
     """
     if positions is None:
@@ -187,7 +187,7 @@ def pack(sequences: Sequence[torch.Tensor], positions: Sequence[torch.Tensor] | 
 
 
 def _pad(rows: Sequence[TrainRow], positions: Sequence[torch.Tensor]) -> dict[str, Any]:
-    # the axes of positions, if any, come before the lines
+    # position axes, if any, come before the batch dimension
     places = pad_sequence([place.movedim(-1, 0) for place in positions], batch_first=True)
     return {
         "input_ids": pad_sequence([row.input_ids for row in rows], batch_first=True),

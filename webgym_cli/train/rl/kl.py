@@ -1,4 +1,4 @@
-"""Distance from the reference policy, estimated from sampled tokens: in the loss or in the reward."""
+"""KL estimates between policy and reference from sampled tokens, for the loss or the reward."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 
 from webgym_cli.config.rl import KlControlSettings, KlType
 
-# Log-ratios are kept within this before they become ratios: exp would overflow.
+# Log-ratios are clamped to this before exp, which would overflow.
 LIMIT = 20.0
 
 
@@ -31,7 +31,7 @@ def next_coefficient(control: KlControlSettings, kl: float, sequences: int) -> f
     """Return the coefficient after a batch: coef · (1 + clip(kl / target - 1, ±0.2) · sequences / horizon).
 
     `kl` is the batch's mean: over the sequences, of each sequence's mean a token (Ziegler et al. 2019, arXiv
-    1909.08593). A fixed coefficient stays.
+    1909.08593). A fixed coefficient is returned unchanged.
     """
     if control.type == "fixed":
         return control.kl_coef

@@ -1,4 +1,4 @@
-"""Runs a module of this room in the train role's interpreter, where webgym isn't installed.
+"""Runs a module of this package in the train venv's interpreter, where webgym isn't installed.
 
     python <folder of webgym_cli>/train/rl/launch.py MODULE [ARGUMENT ...]
 
@@ -16,7 +16,7 @@ ROOM = Path(__file__).resolve().parent
 
 
 def make_importable() -> None:
-    """Let `webgym_cli` be imported from its place, and nothing else that is installed beside it."""
+    """Make `webgym_cli` importable from its source folder, without the packages that are installed beside it."""
     package = ROOM.parents[1]
     spec = importlib.util.spec_from_file_location(
         "webgym_cli", package / "__init__.py", submodule_search_locations=[str(package)]
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
     """Run the named module as if Python had been called with it."""
     if not arguments:
         raise SystemExit("usage: launch.py MODULE [ARGUMENT ...]")
-    # the interpreter puts this folder first: its file names must not hide other libraries'
+    # the interpreter puts this folder first on sys.path, where its modules could shadow other libraries
     sys.path[:] = [place for place in sys.path if Path(place).resolve() != ROOM]
     sys.argv = arguments
     make_importable()

@@ -1,4 +1,4 @@
-"""What the trainer and the rest of webgym both know: files of a training, parts of a model, DeepSpeed's settings."""
+"""Names shared by the trainer and the rest of webgym: files of a training, model parts, DeepSpeed settings."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 # The log of a training, a line an optimizer step.
 TRAINER_LOG = "trainer_log.jsonl"
-# Written last into a checkpoint: its presence means that the checkpoint is whole.
+# Written last into a checkpoint: its presence means that the checkpoint is complete.
 TRAINER_STATE = "trainer_state.json"
-# The folder in a checkpoint with the exact weights and Adam moments that our own trainer left.
+# The folder in a checkpoint with the exact weights and Adam moments of our own trainer.
 RL_STATE = "rl_state"
-# The folder in a checkpoint that keeps a LoRA adapter by itself, in PEFT's format, and the file of its weights.
+# The folder in a checkpoint with the unmerged LoRA adapter in PEFT's format, and its weights file.
 ADAPTER = "adapter"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 # Name fragments of the vision tower's parameters.
@@ -23,6 +23,6 @@ def zero_stage(deepspeed: dict[str, Any]) -> int:
 
 
 def is_offloaded(deepspeed: dict[str, Any], part: str) -> bool:
-    """Tell whether DeepSpeed keeps the `optimizer`, or the `param`eters, on the CPU."""
+    """Return whether DeepSpeed offloads `part` (`optimizer` or `param`) to the CPU."""
     zero = deepspeed.get("zero_optimization", {})
     return bool(zero.get(f"offload_{part}", {}).get("device", "none") != "none")

@@ -1,4 +1,4 @@
-"""Log-probabilities and entropy of tokens from hidden states, without ever holding the logits of all tokens.
+"""Log-probabilities and entropies from hidden states, without materialising the logits of all tokens.
 
 At 32,000 tokens and a vocabulary of 152,000, float32 logits are 19 GB, and autograd would keep several copies. Here
 they exist for one chunk of tokens at a time, forward and again backward; between them only the inputs are kept.
@@ -72,13 +72,13 @@ class _TokenLogProbs(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def backward(ctx: Any, by_log_prob: torch.Tensor | None, by_entropy: torch.Tensor | None) -> tuple[Any, ...]:
-        """Compute the logits once more, a chunk at a time, and from them the gradients.
+        """Recompute the logits chunk by chunk, and from them the gradients.
 
         With p the distribution: d log p[label] / d logit = one-hot - p, d entropy / d logit = -p · (log p + entropy).
         """
         hidden, weight, bias, labels, entropies = ctx.saved_tensors
         of_hidden = torch.zeros_like(hidden) if ctx.needs_input_grad[0] else None
-        # sums of many chunks lose their small parts in half precision
+        # accumulate in float32: half precision would lose small terms over many chunks
         of_weight = torch.zeros_like(weight, dtype=torch.float32) if ctx.needs_input_grad[1] else None
         of_bias = torch.zeros_like(bias, dtype=torch.float32) if ctx.needs_input_grad[2] else None
         for start in range(0, len(labels), ctx.chunk):
@@ -107,7 +107,7 @@ def _distribution(
     temperature: float,
     limits: Truncation | None,
 ) -> torch.Tensor:
-    """Return [n, V] float32 log-probs; -inf outside of what can be sampled."""
+    """Return [n, V] float32 log-probs; -inf for tokens that can't be sampled."""
     logits = torch.nn.functional.linear(hidden, weight, bias).float() / temperature
     if limits is not None:
         left = sampled_mask(logits, limits).scatter(-1, labels[:, None], True)
@@ -122,7 +122,7 @@ def _slopes(
     by_log_prob: torch.Tensor | None,
     by_entropy: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Return [n, V]: the gradient by the logits; `labels`, `entropy` and the gradients by the outputs are [n, 1]."""
+    """Return [n, V]: the gradient of the logits; `labels`, `entropy` and the gradients of the outputs are [n, 1]."""
     probabilities = logs.exp()
     slopes = torch.zeros_like(logs)
     if by_log_prob is not None:

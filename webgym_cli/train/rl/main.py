@@ -1,9 +1,9 @@
-"""Improves a policy on a batch of its episodes.
+"""Entry point of the policy-gradient trainer: trains a policy on a batch of its episodes.
 
     python launch.py webgym_cli.train.rl.main CONFIG.json        (or torchrun, for several processes)
 
-CONFIG.json holds `options.TrainerOptions`. The same command again goes on where the training was interrupted. Exit
-status: 0 when the model is written, 1 with one line on stderr when it can't be.
+CONFIG.json holds `options.TrainerOptions`. The same command resumes an interrupted training. Exit status: 0 when
+the model is written; 1, with one line on stderr, on failure.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from webgym_cli.util.registry import import_plugins
 
 
 def trainer_class(options: TrainerOptions) -> type[Trainer]:
-    """Return the kind of training that the settings ask for."""
+    """Return the trainer class for the settings."""
     return PolicyGradientTrainer if options.webrl is None else WebRLTrainer
 
 
 def load_plugins(options: TrainerOptions) -> None:
-    """Import the plugins that register the advantage estimator. Raises `TrainingError` where it stays unknown."""
+    """Import the plugins that register the advantage estimator. Raises `TrainingError` if it stays unknown."""
     problems = []
     for plugin in options.plugins:
-        # a plugin may register other things too, by libraries that this environment lacks: only the estimator matters
+        # a plugin may import libraries that this venv lacks for its other items: only the estimator matters
         try:
             import_plugins([plugin])
         except WebGymError as error:
@@ -45,7 +45,7 @@ def load_plugins(options: TrainerOptions) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Train as a file says; return the exit status."""
+    """Train with the options of a file; return the exit status."""
     if len(arguments) != 1:
         sys.stderr.write("webgym: usage: launch.py webgym_cli.train.rl.main CONFIG.json\n")
         return 1
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
         options = read_options(Path(arguments[0]))
         load_plugins(options)
         trainer_class(options)(options, init(grouped=options.trainer.deepspeed is not None)).run()
-        shutdown()  # not after an error: the others may never come to it
+        shutdown()  # not after an error: the other processes may never reach it
     except (WebGymError, OSError) as error:
         sys.stderr.write(f"webgym: {error}\n")
         return 1

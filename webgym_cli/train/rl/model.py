@@ -1,8 +1,8 @@
-"""The policy network, and what all networks share; the critics are in `critics.py`.
+"""The policy network, and the functions shared by all networks; the critics are in `critics.py`.
 
-The policy's logits never exist as a whole: its output layer is called with the tokens that followed, and returns their
-log-probs and entropies (`logprobs.py`). It is a call of the layer itself, so that what DeepSpeed does around each layer
-(gather its weights, collect its gradients) is done here too.
+The policy's full logits are never materialised: its output layer is called with the labels and returns their log-probs
+and entropies (`logprobs.py`). The layer's own `forward` is replaced, so that DeepSpeed's module hooks (gather weights,
+reduce gradients) run for it too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from webgym_cli.train.rl.sampling import Truncation
 
 
 class PolicyModel(nn.Module):  # type: ignore[misc]
-    """A model of transformers that gives the log-probs of the trained tokens, and its entropies there."""
+    """A transformers model that returns log-probs and entropies of the trained tokens."""
 
     def __init__(self, network: Any, *, temperature: float, truncation: Truncation, chunk: int) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class PolicyModel(nn.Module):  # type: ignore[misc]
 
     @contextmanager
     def without_adapter(self) -> Iterator[None]:
-        """Compute as if there were no LoRA adapter."""
+        """Disable the LoRA adapter inside the block."""
         from peft.tuners.tuners_utils import BaseTunerLayer  # type: ignore[import-not-found]
 
         layers = [layer for layer in self.network.modules() if isinstance(layer, BaseTunerLayer)]
@@ -58,18 +58,18 @@ class PolicyModel(nn.Module):  # type: ignore[misc]
 
 
 def hidden_states(transformer: Any, inputs: Inputs) -> torch.Tensor:
-    """Return [k, H]: the states that predict the trained tokens."""
+    """Return [k, H]: the hidden states that predict the trained tokens."""
     states = transformer(**inputs.arguments, use_cache=False).last_hidden_state
     hidden = states[inputs.before]
-    # an empty picture counts nothing, but gradients of what sees must come in all processes
+    # the blank image adds 0, but gives the vision tower gradients in all processes
     return hidden if inputs.blank is None else hidden + states[inputs.blank].sum() * 0.0
 
 
 def _layer_log_probs(
     layer: Any, hidden: torch.Tensor, labels: torch.Tensor, *, temperature: float, truncation: Truncation, chunk: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Take the place of an output layer's forward pass."""
-    # autocast would reach the forward pass of the chunks and not the backward pass
+    """Replace an output layer's forward pass."""
+    # autocast would apply to the chunks' forward pass but not to the backward pass
     device = hidden.device.type
     kind = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else layer.weight.dtype
     bias = None if layer.bias is None else layer.bias.to(kind)
@@ -85,7 +85,7 @@ def _layer_log_probs(
 
 
 def model_folder(model: str) -> Path:
-    """Return the folder of a model's files, fetched from the hub unless it is one. Raises `TrainingError`."""
+    """Return the folder of a model, downloaded from the hub unless it is local. Raises `TrainingError`."""
     if Path(model).is_dir():
         return Path(model)
     from huggingface_hub import snapshot_download
@@ -99,7 +99,7 @@ def model_folder(model: str) -> Path:
 
 
 def attention_implementation(options: RlModelSettings, device: torch.device) -> str:
-    """Return how attention is computed, by transformers' name; packed lines need another way than padded ones."""
+    """Return transformers' name of the attention implementation; packed rows without flash attention need our own."""
     from transformers.utils import is_flash_attn_2_available
 
     wanted: str = options.attn_implementation
@@ -112,7 +112,7 @@ def attention_implementation(options: RlModelSettings, device: torch.device) -> 
 
 
 def load_network(folder: Path, implementation: str, dtype: torch.dtype, *, trusted: bool = False) -> Any:
-    """Return a policy's model of transformers, text or vision-language. Raises `TrainingError`."""
+    """Load a transformers model, text or vision-language. Raises `TrainingError`."""
     import transformers
 
     try:
@@ -128,7 +128,7 @@ def load_network(folder: Path, implementation: str, dtype: torch.dtype, *, trust
 
 
 def image_processor(folder: Path, network: Any, *, trusted: bool = False) -> Any | None:
-    """Return what makes a model's pixel values of pictures; None for text models. Raises `TrainingError`."""
+    """Load a model's image processor; None for text models. Raises `TrainingError`."""
     if not hasattr(network.config, "vision_config"):
         return None
     import transformers
@@ -140,7 +140,7 @@ def image_processor(folder: Path, network: Any, *, trusted: bool = False) -> Any
 
 
 def configure_training(network: Any, options: RlModelSettings) -> None:
-    """Decide what of a model is trained, and how its activations are kept. Raises `TrainingError`."""
+    """Set the trained parameters, the LoRA adapter and gradient checkpointing. Raises `TrainingError`."""
     for name, parameter in network.named_parameters():
         if options.freeze_vision_tower and any(part in name for part in VISION):
             parameter.requires_grad_(False)
@@ -151,7 +151,7 @@ def configure_training(network: Any, options: RlModelSettings) -> None:
 
 
 def _adapt(network: Any, options: RlModelSettings) -> None:
-    """Put a LoRA adapter into a model; only it is trained."""
+    """Inject a LoRA adapter into a model; only the adapter is trained."""
     from peft import LoraConfig, inject_adapter_in_model  # type: ignore[import-not-found]
 
     names = options.target_modules
@@ -170,7 +170,7 @@ def _adapt(network: Any, options: RlModelSettings) -> None:
 
 
 def load_adapter(network: Any, folder: Path) -> None:
-    """Give a network's LoRA adapter the weights of one that was saved. Raises `TrainingError` unless it is the same."""
+    """Load saved weights into a network's LoRA adapter. Raises `TrainingError` if names or shapes differ."""
     from safetensors.torch import load_file
 
     held = {name: value for name, value in network.named_parameters() if ".lora_" in name}
@@ -187,7 +187,7 @@ def load_adapter(network: Any, folder: Path) -> None:
 
 
 def save_adapter(network: Any, weights: dict[str, torch.Tensor], source: Path, folder: Path) -> None:
-    """Write a network's LoRA adapter in PEFT's format. `source`: the folder of the model that it belongs to."""
+    """Write a network's LoRA adapter in PEFT's format. `source`: the folder of its base model."""
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True)
@@ -200,12 +200,12 @@ def save_adapter(network: Any, weights: dict[str, torch.Tensor], source: Path, f
 
 
 def _peft_name(name: str) -> str:
-    """Return the name that PEFT's files have for an adapter's parameter."""
+    """Return the name of an adapter's parameter in PEFT's files."""
     return f"base_model.model.{name.replace('.default.', '.')}"
 
 
 def merge_adapter(weights: dict[str, torch.Tensor], options: RlModelSettings) -> dict[str, torch.Tensor]:
-    """Return a model's weights by their own names, an adapter added: W + alpha / rank · B · A."""
+    """Return the weights under the base model's names, with the adapter merged: W + alpha / rank · B · A."""
     whole = {name.replace(".base_layer.", "."): value for name, value in weights.items() if ".lora_" not in name}
     for name, first in weights.items():
         if ".lora_A." in name:

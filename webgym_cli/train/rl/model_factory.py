@@ -1,4 +1,4 @@
-"""Puts together what a training works with: networks, engines, and what makes their inputs."""
+"""Builds the networks, engines and collators of a training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webgym_cli.train.rl.options import TrainerOptions
 
 @dataclass(frozen=True, slots=True)
 class ModelFactory:
-    """Makes networks and engines, all for one training."""
+    """Builds the networks, engines and collators of one training."""
 
     options: TrainerOptions
     world: DistributedContext
@@ -28,17 +28,17 @@ class ModelFactory:
 
     @property
     def bf16(self) -> bool:
-        """Whether bfloat16 is computed in."""
+        """Whether to compute in bfloat16: the setting, else on CUDA only."""
         wanted = self.options.trainer.bf16
         return self.world.device.type == "cuda" if wanted is None else wanted
 
     @property
     def attention(self) -> str:
-        """How attention is computed."""
+        """The attention implementation."""
         return model.attention_implementation(self.options.model, self.world.device)
 
     def actor(self, folder: Path) -> TrainEngine:
-        """Return the policy that is trained."""
+        """Return the engine of the trained policy."""
         network = self._load(folder, self._held)
         model.configure_training(network, self.options.model)
         if self.options.model.adapter is not None:
@@ -46,7 +46,7 @@ class ModelFactory:
         return self._engine(self._policy(network), self.options.actor.optim, self.options.actor.grad_clip)
 
     def critic(self, folder: Path) -> TrainEngine:
-        """Return the critic that is trained."""
+        """Return the engine of the trained critic."""
         network = self._load(folder, self._held)
         model.configure_training(network, self.options.model)
         options = self.options.webrl
@@ -58,7 +58,7 @@ class ModelFactory:
         return self._engine(critic, self.options.critic.optim, self.options.critic.grad_clip)
 
     def reference(self, folder: Path) -> ReferenceEngine:
-        """Return a policy that is not trained."""
+        """Return the engine of a frozen policy."""
         kind = torch.bfloat16 if self.bf16 else torch.float32
         policy = self._policy(self._load(folder, kind).requires_grad_(False))
         return ReferenceEngine(
@@ -69,7 +69,7 @@ class ModelFactory:
         return model.load_network(folder, self.attention, kind, trusted=self.options.model.trust_remote_code)
 
     def collator(self, folder: Path, network: Any) -> Collator:
-        """Return what makes inputs of rows."""
+        """Return the collator for a network."""
         return Collator(
             transformer=network.base_model,
             processor=model.image_processor(folder, network, trusted=self.options.model.trust_remote_code),
@@ -81,7 +81,7 @@ class ModelFactory:
 
     @property
     def _held(self) -> torch.dtype:
-        """The type of the weights at first: DeepSpeed keeps its own float32 copy beside those in bfloat16."""
+        """Initial dtype of the weights: DeepSpeed keeps a float32 copy beside bfloat16 weights."""
         return torch.bfloat16 if self.bf16 and self.options.trainer.deepspeed else torch.float32
 
     def _policy(self, network: Any) -> model.PolicyModel:

@@ -1,4 +1,4 @@
-"""The losses of policy and critic, and what the logs say about them.
+"""The losses of policy and critic, and their metrics.
 
 A mini-batch runs as micro-batches in several processes. Each loss here is the micro-batch's term of the mini-batch's
 loss: summed over all of them it is exactly the loss of the whole, however it is divided. A mean therefore divides by
@@ -18,7 +18,7 @@ from webgym_cli.train.rl.kl import LIMIT, kl_estimate
 
 @dataclass(frozen=True, slots=True)
 class BatchNormalizer:
-    """What a whole mini-batch holds, over all processes."""
+    """Token and sequence counts of a whole mini-batch, over all processes."""
 
     tokens: int
     """Trained tokens."""
@@ -28,7 +28,7 @@ class BatchNormalizer:
 
 @dataclass(frozen=True, slots=True)
 class LossTerm:
-    """A micro-batch's share."""
+    """A micro-batch's term of the mini-batch's loss."""
 
     loss: torch.Tensor
     """A scalar to call `backward` on."""
@@ -39,7 +39,7 @@ class LossTerm:
 def aggregate(
     values: torch.Tensor, row: torch.Tensor, mode: Aggregation, totals: BatchNormalizer, scale: int | None = None
 ) -> torch.Tensor:
-    """Return the micro-batch's share of the mean over [K] values; `row` [K] says which row a token belongs to.
+    """Return the micro-batch's share of the mean over [K] values; `row` [K] is the row of each token.
 
     `token-mean`: over all tokens. `seq-mean-token-mean`: a row's mean, over the rows. `seq-mean-token-sum`: a row's
     sum, over the rows. `seq-mean-token-sum-norm`: the same over a constant `scale`; raises `ValueError` without one.
@@ -111,7 +111,7 @@ def policy_loss(
 def _clip(
     ratio: torch.Tensor, advantages: torch.Tensor, totals: BatchNormalizer, options: ActorSettings
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Return the losses [K], and which share of the mini-batch's tokens was clipped."""
+    """Return the losses [K], and the clipped fraction of the mini-batch's tokens."""
     free = -advantages * ratio
     clipped = torch.maximum(free, -advantages * ratio.clamp(1 - options.low, 1 + options.high))
     # GSPO has no dual clip
@@ -138,7 +138,7 @@ def _weighted_log_probs(
     totals: BatchNormalizer,
     options: ActorSettings,
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """Return CISPO's losses [K], and which share of the mini-batch's tokens was clipped."""
+    """Return CISPO's losses [K], and the clipped fraction of the mini-batch's tokens."""
     weight = ratio.clamp(1 - options.low, 1 + options.high)
     metrics = {
         "actor/pg_clipfrac": _token_mean(weight < ratio, totals),

@@ -1,4 +1,4 @@
-"""Training by a policy gradient: all of what the batch teaches is computed before the first optimizer step."""
+"""Policy-gradient training: all targets are computed before the first optimizer step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webgym_cli.train.rl.trainer import Trainer
 
 
 class PolicyGradientTrainer(Trainer):
-    """Improves a policy, with `gae` its critic at the same time."""
+    """Trains a policy and, with `gae`, its critic at the same time."""
 
     def load_batch(self) -> Batch:
         """See `Trainer`."""

@@ -1,4 +1,4 @@
-"""Which tokens a truncated sampler leaves to choose from: top-k, top-p and min-p, in vLLM's order and by its rules."""
+"""Truncated sampling: top-k, top-p and min-p masks, in vLLM's order and by its rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """The part of the vocabulary that was sampled from. Raises `ValueError` for impossible limits."""
+    """Sampling limits. Raises `ValueError` for impossible ones."""
 
     top_k: int = 0
     """Only the k most probable tokens (ties with the last of them stay); 0 or -1: all."""
@@ -29,9 +29,9 @@ class Truncation:
 
 
 def sampled_mask(logits: torch.Tensor, limits: Truncation) -> torch.Tensor:
-    """Return [n, V] bool: what can be sampled from logits [n, V] that are already divided by the temperature.
+    """Return [n, V] bool: the tokens that can be sampled; logits [n, V] are already divided by the temperature.
 
-    First min-p, then top-k among the rest, then top-p of what is left, renormalised.
+    First min-p, then top-k, then top-p of the remaining tokens, renormalised.
     """
     left = logits
     if limits.min_p > 0:

@@ -1,4 +1,4 @@
-"""Puts rows through the networks: to score them, and to learn from them, one optimizer step at a time."""
+"""Runs rows through the networks: forward passes that score a batch, and optimizer steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webgym_cli.train.rl.inputs import Collator
 from webgym_cli.train.rl.objectives import LossTerm
 from webgym_cli.train.rl.options import TrainerOptions, TrainingError
 
-# Gives a network's term of a mini-batch's loss: of its name, its answer to a call, and what the call held.
+# (network name, output, micro-batch) -> the micro-batch's term of the mini-batch's loss.
 LossFn = Callable[[str, Any, MicroBatch], LossTerm]
 
 
@@ -37,9 +37,9 @@ class BatchRunner:
     collate: Collator
 
     def score(self, engine: Any, read: Callable[[Any], torch.Tensor] = _first) -> torch.Tensor:
-        """Return [K] float32 on the CPU: what a network gives for the trained tokens of the whole batch.
+        """Return [K] float32 on the CPU: a network's values or log-probs of the whole batch's trained tokens.
 
-        `read`: which numbers [k] that is of a call's answer; unless given, its values or log-probs.
+        `read`: extracts the scores [k] from an output; by default its values or log-probs.
         """
         scores = torch.zeros(int(self.batch.offsets[-1]))
         engine.module.eval()
@@ -53,10 +53,10 @@ class BatchRunner:
     def update(
         self, learning: Mapping[str, TrainEngine], rows: Sequence[int], loss: LossFn, number: int
     ) -> dict[str, float]:
-        """Make an optimizer step, counted from 0, of some networks by their terms of a mini-batch's loss.
+        """Make optimizer step `number`, counted from 0, of the `learning` networks on a mini-batch.
 
-        Return its metrics by their names in the logs; `loss` and `lr` are the policy's, or the critic's while it learns
-        alone. Raises `TrainingError` when it diverges.
+        Return its metrics; `loss` and `lr` are the first network's: the policy's, or the critic's in critic-only steps.
+        Raises `TrainingError` if loss or gradient norm is not finite.
         """
         sums: dict[str, torch.Tensor] = {}
         micros = self._rounds(rows)
@@ -81,7 +81,7 @@ class BatchRunner:
         return means | {"loss": means[f"{first}/loss"], "lr": means[f"{first}/lr"]}
 
     def places(self, micro: MicroBatch) -> torch.Tensor:
-        """Return [k]: the numbers of a call's tokens among the K of the batch."""
+        """Return [k]: the indices of a micro-batch's tokens among the K of the batch."""
         offsets = self.batch.offsets.tolist()
         return torch.cat([torch.arange(offsets[row], offsets[row + 1]) for row in micro.rows])
 

@@ -1,6 +1,6 @@
-"""The course of a training, whatever it learns by: from its batch to the finished model, and on after an interruption.
+"""The training loop shared by all trainers, from the batch to the finished model; resumable after an interruption.
 
-What the kinds of training have to add stands at the end of `Trainer`.
+The abstract methods at the end of `Trainer` are what a subclass adds.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Trainer(ABC):
     """One training, from its batch to the finished model. Its methods raise `TrainingError`."""
 
     critic_only_steps = 0
-    """Number of first steps that are made before the targets are computed."""
+    """Number of critic-only warm-up steps, made before the targets are computed."""
 
     def __init__(self, options: TrainerOptions, world: DistributedContext) -> None:
-        """Read the batch and see what there is to do."""
+        """Read the batch and plan its optimizer steps."""
         self.options, self.world = options, world
         self.batch = self.load_batch()
         check_lengths(self.batch.rows, options.actor.ppo_max_token_len_per_gpu)
@@ -50,7 +50,7 @@ class Trainer(ABC):
         self.metrics: dict[str, float] = {}
 
     def run(self) -> Path:
-        """Make what is missing of the training; return the folder of the finished model."""
+        """Run the training, or resume it; return the folder of the finished model."""
         target = self.output / f"checkpoint-{len(self.steps)}"
         if checkpoint.is_finished(self.output, len(self.steps), self.digest):
             return target
@@ -59,8 +59,8 @@ class Trainer(ABC):
             known = load_targets(self.output, self.digest)
             state = checkpoint.newest_state(self.output, self.digest)
             if state and known is None and state[1] > self.critic_only_steps:
-                state = None  # the actor is no longer what the targets begin with
-            self.world.wait()  # nobody writes what another still looks for
+                state = None  # the targets depend on the initial actor, which this state has already changed
+            self.world.wait()  # all processes must have looked for targets and states before one writes them
             reference = self._own_reference() if known is None else None
             runner = self._start(state[0] if state else None)
             done, total = state[1] if state else 0, len(self.steps)
@@ -72,7 +72,7 @@ class Trainer(ABC):
         return target
 
     def _own_reference(self) -> torch.Tensor | None:
-        """Return the log-probs [K] of a reference that is a model of its own; it is in memory only meanwhile."""
+        """Return the log-probs [K] of a separate reference model, which is in memory only meanwhile; else None."""
         if not self.options.needs_reference or self.options.ref.path is None:
             return None
         folder = model_folder(self.options.ref.path)
@@ -82,8 +82,8 @@ class Trainer(ABC):
             return BatchRunner(self.options, self.world, self.batch, collate).score(reference)
 
     def _start(self, state: Path | None) -> BatchRunner:
-        """Load what is trained: as it was after the last step made, after the training before, or the plain models."""
-        torch.manual_seed(self.options.trainer.seed)  # what is new, such as an adapter, begins alike in all processes
+        """Load the trained networks from `state`, else the previous training's state, else the plain models."""
+        torch.manual_seed(self.options.trainer.seed)  # new parameters (adapter, head) start equal in all processes
         self.engines = {"actor": self.factory.actor(self.folder)}
         if self.options.needs_critic:
             self.engines["critic"] = self.factory.critic(self.sources["critic"])
@@ -96,7 +96,7 @@ class Trainer(ABC):
         return BatchRunner(self.options, self.world, self.batch, collate)
 
     def _compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> BatchTargets:
-        """Compute what the batch teaches, and keep it for the case of an interruption."""
+        """Compute the batch's targets, and save them in case of an interruption."""
         targets = self.compute_targets(runner, reference)
         if self.world.is_main_process:
             targets.save(self.output, self.digest)
@@ -104,7 +104,7 @@ class Trainer(ABC):
         return targets
 
     def _improve(self, runner: BatchRunner, targets: BatchTargets, numbers: range, log: TrainerLog | None) -> None:
-        """Make some optimizer steps."""
+        """Make the optimizer steps `numbers`, with a state every `save_freq`."""
         total, every = len(self.steps), self.options.trainer.save_freq
         for number in numbers:
             with self._time("update_actor" if number >= self.critic_only_steps else "update_critic"):
@@ -116,7 +116,7 @@ class Trainer(ABC):
                     checkpoint.write_state(self.output, self.engines, number + 1, self.digest, self.world)
 
     def _finish(self, targets: BatchTargets, log: TrainerLog | None) -> None:
-        """Write the model, and what is to be said of the whole training."""
+        """Write the model, and log the metrics of the whole training."""
         total = len(self.steps)
         facts = {
             "global_step": total,
@@ -149,7 +149,7 @@ class Trainer(ABC):
 
     @contextmanager
     def _time(self, name: str) -> Iterator[None]:
-        """Add up the seconds that something takes."""
+        """Add the block's seconds to the metric `timing_s/NAME`."""
         began = time.monotonic()
         yield
         key = f"timing_s/{name}"
@@ -166,19 +166,19 @@ class Trainer(ABC):
 
     @abstractmethod
     def make_minibatches(self) -> list[tuple[int, ...]]:
-        """Return the rows of each optimizer step; called once `batch` is there."""
+        """Return the rows of each optimizer step; called after `batch` is set."""
 
     @abstractmethod
     def compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> BatchTargets:
-        """Compute what the batch teaches. `reference` [K]: log-probs of one that is a model of its own."""
+        """Compute the batch's targets. `reference` [K]: log-probs of a separate reference model."""
 
     @abstractmethod
     def step(self, runner: BatchRunner, targets: BatchTargets, number: int) -> dict[str, float]:
-        """Make an optimizer step, counted from 0, and return its metrics; the first ones get no targets."""
+        """Make an optimizer step, counted from 0, and return its metrics; critic-only steps get empty targets."""
 
 
 def check_lengths(rows: Sequence[TrainRow], most: int) -> None:
-    """Raise `TrainingError` for a row that is longer than what goes through the model at once."""
+    """Raise `TrainingError` for a row longer than a micro-batch's token budget."""
     for row in rows:
         if len(row.input_ids) > most:
             raise TrainingError(
@@ -188,7 +188,7 @@ def check_lengths(rows: Sequence[TrainRow], most: int) -> None:
 
 
 def digest(options: TrainerOptions, batch: Batch) -> str:
-    """Return what names a training: two with the same digest learn the same from the same."""
+    """Return the SHA-256 of options and batch: trainings with the same digest have the same result."""
     values = options.model_dump(
         mode="json", exclude={"data": True, "plugins": True, "trainer": {"output_dir", "save_freq"}}
     )

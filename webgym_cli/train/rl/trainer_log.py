@@ -1,4 +1,4 @@
-"""The training's log: `trainer_log.jsonl`, a line an optimizer step, in the shape of LLaMA-Factory's, with metrics."""
+"""Writes `trainer_log.jsonl`: one line per optimizer step, in LLaMA-Factory's format plus metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from webgym_cli.train.rl.layout import TRAINER_LOG
 
 
 def trim_log(path: Path, step: int) -> None:
-    """Drop what was logged after a step: the training goes on from there and will log it again."""
+    """Remove lines after a step: the training resumes there and logs them again."""
     if not path.is_file():
         return
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -26,7 +26,7 @@ def trim_log(path: Path, step: int) -> None:
 
 @dataclass(slots=True)
 class TrainerLog:
-    """Of a training that has made `done` of `total` steps when it begins, or begins again."""
+    """Log of a training that starts, or resumes, after `done` of `total` steps."""
 
     folder: Path
     total: int
@@ -35,11 +35,11 @@ class TrainerLog:
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        """Drop what will be logged again."""
+        """Remove lines that will be logged again."""
         trim_log(self.folder / TRAINER_LOG, self.done)
 
     def means(self) -> dict[str, float]:
-        """Return the mean of each metric over the steps that tell it, those before an interruption included."""
+        """Return the mean of each metric over the steps that logged it, including those before an interruption."""
         values_by_name: dict[str, list[float]] = {}
         path = self.folder / TRAINER_LOG
         for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else ():
@@ -49,7 +49,7 @@ class TrainerLog:
         return {name: statistics.fmean(values) for name, values in values_by_name.items()}
 
     def write(self, step: int, metrics: dict[str, float]) -> None:
-        """Log a step, counted from 1, or after the last one what is to be said of the whole training."""
+        """Log a step, counted from 1, or after the last one the metrics of the whole training."""
         passed = time.monotonic() - self.began
         left = passed / max(1, step - self.done) * (self.total - step)
         facts: dict[str, float | str] = {"current_steps": step, "total_steps": self.total}

@@ -1,4 +1,4 @@
-"""Training targets of a batch's actions for WebRL's actor, and the loss terms of actor and critic."""
+"""WebRL: the actor's training targets of a batch's actions, and the loss terms of actor and critic."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def successes(batch: Batch) -> torch.Tensor:
 def steps_left(rows: tuple[TrainRow, ...]) -> torch.Tensor:
     """Return [n] float32: the steps from each on to its episode's last, itself included, as far as the batch has them.
 
-    Of replayed episodes it has only some. The released objective, which alone asks, chooses the same actions all the
-    same: a success counts from its first step left on.
+    The batch has only some steps of replayed episodes. That doesn't change which actions the released objective trains
+    on: a success has A ≥ 0 from one remaining step on.
     """
     ends: dict[int, int] = {}
     for row in rows:

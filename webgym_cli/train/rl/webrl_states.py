@@ -1,4 +1,4 @@
-"""The states of a batch's episodes: each a prompt, which the critic values by the model's state at its last token."""
+"""The states of a batch's episodes: prompts, valued by the critic from the hidden state of their last token."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ AGAIN = "make the batch again with webgym prepare and train.algorithm=webrl"
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """S states, each once: a state that a step led to is mostly the one that the next step began in."""
+    """S deduplicated states: the state after a step is mostly the one before the next step."""
 
     rows: tuple[TrainRow, ...]
-    """[S]: each a prompt and one token more, before which the state is. Nothing sees that token."""
+    """[S]: each a prompt plus one marked token, to which no other token attends; the critic reads before it."""
     before: torch.Tensor
-    """[n] long: the number of the state that each action was taken in."""
+    """[n] long: index of the state before each action."""
     after: torch.Tensor
     """[n] long: the number of the state that it led to; where an episode ended and no such state is asked for, of its
     own."""
 
     def tally(self, actions: Sequence[int], success: torch.Tensor, *, after: bool) -> torch.Tensor:
-        """Return [S, 2] float: how often each state was met by some actions in a failure, and in a success.
+        """Return [S, 2] float: each state's number of visits by these actions in failures, and in successes.
 
-        `success` [n] bool. `after`: count the states that the actions led to, too.
+        `success` [n] bool. `after`: also count the states after the actions.
         """
         chosen = torch.tensor(list(actions))
         met = [self.before[chosen], *([self.after[chosen]] if after else [])]
@@ -39,7 +39,7 @@ class States:
 
 
 def require_transition(row: TrainRow) -> Transition:
-    """Return what a row led to. Raises `TrainingError` for a batch that was not prepared for `webrl`."""
+    """Return a row's transition. Raises `TrainingError` for a batch that was not prepared for `webrl`."""
     if row.transition is None:
         raise TrainingError(f"{row.place}: doesn't say which state it led to (next_prompt): {AGAIN}")
     first = int(row.mask.int().argmax())
@@ -49,7 +49,7 @@ def require_transition(row: TrainRow) -> Transition:
 
 
 def collect_states(batch: Batch, *, ends: bool) -> States:
-    """Return the states of a batch, with `ends` those after the last steps, too.
+    """Return the states of a batch, with `ends` including those after the last steps.
 
     Raises `TrainingError` for a batch that was not prepared for `webrl`.
     """
@@ -75,7 +75,7 @@ def collect_states(batch: Batch, *, ends: bool) -> States:
 
 
 def state_row(prompt: torch.Tensor, place: str, images: tuple[Picture, ...]) -> TrainRow:
-    """Return a prompt as a row that marks one token after it: the state is before that, and nothing sees it."""
+    """Return a prompt as a row with one marked token after it, to which no other token attends."""
     mask = torch.zeros(len(prompt) + 1, dtype=torch.bool)
     mask[-1] = True
     return TrainRow(

@@ -1,4 +1,4 @@
-"""A phase of WebRL: first the critic learns which states lead to success, then the actor learns from its values."""
+"""The trainer of a WebRL phase: first the critic is trained on episode outcomes, then the actor on its values."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from webgym_cli.train.rl.webrl_states import collect_states
 
 
 class WebRLTrainer(Trainer):
-    """Trains on actions: of this phase, and replayed ones of earlier phases."""
+    """Trains critic and actor on this phase's actions and on replayed ones of earlier phases."""
 
     def __init__(self, options: TrainerOptions, world: DistributedContext) -> None:
-        """Read the batch and see which states its episodes went through."""
+        """Read the batch and collect its states."""
         super().__init__(options, world)
         check_lengths(self.states.rows, options.actor.ppo_max_token_len_per_gpu)
         self.success = webrl_batch.successes(self.batch)
 
     @property
     def webrl(self) -> WebRLSettings:
-        """The settings that are this training's own."""
+        """The `webrl` settings."""
         if self.options.webrl is None:
             raise ValueError("the settings are not those of webrl")
         return self.options.webrl
 
     @property
     def epochs(self) -> int:
-        """Times that the batch is worked through, by the critic and by the actor."""
+        """Number of passes over the batch, by critic and actor together."""
         return self.webrl.critic_epochs + self.options.actor.ppo_epochs
 
     def load_batch(self) -> Batch:
-        """See `Trainer`. No token is improbable enough to be left out: replayed ones were sampled by other policies."""
+        """See `Trainer`. Ignores the sampler's truncation, because replayed tokens were sampled by other policies."""
         batch = replace(read_batch(Path(self.options.data)), truncation=Truncation())
         self.states = collect_states(batch, ends=self.webrl.objective == "released")
         return batch
 
     def make_minibatches(self) -> list[tuple[int, ...]]:
-        """See `Trainer`. The critic's steps are `early`."""
+        """See `Trainer`. The first `critic_only_steps` are the critic's."""
         seed, numbers = self.options.trainer.seed + self.batch.iteration, range(len(self.batch.rows))
         critic = self.options.actor.model_copy(update={"ppo_epochs": self.webrl.critic_epochs})
         first = mini_batches(numbers, critic, seed)
@@ -60,7 +60,7 @@ class WebRLTrainer(Trainer):
         return first + mini_batches(numbers, self.options.actor, seed)
 
     def compute_targets(self, runner: BatchRunner, reference: torch.Tensor | None) -> BatchTargets:
-        """See `Trainer`. The reference is the actor itself, which hasn't targets yet, unless another is given."""
+        """See `Trainer`. Without a separate reference, the reference is the actor, which is still untrained here."""
         with self._time("values"):
             values = self._judging(runner).score(
                 self.engines["critic"], lambda logits: success_probability(*logits.unbind(1))
@@ -82,7 +82,7 @@ class WebRLTrainer(Trainer):
         return self._update_actor(runner, rows, targets, number - self.critic_only_steps)
 
     def _judging(self, runner: BatchRunner) -> BatchRunner:
-        """Return what puts the states through the critic."""
+        """Return a runner over the states, for the critic."""
         return replace(runner, batch=replace(self.batch, rows=self.states.rows))
 
     def _update_critic(self, judging: BatchRunner, rows: Sequence[int], number: int) -> dict[str, float]:
