@@ -68,7 +68,7 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
     with disk_errors(weights):
         _complete_files(plan, weights)
         write_json(weights / working_dir.RECORD, plan.training.model_dump(mode="json"))
-        (weights / "training_args.bin").unlink(missing_ok=True)  # a pickle without a reader
+        (weights / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
         _flush(weights)
         if (plan.folder / TRAINER_LOG).is_file():
             shutil.copyfile(plan.folder / TRAINER_LOG, log_dir / f"{plan.name}.{TRAINER_LOG}")

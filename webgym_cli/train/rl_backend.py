@@ -37,14 +37,14 @@ START = Path(__file__).resolve().parent / "rl" / "launch.py"
 MODULE = "webgym_cli.train.rl.main"
 # The critic's folder in a checkpoint.
 CRITIC = "critic"
-# Keys that don't change what is learned, or that `Training.carried` tells of.
+# Keys that don't change the result of the training, or that `TrainingIdentity.carried` covers.
 PLACES = ("data", "plugins", "output_dir", "save_freq", "carry_state")
 
 
 def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
-    """Return how the prepared batch will be trained on.
+    """Return the plan for training on the prepared batch.
 
-    Raises `MissingStageError` without a batch of the current policy, `VenvError` without the train role, `UsageError`
+    Raises `MissingStageError` without a batch of the current policy, `VenvError` without the train venv, `UsageError`
     for damaged files.
     """
     run, settings = inputs.run, inputs.settings
@@ -55,14 +55,14 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
 
 
 def rl_command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
-    """Return the command of a node: torchrun where there are several processes in all."""
+    """Return the command of a node: torchrun if there are several processes in total."""
     alone = ("--standalone", "--nproc_per_node", str(processes)) if nodes == 1 else ()
     several = ("-m", "torch.distributed.run", *alone) if processes * nodes > 1 else ()
     return (str(python), *several, str(START), MODULE, launch_file)
 
 
 def check_greedy_chain(settings: Settings) -> None:
-    """Raise `SettingsError` for an estimator whose baseline would never be rolled out."""
+    """Raise `SettingsError` for an estimator with a greedy baseline if no greedy episode is rolled out."""
     name = settings.train.algorithm
     if ESTIMATORS.find(name).needs_greedy and not settings.agent.greedy_chain:
         raise SettingsError(
@@ -101,7 +101,7 @@ def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
 
 
 def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path, *, webrl: bool) -> dict[str, Any]:
-    """Return the trainer's configuration: the settings `rl`, and facts of the run."""
+    """Return the trainer's configuration: the settings `rl`, and paths and values of the run."""
     config: dict[str, Any] = settings.rl.model_dump(mode="json", exclude={"data", "replay", "webrl"})
     kind, newest, began = algorithm(run, settings), checkpoints.current(run), _before_gradients(run)
     first = began.version if began else 0
@@ -126,16 +126,16 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path,
     if config["trainer"]["critic_warmup"]:
         config["trainer"]["critic_warmup"] += first
     if newest and newest.version > first:
-        if not webrl:  # its reference is the policy that each training begins with
+        if not webrl:  # WebRL's reference is the policy at the start of each training
             config["ref"]["path"] = config["ref"]["path"] or _weights(run, settings, began)
         _go_on(config, settings, newest, checkpoints.folder(run, newest), kind)
     if config["critic"]["path"] is None and "adapter" in config["model"] and _has_critic(config):
-        config["critic"]["path"] = batch.model  # a new critic begins with the policy, not with what is below it
+        config["critic"]["path"] = batch.model  # a new critic starts from the policy, not from the adapter's base model
     return config
 
 
 def _go_on(config: dict[str, Any], settings: Settings, newest: Checkpoint, parent: Path, kind: str) -> None:
-    """Let a training go on with critic and KL coefficient of the one before."""
+    """Continue with the previous training's critic and KL coefficient."""
     if config["critic"]["path"] is None and newest.algorithm == kind and (parent / CRITIC).is_dir():
         config["critic"]["path"] = str(parent / CRITIC)
     if config["algorithm"]["kl_ctrl"]["type"] == "adaptive":
@@ -146,7 +146,7 @@ def _go_on(config: dict[str, Any], settings: Settings, newest: Checkpoint, paren
 def _plan_adapter(run: RunDir, settings: Settings, newest: Checkpoint | None, *, webrl: bool) -> AdapterStart | None:
     """Return the LoRA adapter that is trained; None without one.
 
-    WebRL's reference is what each training begins with, without its adapter: there each adapter is new.
+    WebRL's reference is the model at the start of each training, with the adapter disabled, so each adapter is new.
     """
     model = settings.rl.model
     if not model.lora_rank:
@@ -170,7 +170,7 @@ def total_steps(rl: RlSettings, batch: RlData, *, webrl: bool = False) -> int:
 
 
 def _before_gradients(run: RunDir) -> Checkpoint | None:
-    """Return the newest policy that another backend made, which policy gradients began with; None: the base model."""
+    """Return the newest policy of another backend, from which the policy gradients started; None: the base model."""
     return next(
         (one for one in reversed(checkpoints.checkpoints(run)) if not _is_ours(one.algorithm)),
         None,
@@ -201,14 +201,14 @@ def _weights(run: RunDir, settings: Settings, began: Checkpoint | None) -> str |
 
 
 def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
-    """Return the SHA-256 of everything that changes what is learned."""
+    """Return the SHA-256 of all settings that change the result of the training."""
     kept = {name: value for name, value in config.items() if name not in PLACES}
     kept["trainer"] = {name: value for name, value in config["trainer"].items() if name not in PLACES}
     return hashlib.sha256(json.dumps([kept, deepspeed], sort_keys=True).encode()).hexdigest()
 
 
 def _carry(run: RunDir, settings: Settings, plan: TrainPlan, newest: Checkpoint | None) -> TrainPlan:
-    """Return the plan that starts with the parent's weights and moments as they were, or the fresh one with why not."""
+    """Return the plan that starts from the parent's exact weights and moments, or the fresh one with the reason."""
     if newest is None:
         return plan
     folder = checkpoints.folder(run, newest)
@@ -238,7 +238,7 @@ def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan:
 
 
 def _resume(plan: TrainPlan, folder: Path) -> TrainPlan:
-    """Return the plan that goes on from the newest state in the folder of an interrupted training."""
+    """Return the plan that resumes from the newest state in the folder of an interrupted training."""
     states = (path.name.removeprefix("state-") for path in folder.glob("state-*"))
     steps = max((int(step) for step in states if step.isdigit()), default=0)
     note = f"goes on after step {steps} of the interrupted training"

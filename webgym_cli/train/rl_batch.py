@@ -1,4 +1,4 @@
-"""The batch that our own trainer is given, as `prepare` wrote it."""
+"""The batch of our own trainer, as `prepare` wrote it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webgym_cli.train.llamafactory import dataset
 
 
 def read_batch(run: RunDir, settings: Settings, *, webrl: bool) -> RlData:
-    """Return the batch's facts. Raises `MissingStageError` unless it is the current policy's, and fits."""
+    """Return the batch's record. Raises `MissingStageError` unless it is the current policy's and fits the settings."""
     file, hint = run.rl_data / SUMMARY, f"webgym prepare {run.root}"
     if not file.is_file():
         raise MissingStageError(f"{run.rl_data}: there is no batch", hint=hint)

@@ -1,4 +1,4 @@
-"""A training backend that is a script: for a trainer of one's own, registered from a file of `plugins`."""
+"""A training backend that runs a user's script, registered from a file of `plugins`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def script_backend(script: str | Path, data: PreparedData, python: str | Path = 
     (`train.extra`). What the script leaves: see `TrainingBackend`.
     """
     file = Path(script).resolve()
-    interpreter = Path(python).absolute()  # not resolved: an environment's python is a link out of it
+    interpreter = Path(python).absolute()  # not resolved: a venv's python is a symlink out of the venv
     plan = functools.partial(_plan_script, data=data, file=file, python=interpreter)
 
     def command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.train.working_dir import TrainingIdentity
 from webgym_cli.venvs.locate import Device
 
-# LLaMA-Factory's overrides that carry optimizer states over: kept moments need no second warm-up.
+# LLaMA-Factory's overrides with carried optimizer states: carried moments need no second warm-up.
 CARRYING = ("resume_from_checkpoint", "warmup_steps")
 
 # fresh: a new optimizer; carried: the parent's moments; continued: an interrupted training of this very dataset;
@@ -38,47 +38,47 @@ class TrainPlan:
     algorithm: str
     """The name that `train.algorithm` has for this iteration."""
     python: Path
-    """The train role's interpreter."""
+    """The train venv's interpreter."""
     device: Device
     argv: tuple[str, ...]
     """The command; it runs in `folder`."""
     env: dict[str, str]
     """Variables added to the inherited ones."""
     folder: Path
-    """Where the training works until it is published."""
+    """The working folder until the training is published."""
     config: dict[str, Any]
-    """LLaMA-Factory's `train_config.yaml`, or what our own trainer is told (`train.rl.options.TrainerOptions`)."""
+    """LLaMA-Factory's `train_config.yaml`, or our own trainer's configuration (`train.rl.options.TrainerOptions`)."""
     launch_file: str
     """The name of the configuration that is run, in `folder`."""
     deepspeed: dict[str, Any] | None
     """DeepSpeed's settings; None without DeepSpeed."""
     training: TrainingIdentity
-    """What the training is made of."""
+    """Data, settings, parent and processes of the training; decides whether it can be resumed."""
     total_steps: int
     """Expected optimizer steps, at least 1."""
     time_limit: float
     """Seconds."""
     mode: Mode = "fresh"
     objective: dict[str, Any] = field(default_factory=dict)
-    """Settings of the objective that the checkpoint's record keeps."""
+    """Settings of the objective, stored in the checkpoint's record."""
     overrides: dict[str, Any] = field(default_factory=dict)
-    """What is different in the configuration that is run."""
+    """Changes to `config` in the configuration that is run."""
     place: NodeTopology | None = None
-    """Where this node stands among several; None for a training on one."""
+    """This node's rank and the other nodes; None for a training on one node."""
     adapter: LoraAdapter | None = None
-    """The LoRA adapter that is trained; None: none, or one that a person named."""
+    """The LoRA adapter that is trained; None: none, or one named by the user."""
     source: Path | None = None
     """The checkpoint whose optimizer states are taken: the parent's or an interrupted training's."""
     start: Path | None = None
-    """Where the state to start from is laid out beforehand; None where the trainer takes it from `source` itself."""
+    """Folder in which the starting state is built; None if the trainer loads it from `source`."""
     adopted: Path | None = None
     """An interrupted training of the same dataset under another name."""
     notes: tuple[str, ...] = ()
-    """What a person should know."""
+    """Remarks for the user."""
     disk_bytes: int | None = None
-    """What the training will have on the disk at most, estimated; None where the model is not here to be measured."""
+    """Estimated peak disk usage in bytes; None if the model's shapes are unknown."""
     memory: TrainingMemory | None = None
-    """GPU memory before activations, estimated; None on a CPU, and where the model's shapes are not known."""
+    """Estimated GPU memory without activations; None on a CPU, and if the model's shapes are unknown."""
 
     @property
     def launch(self) -> dict[str, Any]:
@@ -86,14 +86,14 @@ class TrainPlan:
         return self.config | self.overrides
 
     def launch_text(self) -> str:
-        """Return the content of `launch_file`, in the format that its name says."""
+        """Return the content of `launch_file`, in the format of its suffix."""
         if self.launch_file.endswith(".json"):
             return json.dumps(self.launch, indent=2) + "\n"
         return yaml.safe_dump(self.launch, sort_keys=False, allow_unicode=True)
 
     @property
     def lora(self) -> bool:
-        """Whether an adapter is trained, which is merged in the end."""
+        """Whether an adapter is trained, which is merged at the end."""
         return self.config.get("finetuning_type") == "lora"
 
     def to_json(self) -> dict[str, Any]:
@@ -130,5 +130,5 @@ def without_states(plan: TrainPlan, reason: str) -> TrainPlan:
 
 
 def fresh_note(reason: str) -> str:
-    """Return the remark that the optimizer starts anew."""
+    """Return the note that the optimizer is new."""
     return f"the optimizer starts fresh: {reason}"

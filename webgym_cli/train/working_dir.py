@@ -1,4 +1,4 @@
-"""The folder of a training that is under way, and which of its checkpoints were written to the end."""
+"""The working folder of a training, and the completeness of its checkpoints."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webgym_cli.util.files import read_json
 
 RECORD = "webgym_training.json"
 OPTIMIZER_STATES = "global_step*/*_optim_states.pt"
-# Ways to train that take an interrupted training's folder as it is.
+# Modes that use an interrupted training's folder as it is.
 KEEPING = ("continued", "finished")
 
 
@@ -42,17 +42,17 @@ class TrainingIdentity(Record):
 
 
 def partial_folder(run: RunDir, name: str) -> Path:
-    """Return where a training works before it is published."""
+    """Return the working folder of a training before it is published."""
     return run.checkpoints / f"{name}.partial"
 
 
 def start_folder(run: RunDir, name: str) -> Path:
-    """Return where the state that a training starts from is laid out."""
+    """Return the folder for a training's starting state."""
     return run.checkpoints / f"{name}.start"
 
 
 def read_training(folder: Path) -> TrainingIdentity | None:
-    """Return a folder's record, or None where it is missing or damaged."""
+    """Return a folder's record, or None if it is missing or damaged."""
     try:
         return TrainingIdentity.model_validate(read_json(folder / RECORD))
     # A damaged record means a new start, never a failed command.
@@ -61,7 +61,7 @@ def read_training(folder: Path) -> TrainingIdentity | None:
 
 
 def find_interrupted(run: RunDir, training: TrainingIdentity) -> Iterator[tuple[Path, TrainingIdentity]]:
-    """Yield the working folders that hold just this training, newest first, with their records; carried or not."""
+    """Yield the working folders of this same training, newest first, with their records; carried or not."""
     for folder in sorted(run.checkpoints.glob("*.partial"), reverse=True):
         before = read_training(folder)
         if before is not None and before.model_copy(update={"carried": training.carried}) == training:
@@ -69,10 +69,10 @@ def find_interrupted(run: RunDir, training: TrainingIdentity) -> Iterator[tuple[
 
 
 def trainer_state(checkpoint: Path) -> dict[str, Any] | None:
-    """Return `trainer_state.json`, or None where it is missing or torn."""
+    """Return `trainer_state.json`, or None if it is missing or truncated."""
     try:
         value = json.loads((checkpoint / TRAINER_STATE).read_text(encoding="utf-8"))
-    # A crash can leave it torn: the checkpoint then counts as incomplete.
+    # A crash can truncate it: the checkpoint then counts as incomplete.
     except (OSError, ValueError):
         return None
     return value if isinstance(value, dict) and isinstance(value.get("global_step"), int) else None
@@ -90,7 +90,7 @@ def step_of(checkpoint: Path) -> int:
 
 
 def newest_complete(folder: Path, *, world_size: int = 1, resumable: bool = False) -> Path | None:
-    """Return the newest checkpoint that was written to the end, or None."""
+    """Return the newest complete checkpoint, or None."""
     for checkpoint in numbered_checkpoints(folder):
         if is_complete(checkpoint) and (not resumable or is_resumable(checkpoint, world_size)):
             return checkpoint
@@ -106,7 +106,7 @@ def finished_checkpoint(folder: Path) -> Path | None:
 
 
 def is_complete(checkpoint: Path) -> bool:
-    """Tell whether weights and trainer state are whole. The trainer writes its state after everything else."""
+    """Return whether weights and trainer state are complete. The trainer writes its state last."""
     state = trainer_state(checkpoint)
     if state is None or state["global_step"] != step_of(checkpoint):
         return False
@@ -115,7 +115,7 @@ def is_complete(checkpoint: Path) -> bool:
 
 
 def is_resumable(checkpoint: Path, world_size: int) -> bool:
-    """Tell whether a training of so many processes can go on from here with the same losses as without a break."""
+    """Return whether `world_size` processes can resume from here with the losses of an uninterrupted training."""
     needed = [checkpoint / "scheduler.pt"]
     needed += (
         [checkpoint / f"rng_state_{rank}.pth" for rank in range(world_size)]
@@ -132,7 +132,7 @@ def is_resumable(checkpoint: Path, world_size: int) -> bool:
 
 
 def is_whole_archive(path: Path) -> bool:
-    """Tell whether a file of torch (a zip archive) has its end: a torn one lacks the directory there."""
+    """Return whether a torch file (a zip archive) is complete."""
     try:
         with zipfile.ZipFile(path):
             return True
@@ -142,7 +142,7 @@ def is_whole_archive(path: Path) -> bool:
 
 
 def _whole_index(checkpoint: Path) -> bool:
-    """Tell whether every shard that an index names is there; an unsharded model has no index."""
+    """Return whether all shards of the index exist; an unsharded model has no index."""
     index = checkpoint / "model.safetensors.index.json"
     if not index.is_file():
         return True

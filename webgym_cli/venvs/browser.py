@@ -98,7 +98,7 @@ def _system_attempts() -> tuple[tuple[tuple[str, ...], ...], ...]:
 
 
 def _root_prefix() -> tuple[str, ...] | None:
-    """Return what makes a command run as root here without asking for a password; None when nothing does."""
+    """Return the prefix that runs a command as root without a password prompt; None if there is none."""
     if os.geteuid() == 0:
         return ()
     if not shutil.which("sudo"):

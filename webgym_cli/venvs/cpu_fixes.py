@@ -1,4 +1,4 @@
-"""Why a role environment on a CPU needs help, and the help: the only place for both.
+"""Import fixes for the CPU flavour of the venvs, and the reasons for them.
 
 The package index has torch as a CPU build, but torchvision, torchaudio and torchcodec as CUDA builds:
 
@@ -26,7 +26,7 @@ PACKAGES = "lib/python3*/site-packages"
 
 
 def source(device: str) -> str:
-    """Return everything about the fixes of a flavour that decides whether an environment is up to date."""
+    """Return the part of a venv's digest that covers its fixes: any edit of the hook makes new CPU venvs."""
     return HOOK.read_text(encoding="utf-8") if device == "cpu" else ""
 
 

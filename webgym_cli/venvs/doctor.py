@@ -32,7 +32,7 @@ _DRIVER = Path("/proc/driver/nvidia/version")
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """One thing that webgym builds on."""
+    """A checked part of the installation."""
 
     name: str
     status: Status
@@ -40,7 +40,7 @@ class DoctorCheck:
     version: str = ""
     path: str = ""
     fix: str = ""
-    """What to type or change; empty when all is well."""
+    """The command or change that repairs it; empty if nothing is wrong."""
 
     def to_json(self) -> dict[str, str]:
         """Return the part as plain data."""

@@ -1,6 +1,6 @@
-"""Describes the GPUs as a role's torch sees them, in one line of JSON. Runs in the role's interpreter.
+"""Prints the GPUs that a venv's torch detects, as one line of JSON. Runs in that venv's interpreter.
 
-python gpu_report.py          (or torchrun with a process for each GPU: also how fast they add up a tensor)
+python gpu_report.py          (or torchrun with one process per GPU: also measures the all-reduce bandwidth)
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def measure_all_reduce() -> float:
     _synchronize(on_gpus)
     seconds = (time.perf_counter() - began) / ROUNDS
     distributed.destroy_process_group()
-    # what NCCL's own tests call bus bandwidth: comparable whatever the number of GPUs
+    # bus bandwidth as defined by nccl-tests: comparable between numbers of GPUs
     return 2 * (count - 1) / count * int(values.nbytes) / seconds
 
 

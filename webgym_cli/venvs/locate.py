@@ -1,4 +1,4 @@
-"""Where the role environments are, and which flavour this machine needs."""
+"""Paths of the venvs, and the flavour for this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Device = Literal["cpu", "cuda"]
 # Each has an environment of its own.
 ROLES = ("serve", "train")
 
-# Written last into an environment: its presence says that the environment is complete.
+# Written last into a venv: its presence means that the venv is complete.
 MARKER = "webgym-role.json"
 
 _DRIVER = Path("/proc/driver/nvidia/version")
@@ -71,7 +71,7 @@ def role_environment(role: str, device: Device) -> RoleEnvironment:
 def role_python(settings: Settings, role: str) -> Path:
     """Return the interpreter of a role. Raises `VenvError` when it is missing."""
     if named := find_configured(settings, role):
-        path = Path(named).expanduser().absolute()  # not resolved: an environment's python is a link out of it
+        path = Path(named).expanduser().absolute()  # not resolved: a venv's python is a symlink out of the venv
         python = interpreter(path) if path.is_dir() else path
         if not python.exists():
             raise VenvError(f"venvs.{role}: {python} does not exist", hint=f"webgym setup --role {role}")
@@ -84,7 +84,7 @@ def role_python(settings: Settings, role: str) -> Path:
 
 def own_environ() -> dict[str, str]:
     """Return this process's environment for an interpreter of another virtual environment."""
-    # these are about our own interpreter, and would have the other one import from our packages
+    # these configure our own interpreter, and would make the other one import our packages
     ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     return {name: value for name, value in os.environ.items() if name not in ours}
 

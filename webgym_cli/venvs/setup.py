@@ -1,4 +1,4 @@
-"""Makes the role environments: a virtual environment each, from the pinned requirements of its flavour.
+"""Creates the venvs from the pinned requirements of their flavour.
 
 An environment's path holds a digest of what goes into it, so that new requirements make a new one and never alter one
 that a run is using. The marker file is written last: what an interrupted set-up left is removed and made again.
@@ -32,12 +32,12 @@ Runner = Callable[[Sequence[str], Path], int]
 
 PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--progress-bar=off")
 
-# What pip and Playwright write where they reach no index.
+# Messages of pip and Playwright without a network.
 _OFFLINE = re.compile(
     "NewConnectionError|NameResolutionError|ConnectTimeoutError|Network is unreachable|ENOTFOUND|EAI_AGAIN"
 )
 
-# What must be importable in a finished environment.
+# Modules that must be importable in a finished venv.
 CHECKS = {
     "serve": "import vllm; from vllm.entrypoints.openai import api_server",
     "train": "import torch, torchvision, transformers, deepspeed, llamafactory.train.tuner",
@@ -144,7 +144,7 @@ def _finish(environment: RoleEnvironment) -> None:
 
 
 def reason(log: Path, start: int = 0) -> str:
-    """Return the line of a log, from the byte `start` on, that says best why the command failed."""
+    """Return the most informative error line of a log, from byte `start` on."""
     if not log.is_file():
         return "it could not be started"
     text = log.read_bytes()[start:].decode(errors="replace")
@@ -157,7 +157,7 @@ def reason(log: Path, start: int = 0) -> str:
 
 @contextmanager
 def _alone(environment: RoleEnvironment, report: Report) -> Iterator[None]:
-    """Hold the environment against a second set-up; the lock goes with the process."""
+    """Lock the venv against a second set-up; the lock ends with the process."""
     from filelock import FileLock, Timeout
 
     path = environment.path.with_name(f"{environment.path.name}.lock")

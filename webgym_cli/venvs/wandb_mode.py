@@ -1,4 +1,4 @@
-"""Whether anything goes to Weights & Biases, and which way. Looks, imports no wandb."""
+"""Resolves the Weights & Biases mode from settings and environment, without importing wandb."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def wandb_environment(mode: Mode, environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that make wandb work in this mode, its start bounded; never the key."""
     env: dict[str, str] = {"WANDB_MODE": mode}
     if mode == "offline":
-        env["WANDB_ERROR_REPORTING"] = "false"  # wandb would send word of its own errors
+        env["WANDB_ERROR_REPORTING"] = "false"  # wandb would send its own error reports
     return env | ({} if "WANDB_INIT_TIMEOUT" in environ else {"WANDB_INIT_TIMEOUT": "300"})
 
 

@@ -15,7 +15,7 @@ from webgym_cli.train.training_plan import TrainPlan, without_states
 
 
 async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
-    """Lay out the optimizer states to start from; where that can't be done the optimizer is new."""
+    """Build the starting state with carried optimizer states; fall back to a new optimizer."""
     if plan.source is None or plan.start is None:
         return plan
     options = {"learning_rate": plan.launch["learning_rate"]}

@@ -1,4 +1,4 @@
-"""What `prepare` left for training: `prepared.json`, `train_config.yaml` and `wandb_env.sh`. Reads, never writes."""
+"""Reads the files that `prepare` wrote for training: `prepared.json`, `train_config.yaml` and `wandb_env.sh`."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from webgym_cli.util.files import read_json
 R = TypeVar("R", bound=Record)
 # The first image of a sample, where it is an absolute path.
 _ABSOLUTE_IMAGE = re.compile(rb'"images": \[("/[^"]*")')
-# Keys that don't change what is learned: an interrupted training may go on after they changed.
+# Keys that don't change the result: an interrupted training can be resumed after they changed.
 PLACES = ("output_dir", "dataset_dir", "run_name", "report_to", "preprocessing_num_workers", "dataloader_num_workers")
 
 
 def read_prepared(run: RunDir) -> Prepared:
-    """Return the dataset that is to be trained on. Raises `MissingStageError` when there is none or it was trained."""
+    """Return the dataset to train on. Raises `MissingStageError` if there is none or it was already trained on."""
     file = run.dataset / PREPARED
     judged = run.orm_of
     require_run(judged or run, (judged or run).root)
@@ -53,7 +53,7 @@ def read_prepared(run: RunDir) -> Prepared:
 
 
 def read_data_digest(run: RunDir, prepared: Prepared) -> str:
-    """Return the SHA-256 of the samples as they are now: not `prepared`'s where a person edited them.
+    """Return the SHA-256 of the current samples; it differs from `prepared`'s if the user edited them.
 
     Raises `MissingStageError` where a file is missing, or names the images of another run.
     """
@@ -84,7 +84,7 @@ def _refuse_foreign_images(run: RunDir, file: Path, content: bytes, hint: str) -
 
 
 def _in_this_run(config: dict[str, Any], run: RunDir) -> dict[str, Any]:
-    """Return a configuration whose paths in the run are where it is now: it may have been moved or copied."""
+    """Rewrite the run's paths in a configuration to the run's current folder: it may have been moved or copied."""
     written = Path(str(config.get("dataset_dir")))
     before, here = f"{written.parent}/", f"{run.dataset.resolve().parent}/"
     if written.name != run.dataset.name or before == here:
@@ -156,7 +156,7 @@ def deepspeed_config(config: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def config_digest(config: dict[str, Any]) -> str:
-    """Return the SHA-256 of everything in the configuration that changes what is learned."""
+    """Return the SHA-256 of all configuration values that change the result of the training."""
     kept = {key: value for key, value in config.items() if key not in PLACES}
     kept["deepspeed"] = deepspeed_config(config)
     return hashlib.sha256(json.dumps(kept, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Merges a trained LoRA adapter into the weights that it was trained on: a model like any other is published."""
+"""Merges a trained LoRA adapter into its base model, so that a full model is published."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SHARD_GB = 5
 
 
 async def export(plan: TrainPlan, adapter: Path, settings: Settings, log: Path, sink: EventSink) -> Path:
-    """Return the folder of the merged weights beside the adapter's, without LoRA the checkpoint as it is.
+    """Return the folder of the merged weights beside the adapter's; without LoRA the checkpoint itself.
 
-    One that an earlier attempt finished is taken. The weights keep the precision of the model that was trained.
+    A merge finished by an earlier attempt is reused. The weights keep the base model's dtype.
     Raises `JobError`.
     """
     if not plan.lora:
@@ -69,7 +69,7 @@ def _config(plan: TrainPlan, adapter: Path, target: Path) -> dict[str, Any]:
         **kept,
         "export_dir": str(target),
         "export_size": SHARD_GB,
-        "export_device": "cpu",  # in memory that no server and no trainer competes for
+        "export_device": "cpu",  # a vLLM server may occupy the GPU memory
         "infer_dtype": precision(find_model_folder(model)),
     }
 
@@ -103,9 +103,9 @@ async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
 
 
 def _complete(adapter: Path, merged: Path) -> None:
-    """Give the merged folder what a checkpoint has beside weights, and the adapter for those who want it."""
+    """Copy a checkpoint's other files, and the adapter, into the merged folder."""
     shutil.copyfile(adapter / working_dir.TRAINER_STATE, merged / working_dir.TRAINER_STATE)
     (merged / ADAPTER).mkdir(exist_ok=True)
     for name in (ADAPTER_WEIGHTS, ADAPTER_CONFIG):
         shutil.copyfile(adapter / name, merged / ADAPTER / name)
-    (merged / "Modelfile").unlink(missing_ok=True)  # for another server, with a template of its own
+    (merged / "Modelfile").unlink(missing_ok=True)  # for Ollama, with its own template

@@ -1,8 +1,8 @@
 """Carries Adam's moments from one iteration's training into the next.
 
-The trainer can go on from a checkpoint, but then it also keeps that training's step count, data position and learning
-rate. So a copy of the parent is laid out beside it in which exactly these are reset: big files are hard links, the
-small ones are rewritten by `optimizer_carryover_script.py` inside the train role's environment, where torch is.
+The trainer can resume from a checkpoint, but then it also restores that training's step count, data position and
+learning rate. So a copy of the parent is written in which exactly these are reset: large files are hard links, small
+ones are rewritten by `optimizer_carryover_script.py` in the train venv, which has torch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.train.working_dir import OPTIMIZER_STATES, RL_STATE, read_training
 
 BUILDER = Path(__file__).with_name("optimizer_carryover_script.py")
-# Exit status of the builder when the parent's states can't be carried; its last line says why.
+# Exit status of the script if the parent's states can't be carried; its last line is the reason.
 UNUSABLE = 3
 
 
@@ -33,7 +33,7 @@ def _has_moments(folder: Path) -> bool:
 
 
 def why_not_carried(folder: Path, *, world_size: int, zero_stage: int | None) -> str:
-    """Return why a training can't start from this checkpoint's optimizer states; empty when it can."""
+    """Return the reason why a training can't start from this checkpoint's optimizer states; empty if it can."""
     if not _has_moments(folder):
         return f"{folder.name} has no optimizer states of LLaMA-Factory"
     before = read_training(folder)
@@ -47,7 +47,7 @@ def why_not_carried(folder: Path, *, world_size: int, zero_stage: int | None) ->
 
 
 def steps_for(config: dict[str, Any], total: int) -> dict[str, int]:
-    """Return the intervals that the trainer would otherwise take from the parent's state."""
+    """Return the logging, evaluation and save steps, which the trainer would otherwise take from the parent's state."""
     logging = config.get("logging_steps") or 500
     wanted = {
         "logging_steps": logging,

@@ -1,6 +1,6 @@
-"""Lays out the state that a training starts from. Runs inside the train role's environment, not in webgym's.
+"""Builds the starting state of a training with carried optimizer states. Runs in the train venv, not in webgym's.
 
-    python start_state_build.py <parent checkpoint> <new folder> <options as JSON>
+    python optimizer_carryover_script.py <parent checkpoint> <new folder> <options as JSON>
 
 Imports the standard library and torch only (DeepSpeed's classes just where its files name them), and never reads a
 pickle freely: `weights_only=True` with a closed list of classes. Options: `learning_rate`, `logging_steps`,
@@ -29,7 +29,7 @@ import torch
 UNUSABLE = 3
 PATCHED = ("trainer_state.json", "scheduler.pt", "optimizer.pt")
 LEFT_OUT = ("rng_state", "checkpoint.json", "webgym_training.json", "training_args.bin", "trainer_log.jsonl")
-# Classes in DeepSpeed's files: plain holders of numbers.
+# Classes in DeepSpeed's files that only hold data.
 ALLOWED = frozenset(
     {
         "deepspeed.runtime.fp16.loss_scaler.DynamicLossScaler",
@@ -43,7 +43,7 @@ ALLOWED = frozenset(
 
 
 class CantCarryError(Exception):
-    """The parent's states can't be carried; the text says why."""
+    """The parent's states can't be carried; the message is the reason."""
 
 
 def main(parent: Path, target: Path, options: dict[str, Any]) -> None:
@@ -66,7 +66,7 @@ def main(parent: Path, target: Path, options: dict[str, Any]) -> None:
 
 
 def write_trainer_state(parent: Path, work: Path, options: dict[str, Any]) -> None:
-    """Write the trainer's state as of before the first step."""
+    """Write the trainer state before the first step."""
     state = json.loads((parent / "trainer_state.json").read_text(encoding="utf-8"))
     state |= {"global_step": 0, "epoch": 0.0, "log_history": [], "total_flos": 0, "num_input_tokens_seen": 0}
     state |= {"best_metric": None, "best_model_checkpoint": None, "best_global_step": None}
@@ -77,7 +77,7 @@ def write_trainer_state(parent: Path, work: Path, options: dict[str, Any]) -> No
 
 
 def write_scheduler(parent: Path, work: Path, rate: float) -> None:
-    """Write the learning rate's schedule as of before the first step, whatever its kind was."""
+    """Write the scheduler state before the first step, for any scheduler type."""
     before = load(parent / "scheduler.pt")
     one_rate(before.get("base_lrs", []), parent)
     torch.save(fresh_schedule(before, rate), work / "scheduler.pt")
@@ -151,7 +151,7 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def link(source: Path, place: Path) -> None:
-    """Make a second name for a file; a copy where the file system has no hard links."""
+    """Hard-link a file, or copy it if the file system has no hard links."""
     try:
         os.link(source, place)
     except OSError:

@@ -1,4 +1,4 @@
-"""Decides how LLaMA-Factory trains on the samples that `prepare` chose."""
+"""Plans LLaMA-Factory's training on the prepared samples."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAUNCH_FILE = "launch.yaml"
 
 
 def plan_sft(inputs: PlanInputs) -> TrainPlan:
-    """Return how the prepared dataset will be trained on.
+    """Return the plan for training on the prepared dataset.
 
     Raises `MissingStageError` without a dataset for the current policy, `VenvError` without LLaMA-Factory, `UsageError`
     for damaged files.
@@ -106,7 +106,7 @@ def _torchrun_env(python: Path, processes: int) -> dict[str, str]:
 
 
 def _find_adapter(run: RunDir, settings: Settings, config: dict[str, Any]) -> LoraAdapter | None:
-    """Return the adapter that will be trained; None where a person named another start than ours."""
+    """Return the adapter that will be trained; None if the user set another starting point."""
     wanted = read_adapter(config)
     start = plan_adapter(run, settings, wanted) if wanted else None
     if start is None or config.get("adapter_name_or_path") != (str(start.folder) if start.folder else None):

@@ -1,4 +1,4 @@
-"""Whether LLaMA-Factory trains on the prompts that were served: both renderings of some samples, token by token.
+"""Checks that LLaMA-Factory trains on the served prompts: compares both renderings of some samples by token.
 
 The server renders a prompt by the model's chat template, LLaMA-Factory by a template of its own. The comparison runs in
 the train environment, once for a tokenizer, a template and a shape of conversations.
@@ -82,7 +82,7 @@ def _digest(question: dict[str, Any], folder: Path, python: Path) -> str:
 
 
 def _shape(sample: dict[str, Any]) -> list[Any]:
-    """Return what a template may look at in a sample: who speaks, blanks at the ends of texts, images, thoughts."""
+    """Return a sample's properties that can affect a template: roles, outer whitespace, images, reasoning."""
     texts = [("system", sample.get("system", ""))]
     texts += [(turn["from"], turn["value"]) for turn in sample["conversations"]]
     return [(who, text[:1].isspace(), text[-1:].isspace(), IMAGE in text, "</think>" in text) for who, text in texts]
@@ -94,7 +94,7 @@ async def _compare(python: Path, settings: Settings, question: dict[str, Any], l
     write_json(question_file, question)
     answer.unlink(missing_ok=True)
     argv = [str(python), str(SCRIPT), str(question_file), str(answer)]
-    # the model's files are here: nothing is asked of the hub
+    # the model's files are local: no requests to the hub
     alone = {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     code = await Job.run(argv, env=child_environment(alone, settings, python), log=log)
     if code != 0:

@@ -34,16 +34,16 @@ from webgym_cli.train.nodes.messages import (
 from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.util.files import write_json
 
-# Seconds for the nodes to fetch how the command ended.
+# Seconds for the nodes to fetch the command's result.
 END_SECONDS = 3.0
 _HOW_TO_JOIN = "export the same NNODES, and a NODE_RANK of its own, on every node"
-# How a command that was stopped ends on every node.
+# Result of a cancelled command on every node.
 _STOPPED = {KeyboardInterrupt: (130, "interrupted"), Terminated: (143, "terminated")}
 
 
 @dataclass(slots=True)
 class ConnectedNode:
-    """A node that has connected. A thread of its own exchanges messages with it."""
+    """A connected node, with its own message thread."""
 
     hello: NodeHello
     launch: NodeLaunch | None = None
@@ -71,7 +71,7 @@ class ConnectedNode:
                 await asyncio.sleep(POLL_SECONDS)
         finally:
             self.launch, since = None, time.monotonic()
-            # a status from before may be that of a node which did not know of the training yet
+            # an earlier status may have been sent before the node received the launch
             while not self.lost and (self.seen < since or self.status.state != "idle"):  # noqa: ASYNC110
                 await asyncio.sleep(POLL_SECONDS)
 
@@ -109,7 +109,7 @@ class Coordinator(socketserver.ThreadingTCPServer):
         self.server_close()
 
     def missing(self) -> list[int]:
-        """Return the ranks that are not connected."""
+        """Return the ranks without a connection."""
         ranks = range(1, self.topology.count)
         return [rank for rank in ranks if rank not in self.nodes or self.nodes[rank].lost]
 
@@ -143,7 +143,7 @@ class _NodeConnection(socketserver.StreamRequestHandler):
 
     def handle(self) -> None:
         self.request.settimeout(self.server.silence)
-        # Not one of our nodes, or one that went at once.
+        # Not one of our nodes, or one that disconnected at once.
         with suppress(OSError, ValueError):
             hello = NodeHello.model_validate_json(self._receive())
             if not hmac.compare_digest(hello.token, self.server.address.token):

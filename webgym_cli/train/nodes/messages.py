@@ -1,4 +1,4 @@
-"""What node 0 and the other nodes of a training tell each other: lines of JSON over one connection a node."""
+"""Messages between node 0 and the other nodes of a training: JSON Lines over one connection per node."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from webgym_cli import errors
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.base import Record
 
-# Seconds between two statuses of a node.
+# Seconds between two status messages of a node.
 POLL_SECONDS = 0.2
-# Bytes of the longest message.
+# Maximum message size in bytes.
 LINE_LIMIT = 2**24
 
 
@@ -62,7 +62,7 @@ class NodeError(Record):
 
     @classmethod
     def of(cls, error: WebGymError) -> NodeError:
-        """Return what is sent of an error."""
+        """Return the message for an error."""
         return cls(kind=type(error).__name__, message=str(error), hint=error.hint)
 
     def to_error(self, where: str, hint: str = "") -> WebGymError:

@@ -1,4 +1,4 @@
-"""The other nodes of a training, placed by Ray: one actor a node, which joins node 0 as by hand."""
+"""The other nodes of a training as Ray actors: one per node, which joins node 0 like a manually started node."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class NodeTopology:
     """Whether Ray places the other nodes; else each of them runs the same command."""
 
     def to_json(self, processes: int) -> dict[str, Any]:
-        """Return who does what, as data; `processes`: the trainer's on all nodes together."""
+        """Return the topology as plain data; `processes`: trainer processes on all nodes together."""
         each = processes // self.count
         return {
             "count": self.count,
@@ -41,7 +41,7 @@ class NodeTopology:
 
     @property
     def master(self) -> str:
-        """The address of node 0 that the others are told."""
+        """The address of node 0 for the other nodes."""
         return self.address or socket.gethostname()
 
 
@@ -65,7 +65,7 @@ def from_env(environ: Mapping[str, str]) -> NodeTopology | None:
 
 
 def from_settings(settings: TrainSettings, environ: Mapping[str, str]) -> NodeTopology | None:
-    """Return the place of a training's process: by the environment, or at the head of the nodes that Ray offers."""
+    """Return the topology of a training: from the environment, or as node 0 of Ray's nodes."""
     place = from_env(environ)
     if settings.executor != "ray":
         return place
@@ -79,7 +79,7 @@ def from_settings(settings: TrainSettings, environ: Mapping[str, str]) -> NodeTo
 
 
 def _number(environ: Mapping[str, str], name: str, least: int, missing: str = "") -> int:
-    """Return a variable's whole number; where it is not set, what stands for that."""
+    """Return a variable's integer; `missing` replaces an unset one."""
     text = environ.get(name, "").strip()
     if not text:
         return int(missing)

@@ -39,7 +39,7 @@ from webgym_cli.venvs.locate import role_python
 
 # Deadline for a file to become visible: network file systems show new files late.
 MARKER_SECONDS = 5.0
-# Deadline for an answer at node 0's address, which may be that of a command that was killed.
+# Deadline for an answer at node 0's address, which may be a killed command's.
 JOIN_SECONDS = 5.0
 _AGAIN = "run the same command again on every node: the training goes on from its last checkpoint"
 
@@ -58,7 +58,7 @@ async def run_worker_node(run: RunDir, settings: Settings, topology: NodeTopolog
     say("waits for node 0")
     node_0 = await _connect(run, topology, settings.train.node_timeout)
     launch: NodeLaunch | None = None
-    # In the background: the connection must not fall silent while a trainer is started or stopped.
+    # In the background: status messages must continue while a trainer is started or stopped.
     training: asyncio.Task[None] | None = None
     try:
         while (order := await node_0.exchange(_describe(training))).end is None:
@@ -111,7 +111,7 @@ async def _connect(run: RunDir, topology: NodeTopology, seconds: float) -> _Conn
     """Join node 0. Raises `JobError` where it is not heard from in time, and the error with which it refuses us."""
     host, pid, deadline = socket.gethostname(), os.getpid(), time.monotonic() + seconds
     while time.monotonic() < deadline:
-        # A file that a killed command left names a port where nothing answers, or something else.
+        # In a file left by a killed command the port may be closed, or belong to another program.
         with suppress(OSError, ValueError, StoreError, JobError):
             node_0 = CoordinatorAddress.model_validate(read_json(run.coordinator))
             hello = NodeHello(token=node_0.token, rank=topology.rank, nodes=topology.count, host=host, pid=pid)
