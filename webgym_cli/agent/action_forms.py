@@ -1,4 +1,4 @@
-"""Actions as the arguments of one function: the schema in the prompt, parser and writer of calls, by a table."""
+"""Tables of actions as arguments of one function, which yield its JSON schema, and the parser and writer of calls."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from webgym_cli.records.webrl import AnyAction
 
 
 class UnknownActionError(ValueError):
-    """A call names no action of its set."""
+    """A call names an action that the set lacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of a call: its schema, and the fields of an action that it stands for."""
+    """An argument of a call: its JSON schema, and the fields of an action that it sets."""
 
     schema: Mapping[str, Any]
     read: Callable[[Any], dict[str, Any]]
-    """Returns the fields that a value gives. Raises `ValueError`."""
+    """Returns the fields for a value. Raises `ValueError`."""
     write: Callable[[Action], Any]
-    """Returns the value for an action; None where it has none."""
+    """Returns the value for an action; None to leave the argument out."""
 
 
 def make_argument(name: str, description: str, **schema: Any) -> Argument:
-    """Return an argument that is one field of an action."""
+    """Make an argument that sets one field of an action."""
     return Argument(
         {**schema, "description": description},
         read=lambda value: {name: tuple(value) if isinstance(value, list) else value},
@@ -35,7 +35,7 @@ def make_argument(name: str, description: str, **schema: Any) -> Argument:
 
 
 def make_flag(name: str, description: str) -> Argument:
-    """Return an argument that is true or left out."""
+    """Make a boolean argument whose field is set only if it is true."""
     argument = make_argument(name, description, type="boolean")
     read = argument.read
     return Argument(argument.schema, read=lambda value: {} if value is False else read(value), write=argument.write)
@@ -49,22 +49,22 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """An action under the name that a set has for it."""
+    """An action under its name in a set."""
 
     name: ActionName
     arguments: str = ""
-    """Names of arguments, those that may be left out with a question mark."""
+    """Names of the arguments, separated by spaces; optional ones end in a question mark."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the action that its name implies."""
+    """Fields of the action that the name implies."""
     unplaced: Mapping[str, Any] = field(default_factory=lambda: {"here": True})
-    """Fields that it has where it may have a place and has none."""
+    """Fields that are set if the target is optional and missing."""
     own: Mapping[str, Argument] = field(default_factory=dict)
-    """Arguments that mean something else than elsewhere in the set."""
+    """Arguments that differ from those of the same name in the rest of the set."""
     ignored: frozenset[str] = frozenset()
-    """Fields that don't matter when an action is put into its words: the set can't tell them apart."""
+    """Fields that `write` may change, because the set can't express them."""
 
     def takes(self, argument: str) -> bool | None:
-        """Return whether a call must have an argument, or may (False); None where it may not."""
+        """Return True for a required argument, False for an optional one, None for any other."""
         names = self.arguments.split()
         return True if argument in names else False if f"{argument}?" in names else None
 
@@ -74,21 +74,21 @@ class WebActions:
     """The actions of a set in both interaction modes."""
 
     functions: Mapping[InteractionMode, str]
-    """The function that is called, in each mode that the set has."""
+    """Name of the called function, in each supported mode."""
     forms: Mapping[InteractionMode, Mapping[str, CallForm]]
-    """The actions by their names."""
+    """The actions by name, in each supported mode."""
     arguments: Mapping[str, Argument]
     """All arguments of the forms, in the order of the schema."""
     rules: str = ""
-    """What the schema does not say of the actions, for a prompt without `typing_rule`; `vanilla` never said it."""
+    """Rules that the schema lacks, for prompts without `typing_rule`; empty for `BASIC`, whose prompt is fixed."""
     typing_rule: str = "Typing replaces what the field holds; a line break at the end of the text presses Enter."
 
     def has(self, name: ActionName) -> bool:
-        """Tell whether the set has an action."""
+        """Whether the set has an action."""
         return any(form.name is name for forms in self.forms.values() for form in forms.values())
 
     def build_schema(self, mode: InteractionMode) -> dict[str, Any]:
-        """Return the function's JSON schema, as it stands in the system prompt."""
+        """Return the function's JSON schema for the system prompt."""
         forms = self.forms[mode]
         properties: dict[str, Any] = {"action": {"type": "string", "enum": list(forms)}}
         for name, argument in self.arguments.items():
@@ -107,7 +107,7 @@ class WebActions:
         }
 
     def read(self, arguments: Mapping[str, Any], mode: InteractionMode) -> Action:
-        """Return the action of a call. Raises `UnknownActionError`, or `ValueError` with what is wrong with it."""
+        """Return the action of a call. Raises `UnknownActionError`, or `ValueError` with the reason."""
         called = arguments.get("action")
         if not isinstance(called, str) or called not in self.forms[mode]:
             raise UnknownActionError(f"no action {called!r}")
@@ -129,7 +129,7 @@ class WebActions:
         return Action.model_validate(fields, strict=True)
 
     def write(self, action: AnyAction, mode: InteractionMode) -> dict[str, Any]:
-        """Return the arguments that are read as an action. Raises `ValueError` where the set can't say it."""
+        """Return the arguments that `read` reads as an action. Raises `ValueError` if the set lacks the action."""
         for called, form in self.forms[mode].items():
             if not isinstance(action, Action) or form.name is not action.name:
                 continue

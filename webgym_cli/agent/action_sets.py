@@ -25,31 +25,31 @@ Conversation = tuple[tuple[Message, ...], tuple[str, ...]]
 
 
 class ResponseParser(Protocol):
-    """Reads a response."""
+    """Parser of responses."""
 
     def __call__(self, response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
-        """Return the action of a response, or why there is none. `truncated`: it met its length limit."""
+        """Return the action of a response, or why there is none. `truncated`: it reached its length limit."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActionSet:
-    """Everything about the actions of a policy but their execution, which is the environment's."""
+    """The actions of a policy: their prompt, parser and writer. The environment executes them."""
 
     parse: ResponseParser
     format_action: Callable[[AnyAction, InteractionMode], str]
-    """Returns the response that `parse` reads as an action: how an expert writes."""
+    """Returns a response that `parse` reads as the action; used by experts."""
     template: PromptTemplate | None = None
-    """The texts of a prompt that shows rounds with their pictures."""
+    """Texts of a prompt whose rounds show screenshots; None if `render` is set."""
     modes: tuple[InteractionMode, ...] = tuple(InteractionMode)
-    """The interaction modes that it has."""
+    """Supported interaction modes."""
     answering: ActionSet | None = None
-    """The same with what answers a dialog, for dialogs that are left to the policy; None: the set has nothing."""
+    """Variant that can answer dialogs, used if they are left to the policy; None: the set has no variant."""
     render: Callable[[PromptSpec, str, Sequence[Step], Observation], Conversation] | None = None
-    """Renders the whole prompt in place of a template, from instruction, finished steps and current observation."""
+    """Renders the whole prompt, in place of a template, from instruction, finished steps and current observation."""
 
 
-# The action sets that can be named.
+# Action sets by name: built-in ones and those of plugins.
 ACTION_SETS: Registry[ActionSet] = Registry(
     noun="action set",
     setting="context_config.prompt_version",
@@ -75,7 +75,7 @@ ACTION_SETS: Registry[ActionSet] = Registry(
 def find_action_set(spec: PromptSpec) -> ActionSet:
     """Return the action set of a prompt. Raises `UsageError`."""
     if spec.tools is not None:
-        # call formats are made of action sets
+        # not at the top: call_formats imports this module
         from webgym_cli.agent.call_formats import CALL_FORMATS
 
         return CALL_FORMATS.find(spec.call_format)
@@ -84,7 +84,7 @@ def find_action_set(spec: PromptSpec) -> ActionSet:
 
 
 def require_template(spec: PromptSpec) -> PromptTemplate:
-    """Return the template of a prompt that has one."""
+    """Return the template of a prompt. Raises `ValueError` if its action set renders without one."""
     template = find_action_set(spec).template
     if template is None:
         raise ValueError(f"the action set {spec.version} renders its prompts without a template")
@@ -94,10 +94,10 @@ def require_template(spec: PromptSpec) -> PromptTemplate:
 def make_action_set(
     system_prompt: str, parse: Callable[[str], CustomAction], format_action: Callable[[AnyAction], str]
 ) -> ActionSet:
-    """Return an action set of plain rounds: picture, notices, elements and text of each observation.
+    """Make an action set whose prompt has screenshot, notices, elements and text of each observation.
 
-    `system_prompt` states the actions. `parse` reads a response without its reasoning, and raises `ValueError` with the
-    reason where it is no action.
+    `system_prompt` describes the actions. `parse` gets a response without its reasoning and raises `ValueError` with
+    the reason if it contains no action.
     """
 
     def read(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:

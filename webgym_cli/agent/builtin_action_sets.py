@@ -28,7 +28,7 @@ def _parse_webrl(response: str, spec: PromptSpec, *, truncated: bool, max_calls:
 def _make_web_set(
     actions: WebActions, make_template: Callable[[WebActions], PromptTemplate], answering: WebActions | None = None
 ) -> ActionSet:
-    """Return an action set of tool calls on a page. `answering`: its actions where dialogs are left to the policy."""
+    """Make an action set of tool calls on a page. `answering`: its actions if dialogs are left to the policy."""
 
     def parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
         mode, thinking = spec.interaction_mode, spec.thinking
@@ -38,7 +38,7 @@ def _make_web_set(
         return render_web_action(action, mode, actions)
 
     def write_with_sections(action: AnyAction, mode: InteractionMode) -> str:
-        """Return a tool call after the sections of an expert: no memory, one goal."""
+        """Format an expert's tool call after its sections: no memory, one goal."""
         state = "done" if action.name is ActionName.ANSWER else "doing"
         sections = f'Memory: []\nProgress: {{"the task": "{state}"}}\nIntention: the task'
         return f"{sections}\nAction: {sanitize_line(describe_action(action))}\n{write(action, mode)}"
@@ -62,13 +62,13 @@ def _render_webrl(spec: PromptSpec, instruction: str, past: Sequence[Step], curr
 VANILLA = _make_web_set(web_actions.BASIC, make_plain_template)
 # A tool call on a page, after memory, progress and intention.
 COMPLETE = _make_web_set(web_actions.BASIC, make_memory_template)
-# The same with all actions that there are.
+# As `COMPLETE`, with all actions.
 FULL = _make_web_set(web_actions.FULL, make_memory_template, web_actions.FULL_WITH_DIALOGS)
-# All actions without memory and plan.
+# As `FULL`, without memory and plan.
 FULL_VANILLA = _make_web_set(web_actions.FULL, make_plain_template, web_actions.FULL_WITH_DIALOGS)
-# As `complete`, with WebGym's actions.
+# As `COMPLETE`, with WebGym's actions.
 WEBGYM = _make_web_set(web_actions.WEBGYM, make_memory_template)
-# WebGym's actions without memory and plan.
+# As `WEBGYM`, without memory and plan.
 WEBGYM_VANILLA = _make_web_set(web_actions.WEBGYM, make_plain_template)
 # Qwen3-VL's computer_use.
 COMPUTER_USE = _make_web_set(web_actions.COMPUTER_USE, make_plain_template, web_actions.COMPUTER_USE_WITH_DIALOGS)
@@ -76,7 +76,7 @@ COMPUTER_USE = _make_web_set(web_actions.COMPUTER_USE, make_plain_template, web_
 WEBRL = ActionSet(
     parse=_parse_webrl, format_action=lambda action, mode: render_webrl_action(action), render=_render_webrl
 )
-# The same in the one text that WebRL's published models were trained on.
+# As `WEBRL`, in the single text on which WebRL's published models were trained.
 WEBRL_RELEASED = replace(
     WEBRL,
     render=lambda spec, instruction, past, current: ((webrl_prompt.render_raw(spec, instruction, past, current),), ()),

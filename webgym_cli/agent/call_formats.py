@@ -1,7 +1,7 @@
-"""Call formats: how a policy with tools is told of them, how it writes its calls, and how it sees their results.
+"""Call formats: the description of tools in the prompt, the syntax of calls, and the rendering of their results.
 
-A call format is a value of `agent.call_format`. All of it is plain text in messages, so any server renders it, nothing
-on its side parses it, and what was sampled is kept as it came.
+A call format is a value of `agent.call_format`. All of it is plain text in messages, so any server can render it, no
+server-side parser is involved, and responses are stored as sampled.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from webgym_cli.util.registry import Registry
 
 _PARSE_ERROR = "The last reply could not be read: {}. Nothing was called."
 _SYSTEM = "You answer questions. When you know the answer, give it without calling a tool."
-# The schemas of tools, as OpenAI's protocol has them.
+# Tool schemas in OpenAI's format.
 Schemas = Sequence[dict[str, Any]]
-# Calls as a name and arguments, and the text beside them; without calls the text is the answer.
+# Calls as (name, arguments), and the text around them; without calls the text is the answer.
 Reading = tuple[Sequence[tuple[str, Any]], str]
 
-# The call formats that can be named.
+# Call formats by name: built-in ones and those of plugins.
 CALL_FORMATS: Registry[ActionSet] = Registry(
     noun="call format",
     setting="agent.call_format",
@@ -52,12 +52,12 @@ def make_call_format(
     write: Callable[[str, Sequence[tuple[str, dict[str, Any]]]], str],
     write_result: Callable[[str], str],
 ) -> ActionSet:
-    """Return a call format.
+    """Make a call format.
 
-    `describe` returns what the system message says of tools. `read` reads a response without its reasoning, and raises
-    `ValueError` with the reason where it can't; a call that can't be read spoils the whole response. `write` is its
-    inverse, for experts: from the text beside the calls, or the answer, and the calls. `write_result` returns how a
-    call's result is shown.
+    `describe` returns the description of the tools for the system message. `read` parses a response without its
+    reasoning and raises `ValueError` with the reason if it can't; one unreadable call invalidates the whole response.
+    `write` is its inverse, for experts: it formats the text around the calls, or the answer, and the calls.
+    `write_result` formats a call's result.
     """
 
     def parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
@@ -81,7 +81,7 @@ def make_call_format(
     def render(
         spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation
     ) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-        """Return the messages and the images of the prompt for the current observation: all rounds, in full."""
+        """Return messages and images of the prompt for the current observation, with all rounds in full."""
         parts = [spec.system_prompt or _SYSTEM, *([describe(spec.tools)] if spec.tools else [])]
         messages = [Message(role="system", content="\n\n".join(parts))]
         first = past[0].observation if past else current
@@ -111,7 +111,7 @@ def _make_action(calls: Sequence[tuple[str, Any]], text: str, *, limit: int) -> 
 
 
 def _format_results(step: Step, after: Observation, write_result: Callable[[str], str]) -> Iterator[str]:
-    """Yield what came of a step, a part for each call; or why nothing came of it."""
+    """Yield the step's error, if any, and the result of each call."""
     if step.parse_error is not None:
         yield _PARSE_ERROR.format(step.parse_error)
     elif step.action_error is not None:

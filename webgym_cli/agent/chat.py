@@ -1,4 +1,4 @@
-"""Asks any server that speaks the OpenAI chat protocol for one JSON object. What can't be read is asked again."""
+"""Client of OpenAI-compatible chat servers for single JSON objects. Requests with unreadable answers are retried."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from webgym_cli.util.http_client import MAX_ANSWER, BoundedClient
 from webgym_cli.util.text import hide_passwords
 
 RecordT = TypeVar("RecordT", bound=Record)
-# The sections of the settings that name a server, and how it is asked.
+# Settings sections that configure a chat server.
 ChatSettings = JudgeSettings | GenerateSettings
 
 _NO_KEY = "none"
-# What servers call the limit of an answer: most know the short name, a few take only the long one.
+# Parameter for the maximum length of an answer: most servers accept the short name, a few only the long one.
 _SHORT_NAME, _LONG_NAME = "max_tokens", "max_completion_tokens"
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n[ \t]*```\Z", re.DOTALL)
 
 
 class ChatError(BoundaryError):
-    """The model gave no answer that can be read. `unavailable`: its server was down or refused the request."""
+    """The model gave no readable answer. `unavailable`: its server was down or refused the request."""
 
     def __init__(self, message: str, *, unavailable: bool = False) -> None:
         super().__init__(FailureKind.JUDGE_FAILED, message)
@@ -42,32 +42,32 @@ class ChatError(BoundaryError):
 
 
 class UnreadableError(Exception):
-    """An answer is not exactly one reply of the form that was asked for."""
+    """An answer is not exactly one reply in the requested format."""
 
 
 class RequestCounter(Protocol):
-    """Counts requests."""
+    """Counter of requests."""
 
     calls: int
-    """Requests, repeats included."""
+    """Number of requests, retries included."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyFormat(Generic[RecordT]):
-    """How an answer must look."""
+    """Format of an answer."""
 
     name: str
-    """Of the schema, and what an error calls the question."""
+    """Name of the schema, also used in error messages."""
     kind: type[RecordT]
     schema: Mapping[str, Any]
-    """The JSON schema of `kind`, for servers that hold a model to one."""
+    """JSON schema of `kind`, for servers with structured output."""
 
 
 class ChatClient:
-    """A server behind an OpenAI-compatible base URL, with a limit on the calls at once."""
+    """Client of the server at an OpenAI-compatible base URL, with a limit on concurrent requests."""
 
     def __init__(self, settings: ChatSettings) -> None:
-        """Connect to nothing yet. Raises `SettingsError` for a key that no header can carry."""
+        """Open no connection yet. Raises `SettingsError` for an API key that is invalid in an HTTP header."""
         self._settings = settings
         self._limit_name = _SHORT_NAME
         self._slots = asyncio.Semaphore(settings.concurrency)
@@ -82,9 +82,9 @@ class ChatClient:
         model: str,
         sampling: Mapping[str, Any] = MappingProxyType({}),
     ) -> RecordT:
-        """Return the answer to a chat. `sampling`: parameters beside the temperature.
+        """Send a chat and return the parsed answer. `sampling`: additional sampling parameters.
 
-        Raises `ChatError` after the last repeat.
+        Raises `ChatError` after the last retry.
         """
         left = self._settings.retries
         while True:
@@ -102,13 +102,13 @@ class ChatClient:
         await self._client.close()
 
     async def _send(self, request: dict[str, Any], retries: int, counter: RequestCounter | None) -> Any:
-        """Return the library's raw answer; it repeats what failed, and waits between as the server asks."""
+        """Return the openai library's raw response; the library retries failures and honours `Retry-After`."""
         client = self._client.with_options(max_retries=retries)
         try:
             async with self._slots:
                 answer = await client.chat.completions.with_raw_response.create(**request)
         except openai.APIError as error:
-            if counter:  # the library writes into a header which repeat a request was
+            if counter:  # the library stores the number of retries in a header
                 counter.calls += int(error.request.headers.get("x-stainless-retry-count", 0)) + 1
             if _LONG_NAME in str(error) and _SHORT_NAME in request:  # OpenAI's reasoning models refuse the short name
                 self._limit_name = _LONG_NAME
@@ -137,8 +137,8 @@ class ChatClient:
 def openai_client(
     base_url: str, key: str, timeout: float, *, retries: int = 2, max_answer: int = MAX_ANSWER
 ) -> openai.AsyncOpenAI:
-    """Return a client of a server that is not trusted; `timeout` is the deadline of a whole request, in seconds."""
-    # the library's newer versions take this kind of client too, but don't declare it
+    """Return a client of an untrusted server. `timeout`: deadline of a whole request, in seconds."""
+    # newer versions of the library accept this kind of client, too, but don't declare it
     http_client = cast("Any", BoundedClient(max_answer=max_answer))
     return openai.AsyncOpenAI(
         base_url=base_url, api_key=key or _NO_KEY, timeout=timeout, max_retries=retries, http_client=http_client
@@ -146,7 +146,7 @@ def openai_client(
 
 
 def require_address(section: str, base_url: str, hint: str) -> None:
-    """Raise `SettingsError` unless the `base_url` of a section of the settings is one."""
+    """Raise `SettingsError` unless the `base_url` of a settings section is an http(s) URL."""
     try:
         url = httpx.URL(base_url)
     except httpx.InvalidURL as error:
@@ -158,7 +158,10 @@ def require_address(section: str, base_url: str, hint: str) -> None:
 
 
 def read_api_key(variable: str) -> str:
-    """Return the key from the environment; `none` where there is none, as many local servers need none."""
+    """Return the API key in an environment variable; `none` if unset, because many local servers need none.
+
+    Raises `SettingsError` for characters that are invalid in an HTTP header.
+    """
     key = os.environ.get(variable, "").strip()
     if not key.isascii() or not key.isprintable():
         raise SettingsError(f"environment {variable}: the key holds characters that no HTTP header can carry")
@@ -166,7 +169,7 @@ def read_api_key(variable: str) -> str:
 
 
 def read_completion(answer: Any, kind: type[RecordT]) -> RecordT:
-    """Return the one record that the library's raw answer to a chat holds. Raises `UnreadableError`."""
+    """Parse the single record in the openai library's raw response. Raises `UnreadableError`."""
     try:
         (choice,) = answer.parse().choices
         finished, text = choice.finish_reason, choice.message.content
@@ -180,9 +183,9 @@ def read_completion(answer: Any, kind: type[RecordT]) -> RecordT:
 
 
 def read_object(text: str, kind: type[RecordT]) -> RecordT:
-    """Return the record that a text is: exactly one JSON object of its form, a code fence around it allowed.
+    """Parse a text that is exactly one JSON object of the record type, optionally in a code fence.
 
-    Raises `UnreadableError` for everything else: prose, an object within prose, several objects, a key given twice.
+    Raises `UnreadableError` for everything else: prose, an object within prose, several objects, duplicate keys.
     """
     text = text.encode(errors="replace").decode().strip()
     fence = _FENCE.match(text)
@@ -199,7 +202,7 @@ def read_object(text: str, kind: type[RecordT]) -> RecordT:
 
 
 def fence_data(data: Mapping[str, Any]) -> str:
-    """Return foreign text as JSON in its fence; no text in it can close the fence."""
+    """Format untrusted data as JSON between `<data>` tags, which no text in it can close."""
     text = json.dumps(data, ensure_ascii=False, indent=1).replace("<", "\\u003c")
     return f"<data>\n{text.encode(errors='replace').decode()}\n</data>"
 
@@ -212,10 +215,10 @@ def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def describe_error(error: Exception, secret: str = _NO_KEY) -> str:
-    """Return an error in one line, without the key."""
+    """Return an error's message in one line of at most 300 characters, without the API key."""
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, openai.APIConnectionError) and str(error.__cause__ or ""):
-        text = f"{text} {' '.join(str(error.__cause__).split())}"  # its own message has no reason
+        text = f"{text} {' '.join(str(error.__cause__).split())}"  # the message itself has no reason
     if secret and secret != _NO_KEY:
         text = text.replace(secret, "[key]")  # some servers repeat the key that they refuse
     return text[:300]

@@ -1,4 +1,4 @@
-"""A prompt as the bytes of a chat request. An image is read and encoded once for all requests that show it."""
+"""Serialise prompts as bodies of chat requests. Encoded images are cached for later requests that contain them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from webgym_cli.store.screenshots import data_url_type
 # SHA-256 of a screenshot -> its bytes, a PNG or a WebP.
 ImageLoader = Callable[[str], bytes]
 
-# Encoded images kept at most: the windows of some 100 episodes with screenshots of 200 kB.
+# Maximum size of the image cache: the windows of some 100 episodes with screenshots of 200 kB.
 CACHE_BYTES = 128 * 2**20
 
 
 class EncodedImages:
-    """Images as parts of a message, the most recently used ones kept.
+    """LRU cache of images, encoded as message parts.
 
-    A screenshot stands in as many consecutive prompts as the window has rounds; reading, checking and encoding it
-    takes a third of a millisecond for each 150 kB.
+    A screenshot is in as many consecutive prompts as the window has rounds; reading, checking and encoding it takes a
+    third of a millisecond per 150 kB.
     """
 
     def __init__(self, load: ImageLoader, limit: int = CACHE_BYTES) -> None:
-        """`limit`: bytes kept at most; a single larger image is not kept."""
+        """`limit`: maximum size in bytes; a single larger image is not cached."""
         self._load = load
         self._limit = limit
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
 
     def part(self, sha256: str) -> bytes:
-        """Return the JSON of the message part that holds an image as a data URL. Raises what the loader raises."""
+        """Return the JSON of the message part with an image as a data URL. Raises the loader's exceptions."""
         encoded = self._kept.get(sha256)
         if encoded is not None:
             self._kept.move_to_end(sha256)

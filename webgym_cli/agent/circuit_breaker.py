@@ -1,8 +1,8 @@
-"""A circuit breaker: leaves a server alone that failed too often, and lets it in again once it has shown that it works.
+"""Circuit breaker: stops requests to a server after consecutive failures, until it has recovered.
 
-Closed, it counts failures in a row. So many of them open it for a pause, and each time the server fails again before
-it has worked, the pause is twice as long. After the pause a health probe decides whether it is half-open: then one
-request, the trial, decides whether it closes.
+Closed, it counts consecutive failures; `limit` of them open it for a pause. The pause doubles each time the server
+fails again before a request has succeeded. After the pause a health probe decides whether the breaker becomes
+half-open: then the result of one trial request closes or opens it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The gate before a policy server: each request has one policy version, from its start to its end."""
+"""Gate in front of the policy servers: each request has one policy version from its start to its end."""
 
 from __future__ import annotations
 
@@ -19,50 +19,50 @@ def _set_event() -> asyncio.Event:
 
 @dataclass(frozen=True, slots=True)
 class ServedPolicy:
-    """What answers a request."""
+    """The policy that answers a request."""
 
     version: PolicyVersion | None = None
-    """None: the servers are not ours."""
+    """None: webgym did not start the servers."""
     name: str = ""
     """The policy's name in trajectories."""
     model: str = ""
-    """Its name in requests: of a LoRA adapter; empty: the servers' own."""
+    """Its model name in requests, that of a LoRA adapter; empty: the servers' default."""
     servers: tuple[str, ...] = ()
-    """Addresses of the servers that answer; empty: all that there are."""
+    """Addresses of the servers that answer; empty: all."""
 
 
 @dataclass(slots=True)
 class PolicyGate:
-    """Lets requests pass while it is open.
+    """Admits requests while it is open.
 
-    Weights are changed with the gate closed. A policy that is served beside the one before is set while it is open:
-    requests under way keep the one that they began with.
+    Weights are updated with the gate closed. A policy that is served beside the previous one is set while the gate is
+    open: requests in flight keep theirs.
     """
 
     policy: ServedPolicy = field(default_factory=ServedPolicy)
-    """What answers the requests that pass from now on."""
+    """Policy of the requests admitted from now on."""
     held: int = 0
-    """Episodes that wait now."""
+    """Number of episodes that are waiting."""
     held_seconds: float = 0.0
-    """Seconds that episodes have waited, summed over them."""
+    """Waiting time in seconds, summed over episodes."""
     _open: asyncio.Event = field(default_factory=_set_event)
     _closing: asyncio.Event = field(default_factory=asyncio.Event)
     _idle: asyncio.Event = field(default_factory=_set_event)
     _requests: Counter[str] = field(default_factory=Counter)
-    """Those under way, by the name of their model."""
+    """Number of requests in flight by model name."""
 
     @property
     def models(self) -> frozenset[str]:
-        """The names of the models that requests are, or would be, asked of."""
+        """Model names of the requests in flight and of new ones."""
         return frozenset({self.policy.model, *self._requests})
 
     @property
     def is_open(self) -> bool:
-        """Whether a request would pass at once."""
+        """Whether requests are admitted at once."""
         return self._open.is_set()
 
     async def wait_open(self) -> None:
-        """Wait until requests pass. Until the next `await` they do."""
+        """Wait until the gate is open; it stays open until the next `await`."""
         loop = asyncio.get_running_loop()
         while not self._open.is_set():
             began = loop.time()
@@ -74,13 +74,13 @@ class PolicyGate:
                 self.held_seconds += loop.time() - began
 
     async def wait_closed(self) -> None:
-        """Wait until requests are held."""
+        """Wait until the gate is closed."""
         while self._open.is_set():
             await self._closing.wait()
 
     @asynccontextmanager
     async def request(self) -> AsyncIterator[ServedPolicy]:
-        """Yield the policy that answers a request; it is served for the time of the block."""
+        """Wait for admission and yield the policy of a request; it stays served within the block."""
         await self.wait_open()
         policy = self.policy
         self._requests[policy.model] += 1
@@ -89,13 +89,13 @@ class PolicyGate:
             yield policy
         finally:
             self._requests[policy.model] -= 1
-            self._requests += Counter()  # drops those that are 0
+            self._requests += Counter()  # drops counts of 0
             if not self._requests:
                 self._idle.set()
 
     @asynccontextmanager
     async def closed(self) -> AsyncIterator[None]:
-        """Hold requests for the time of the block, which begins once those under way have ended."""
+        """Close the gate within the block, which begins once the requests in flight have ended."""
         self._open.clear()
         self._closing.set()
         try:

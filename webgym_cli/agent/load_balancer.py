@@ -1,11 +1,10 @@
-"""Several policy servers as one policy: an episode stays with its server, a new one goes to the least busy.
+"""Load balancer over policy servers, with affinity: an episode stays on its server, a new one goes to the least busy.
 
-The server that has answered an episode before has its screenshots prepared and encoded, and its prompt's beginning
-computed. It is left for the healthy server that has the fewest requests to answer when it is down, or much busier.
+The server of an episode has its screenshots preprocessed and encoded, and its prompt prefix cached. The episode moves
+to the healthy server with the fewest outstanding requests if its server is down or much busier.
 
-A request that a server fails to answer is repeated on another one. A server that fails again and again is left alone
-for a while (`breaker`). One process shares nothing with others: each rank of a rollout on many nodes balances its own
-requests, by what it sees itself.
+A request that fails on one server is retried on another one. Consecutive failures open a server's circuit breaker.
+Processes share no state: each rank of a multi-node rollout balances its own requests.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Sampling
 
-# Seconds before a request goes again to a server that has just failed it; twice as many the next time.
+# Delay before a request is retried on a server that has failed it, in seconds; doubles with each further failure.
 RETRY_DELAY = 0.5
-# So many more requests than the least busy server may an episode's server have to answer before it is left.
+# Outstanding requests by which an episode's server may exceed the least busy one before the episode moves.
 AFFINITY_SLACK = 4
-# Episodes whose server is remembered: more than any rollout has under way.
+# Maximum number of episodes whose server is remembered: more than any rollout runs concurrently.
 _MAX_REMEMBERED_EPISODES = 16384
-# Characters of each server's last failure that are told when none is left.
+# Length of each server's last error in the message that no server is available, in characters.
 _ERROR_CHARACTERS = 160
 
 
@@ -65,10 +64,10 @@ class _Server:
 
 
 class BalancedPolicy:
-    """A policy behind several servers, all with the same weights. Lives in one event loop; close it at the end."""
+    """A policy behind several servers with the same weights. Bound to one event loop; close it at the end."""
 
     def __init__(self, policies: Sequence[ChatPolicy], limits: RolloutSettings) -> None:
-        """`policies`: one at least, each at another address; their own repeats would only hold a request up."""
+        """`policies`: at least one, each at another address, without retries, which would delay the next server."""
         self.name = policies[0].name
         self._servers = [
             _Server(policy, CircuitBreaker(limits.policy_failures, limits.policy_cooldown, limits.policy_cooldown_max))
@@ -78,15 +77,15 @@ class BalancedPolicy:
         self._timeout = limits.policy_timeout
         self._sent = 0
         self._server_of_episode: OrderedDict[str, _Server] = OrderedDict()
-        """By episode: the server that was asked last."""
+        """Episode -> server of its last request, in the order of these requests."""
         self._server_available = asyncio.Event()
         """Set when a server admits requests again."""
 
     async def reply(self, prompt: Prompt) -> PolicyReply:
-        """Send the prompt to one of the servers, and where that one fails to another.
+        """Send the prompt to one of the servers; retry a server failure, preferably on another server.
 
-        Raises `BoundaryError`: what the last one asked said, or `policy_unavailable` with the names of all when none
-        comes back within `rollout.policy_timeout`.
+        Raises `BoundaryError`: the last server's, or `policy_unavailable` with the errors of all servers if none
+        becomes available within `rollout.policy_timeout`.
         """
         failed: list[_Server] = []
         while True:
@@ -99,7 +98,7 @@ class BalancedPolicy:
                 failed.append(server)
 
     def sampling(self, *, greedy: bool) -> Sampling:
-        """Return what replies are sampled from: all servers are asked for the same."""
+        """Return the sampling parameters, which are the same for all servers."""
         return self._servers[0].policy.sampling(greedy=greedy)
 
     def servers(self) -> ServerCounters:
@@ -119,7 +118,7 @@ class BalancedPolicy:
                 raise error
 
     async def _choose_server(self, failed: list[_Server], prompt: Prompt) -> _Server:
-        """Return the server for a request that these servers, once or more, have failed."""
+        """Return the server for a request, after a delay if it is one of those that have `failed` it."""
         server = await self._wait_for_server(failed, prompt)
         if server in failed:
             await asyncio.sleep(RETRY_DELAY * 2 ** (failed.count(server) - 1))
@@ -127,7 +126,7 @@ class BalancedPolicy:
         return server
 
     async def _wait_for_server(self, failed: list[_Server], prompt: Prompt) -> _Server:
-        """Return the best of the servers that admit a request; wait for one if need be."""
+        """Return the best server that admits a request; wait for one if necessary. Raises `BoundaryError`."""
         try:
             async with asyncio.timeout(self._timeout):
                 while (server := self._find_best_server(failed, prompt)) is None:
@@ -150,7 +149,6 @@ class BalancedPolicy:
         return least
 
     def _remember_server(self, episode: str, server: _Server) -> None:
-        """Remember that a server knows an episode."""
         if episode:
             self._server_of_episode[episode] = server
             self._server_of_episode.move_to_end(episode)
@@ -158,7 +156,10 @@ class BalancedPolicy:
                 self._server_of_episode.popitem(last=False)
 
     async def _ask(self, server: _Server, prompt: Prompt) -> PolicyReply:
-        """Send a request to a server and note how it ended. Nothing may be awaited between the choice and this."""
+        """Send a request to a server and record its result.
+
+        Requires `server.breaker.admits`: nothing may be awaited between the choice of the server and this call.
+        """
         loop = asyncio.get_running_loop()
         term, began = server.breaker.start_request(), loop.time()
         worked: bool | None = None
@@ -189,7 +190,7 @@ class BalancedPolicy:
             server.probing = asyncio.create_task(self._probe_until_healthy(server))
 
     async def _probe_until_healthy(self, server: _Server) -> None:
-        """Probe an open server after each of its pauses until it is healthy; then a request may try it."""
+        """Probe a server after each pause of its open breaker until it is healthy; then a trial request is admitted."""
         while server.breaker.state is BreakerState.OPEN:
             await asyncio.sleep(server.breaker.pause)
             server.breaker.record_probe(healthy=await server.policy.healthy())
@@ -197,5 +198,5 @@ class BalancedPolicy:
 
 
 def _is_server_fault(error: BoundaryError) -> bool:
-    """Whether another server may answer the request: not where the request itself was refused."""
+    """Whether another server may answer the request; False if the request itself was refused."""
     return error.kind is FailureKind.POLICY_UNAVAILABLE or isinstance(error, ServerMisconfiguredError)

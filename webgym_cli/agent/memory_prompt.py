@@ -1,8 +1,8 @@
 """The prompt version `complete`: the policy keeps a memory and a plan, which its replies carry from step to step.
 
-Made for a context of 32k tokens. Only the current page lists its elements (up to 200, some 6k tokens): the numbers of
-older pages mean nothing any more, so their rounds name just the element that was acted on. What the policy wrote
-stays in full within the window; the newest memory and progress that fell out of it are told at the top.
+Designed for a context of 32k tokens. Only the current page lists its elements (up to 200, some 6k tokens): element
+numbers of older pages are invalid, so their rounds name only the element that was acted on. Replies within the window
+are complete; if none of them has a memory or progress, the head repeats the newest ones from before the window.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from webgym_cli.agent.tools import describe_action
 from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Step
 
-# Longest title of a page, in characters.
+# Maximum length of a page title, in characters.
 TITLE_LIMIT = 100
-# Longest address of a page, in characters.
+# Maximum length of a page URL, in characters.
 URL_LIMIT = 200
-# Longest account of an action in the list of earlier steps, in characters.
+# Maximum length of an action's description in the list of earlier steps, in characters.
 ACTION_LIMIT = 160
 
 _SEEN = {
@@ -79,7 +79,7 @@ _REMINDER = "Reply with Memory, Progress, Intention, Action and one tool call."
 
 
 def make_memory_template(actions: WebActions) -> PromptTemplate:
-    """Return the texts of rounds with memory and plan, for a set of actions."""
+    """Make the template of rounds with memory and plan for a set of actions."""
 
     @cache
     def render_system(mode: InteractionMode) -> str:
@@ -110,7 +110,7 @@ def _summarize_step(step: Step) -> str:
 
 
 def _describe_step(step: Step) -> str:
-    """Return what a step did: the call, on which element, and the sentence in which the policy told it."""
+    """Describe a step: the action, its element, and the policy's own sentence about it."""
     if step.action is None:
         return f"no action ({step.parse_error})"
     stated = truncate(read_sections(step.response).action, ACTION_LIMIT)
@@ -123,7 +123,7 @@ def _describe_step(step: Step) -> str:
 
 
 def _render_last_memory(window: HistoryWindow) -> list[str]:
-    """Return the newest readable memory and progress, unless a reply within the window has some."""
+    """Return the newest readable memory and progress from before the window; empty if the window has newer ones."""
     for index in range(len(window.past) - 1, -1, -1):
         kept = read_sections(history_text(window.past[index].response, thinking=window.spec.thinking))
         if kept.memory or kept.progress:
@@ -138,7 +138,7 @@ def _render_last_memory(window: HistoryWindow) -> list[str]:
 
 
 def _render_turn(window: HistoryWindow, index: int) -> str:
-    """Return where a round is, what came of the action before it, and what can be acted on or was."""
+    """Return the page of a round, the result of the action before it, and the elements or the one acted on."""
     observation = window.observation(index)
     title, url = quote_text(observation.title, TITLE_LIMIT), sanitize_line(observation.url, URL_LIMIT)
     lines = [f"Page: {title} at {url}"]

@@ -1,4 +1,4 @@
-"""Reads what a policy noted in a reply to the prompt `complete`. For viewers and the next prompt: never strict."""
+"""Lenient parser of the sections in replies to the prompt `complete`, for viewers and the next prompt."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _HEADING = re.compile(
 )
 _CALL = re.compile(r"<tool_call>.*", re.DOTALL)
 _FENCE = re.compile(r"^\s*```\w*\s*|\s*```\s*$")
-# Responses whose sections are cached: each is read again for every later prompt of its episode.
+# Maximum number of cached responses: each is parsed again for every later prompt of its episode.
 _CACHED = 512
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySections:
-    """What stands before the tool call. What is missing or can't be read is empty, what is no JSON is kept as text."""
+    """Sections before the tool call. Missing or unreadable ones are empty; text that is not JSON is kept as text."""
 
     memory: tuple[str, ...] = ()
     """The facts noted so far, oldest first."""
@@ -37,7 +37,7 @@ class MemorySections:
 
 @lru_cache(maxsize=_CACHED)
 def read_sections(response: str) -> MemorySections:
-    """Return the notes of a response; thoughts and tool calls are no notes. Never raises."""
+    """Parse the sections of a response, without its reasoning and tool call. Never raises."""
     sections = _split_sections(response)
     return MemorySections(
         memory=_read_memory(sections.get("memory", "")),
@@ -48,7 +48,7 @@ def read_sections(response: str) -> MemorySections:
 
 
 def _split_sections(response: str) -> dict[str, str]:
-    """Return what stands under each heading, the first of several that are the same."""
+    """Return the text under each heading; of repeated headings the first counts."""
     text = response.rpartition(CLOSE)[2] if CLOSE in response else response
     text = _CALL.sub("", text.partition(OPEN)[0])
     sections: dict[str, str] = {}
@@ -86,7 +86,7 @@ def _read_json(text: str) -> Any:
 
 
 def _to_text(value: Any) -> str:
-    """Return a value as a viewer shows it: a text without its quotes, all else as JSON."""
+    """Format a value for viewers: a string without its quotes, anything else as JSON."""
     if not isinstance(value, str):
         try:
             return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""Counts an outcome reward model's tokens, by its server or by its files, and cuts prompts that are too long."""
+"""Tokenizers of an outcome reward model (its server's or from its files), and the cutting of long prompts."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.records.sample import Message
 
-# So often a prompt is cut shorter: joined again, texts have a few tokens more than their parts had.
+# Maximum number of cuts of a prompt: joined texts can have a few tokens more than their parts.
 MAX_CUTS = 8
-# Told to vLLM's chat templates: the answer is the first token, no thought.
+# Chat template parameters: the first token is the answer, without reasoning.
 NO_THINKING = {"enable_thinking": False}
 _HALF_CHARACTER = "\ufffd"
 
 FieldT = TypeVar("FieldT", int, str, list[int])
-# Asks one of a vLLM server's own addresses. Raises `OrmError`.
+# Calls an endpoint of a vLLM server. Raises `OrmError`.
 ServerCall = Callable[[str, Mapping[str, Any]], Awaitable[Any]]
 
 
 class OrmError(ChatError):
-    """The model gave no probability."""
+    """The model returned no probability."""
 
 
 class ServerTokenizer:
@@ -35,22 +35,22 @@ class ServerTokenizer:
         self._call = call
 
     async def count(self, messages: Sequence[Message]) -> tuple[int, int | None]:
-        """Return the tokens of a chat up to the answer, and the model's own limit of both."""
+        """Return the number of tokens of a chat up to the answer, and the model's context length."""
         body = {"messages": to_chat(messages), "chat_template_kwargs": NO_THINKING}
         answer = await self._call("tokenize", body)
         return _get_field(answer, "count", int), _get_field(answer, "max_model_len", int)
 
     async def ids(self, text: str) -> list[int]:
-        """Ask for a text's ids."""
+        """Encode a text."""
         return _get_field(await self._call("tokenize", {"prompt": text, "add_special_tokens": False}), "tokens", list)
 
     async def text(self, ids: Sequence[int]) -> str:
-        """Ask for the text of ids."""
+        """Decode token ids."""
         return _get_field(await self._call("detokenize", {"tokens": list(ids)}), "prompt", str)
 
 
 class FileTokenizer:
-    """The tokenizer of a model's files: for training, and for a server that doesn't have one to ask."""
+    """The tokenizer in a model's files, for training and for servers without a tokenizer endpoint."""
 
     def __init__(self, model: str) -> None:
         """Raises `SettingsError` when the model has no tokenizer or chat template."""
@@ -58,15 +58,15 @@ class FileTokenizer:
         self._tokens.prompt_ids([Message(role="user", content="")], [])
 
     async def count(self, messages: Sequence[Message]) -> tuple[int, int | None]:
-        """Return how long a chat is; of the model's limit the files say nothing."""
+        """Return the number of tokens of a chat up to the answer; None: the context length is not read."""
         return len(await asyncio.to_thread(self._tokens.prompt_ids, messages, [])), None
 
     async def ids(self, text: str) -> list[int]:
-        """Return a text's ids."""
+        """Encode a text."""
         return self._tokens.response_ids(text)
 
     async def text(self, ids: Sequence[int]) -> str:
-        """Return the text of ids."""
+        """Decode token ids, special tokens included."""
         return str(self._tokens.tokenizer.decode(list(ids), skip_special_tokens=False))
 
 
@@ -75,17 +75,17 @@ OrmTokenizer = ServerTokenizer | FileTokenizer
 
 @dataclass(frozen=True, slots=True)
 class FittedPrompt:
-    """A prompt that the model can take."""
+    """A prompt within the model's limit."""
 
     prompt: OrmPrompt
     count: int
-    """Tokens, the chat's frame included."""
+    """Number of tokens, chat template included."""
     cut: int
-    """Tokens that it lost, about."""
+    """Number of tokens that were cut, approximately."""
 
 
 async def fit_prompt(prompt: OrmPrompt, tokens: OrmTokenizer, settings: OrmSettings) -> FittedPrompt:
-    """Return as much of a prompt as the model takes. Raises `OrmError` where not even its ends fit."""
+    """Cut a prompt to the model's limit. Raises `OrmError` if the parts that must stay exceed it."""
     drop, shown = 0, prompt
     parts: tuple[list[int], list[int]] | None = None
     for _ in range(MAX_CUTS):
@@ -103,12 +103,12 @@ async def fit_prompt(prompt: OrmPrompt, tokens: OrmTokenizer, settings: OrmSetti
 
 
 def to_chat(messages: Sequence[Message]) -> list[dict[str, str]]:
-    """Return messages as requests have them."""
+    """Convert messages to the format of requests."""
     return [message.model_dump() for message in messages]
 
 
 async def _shorten(ids: list[int], drop: int, tokens: OrmTokenizer) -> str:
-    """Return the text of ids without so many in its middle; empty where all stay."""
+    """Return the text of ids with a gap of `drop` tokens in the middle; empty if `drop` is 0."""
     if not drop:
         return ""
     head, tail = [await tokens.text(part) for part in cut_middle(ids, drop)]
@@ -116,7 +116,7 @@ async def _shorten(ids: list[int], drop: int, tokens: OrmTokenizer) -> str:
 
 
 def _get_field(answer: Any, name: str, kind: type[FieldT]) -> FieldT:
-    """Return a field of an answer. Raises `OrmError` where it is not there."""
+    """Return a field of an answer. Raises `OrmError` if it is missing or of another type."""
     value = answer.get(name) if isinstance(answer, dict) else None
     if not isinstance(value, kind):
         raise OrmError(f"the server's tokenizer answers without {name!r}", unavailable=True)

@@ -1,4 +1,4 @@
-"""Reads a response. What is not exactly one well-formed tool call is a typed error, never a guess."""
+"""Parser of responses. Anything but exactly one well-formed tool call is a typed error, never a guess."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ParseError:
 
 
 def make_no_call_error(detail: str, *, truncated: bool) -> ParseError:
-    """Return the error of a response without a whole call. `truncated`: it met its length limit, which is why."""
+    """Return the error of a response without a complete call. `truncated`: it reached its length limit."""
     return ParseError(ParseErrorKind.TRUNCATED if truncated else ParseErrorKind.NO_TOOL_CALL, detail)
 
 
@@ -40,11 +40,11 @@ def parse_web_action(
     thinking: bool = False,
     actions: WebActions = BASIC,
 ) -> Action | ParseError:
-    """Return the action of a response, or the reason why there is none.
+    """Parse the action of a response, or return the reason why there is none.
 
-    A tool call within a thought is thought, not done; `thinking`: the model thinks first, and what stands before the
-    last `</think>` is its thought. `truncated` says that the response met its length limit: then a missing call has
-    that reason. What stands around the call is free text.
+    Tool calls within the reasoning do not count; with `thinking`, the reasoning is all text up to the last `</think>`.
+    `truncated`: the response reached its length limit, which is then the reason for a missing call. Text around the
+    call is ignored.
     """
     calls = _CALL.findall(strip_reasoning(response, thinking=thinking))
     if len(calls) > 1:
@@ -64,7 +64,7 @@ def parse_web_action(
 
 
 def read_arguments(actions: WebActions, arguments: Mapping[str, Any], mode: InteractionMode) -> Action | ParseError:
-    """Return the action of a call with these arguments, or the reason why there is none."""
+    """Convert the arguments of a call to an action, or return the reason why they are invalid."""
     try:
         return actions.read(arguments, mode)
     except UnknownActionError as error:

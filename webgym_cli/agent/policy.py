@@ -1,4 +1,4 @@
-"""Asks a policy: any server that speaks the OpenAI chat protocol, vLLM's additions used where they are understood."""
+"""Client of the policy: any OpenAI-compatible chat server. vLLM's extensions are used if the server is vLLM."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from webgym_cli.records.trajectory import Generation
 from webgym_cli.util.http_client import BoundedClient
 from webgym_cli.util.text import hide_passwords
 
-# Deadline of the questions whether a server is vLLM and whether it is healthy, in seconds.
+# Timeout of the version and health probes, in seconds.
 PROBE_TIMEOUT = 10.0
-# Statuses below 500 after which the same request may well be answered another time.
+# Statuses below 500 after which the same request may succeed later.
 _RETRYABLE_STATUSES = (408, 409, 429)
 # Statuses of a server that would refuse every request: wrong key, wrong model or wrong path.
 _MISCONFIGURED_STATUSES = (401, 403, 404)
-# vLLM's `finish_reason` of a request that was broken off.
+# vLLM's `finish_reason` of an aborted request.
 _ABORTED = "abort"
-# The temperature at which vLLM samples where one above 0 and below this is asked for.
+# vLLM raises temperatures between 0 and this value to this value.
 _MIN_TEMPERATURE = 0.01
 
 
 class ServerMisconfiguredError(BoundaryError):
-    """The request came to a server that refuses us whatever we ask: another server may well answer it."""
+    """The server refuses every request (wrong key, model or path); another server may answer this one."""
 
 
 class ChatPolicy:
@@ -54,14 +54,14 @@ class ChatPolicy:
         api_key: str = "",
         logprobs: Logprobs | None = None,
     ) -> None:
-        """`logprobs`: what the server's log-probabilities are of, where that is known."""
+        """`logprobs`: distribution of the server's log-probabilities, if known. Raises `UsageError` for a bad URL."""
         try:
             url = httpx.URL(base_url)
         except httpx.InvalidURL as error:
             raise UsageError(f"rollout.policy: {hide_passwords(base_url)!r} is no address: {error}") from error
         self.name = name or model
         self.address = str(url.copy_with(userinfo=b"", query=None)).rstrip("/")
-        """The base URL as people are told of it: without a password in it."""
+        """The base URL without credentials and query, for messages."""
         self._model = model
         self._settings = settings
         self._logprobs = logprobs
@@ -72,11 +72,11 @@ class ChatPolicy:
         self._secret = api_key
 
     async def reply(self, prompt: Prompt) -> PolicyReply:
-        """Send the prompt; the reply has token ids and log-probabilities where the server gives them."""
+        """Send the prompt; the reply has token ids and log-probabilities if the server returns them."""
         body = build_request_body(prompt, self._images, await self._parameters(prompt))
         for _ in range(self._retries + 1):
             reply = await self._send(body)
-            # What a server breaks off, to swap weights or to end, is a piece of a reply and no action of the policy.
+            # A reply that the server aborts, for a weight update or its shutdown, is partial and no action.
             if reply.generation.finish_reason != _ABORTED:
                 return reply
         raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self.address}: the server broke the reply off")
@@ -85,7 +85,7 @@ class ChatPolicy:
         from openai.types.chat import ChatCompletion
 
         try:
-            # The client's typed method would walk through the whole request again, at several times the cost.
+            # The client's typed method would traverse the whole request again, at several times the cost.
             answer = await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body)
             return _read_reply(answer)
         except openai.APIError as error:
@@ -101,7 +101,7 @@ class ChatPolicy:
             ) from error
 
     async def healthy(self) -> bool:
-        """Ask whether the server is there: vLLM for its health, any other for its models."""
+        """Probe the server: `/health` of vLLM, `/models` of any other."""
         base = str(self._client.base_url).rstrip("/")
         headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
         try:
@@ -113,7 +113,7 @@ class ChatPolicy:
         return answer.status_code < 500
 
     def sampling(self, *, greedy: bool) -> Sampling:
-        """Return what replies are sampled from: just what the requests ask for. An unknown server is taken for vLLM."""
+        """Return the sampling parameters of the requests. A server that was not probed yet is taken for vLLM."""
         settings = self._settings
         if greedy:
             return Sampling(temperature=0.0, logprobs=self._logprobs)
@@ -128,7 +128,7 @@ class ChatPolicy:
         )
 
     def servers(self) -> ServerCounters:
-        """Return nothing: one server shares its requests with no other."""
+        """Return no counters: there is only one server."""
         return {}
 
     async def close(self) -> None:
@@ -161,7 +161,7 @@ class ChatPolicy:
         return parameters
 
     async def _knows_vllm(self) -> bool:
-        """Ask once whether the server is vLLM: others refuse parameters that they don't know."""
+        """Whether the server is vLLM, probed once: other servers reject unknown parameters. Raises `BoundaryError`."""
         if self._is_vllm is None:
             root = str(self._client.base_url).rstrip("/").removesuffix("/v1")
             try:
@@ -174,12 +174,12 @@ class ChatPolicy:
 
 
 def digest_tokens(ids: Sequence[int]) -> str:
-    """Return the SHA-256 of token ids written as decimals with commas between."""
+    """Return the SHA-256 of token ids as comma-separated decimals."""
     return hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()
 
 
 def _classify_failure(error: openai.APIError) -> FailureKind:
-    """Tell a server that does not answer, now, from one that does not want the request, ever."""
+    """Distinguish a server that is unavailable for now from one that rejects the request for good."""
     status = error.status_code if isinstance(error, openai.APIStatusError) else 0
     if isinstance(error, openai.APIConnectionError) or status >= 500 or status in _RETRYABLE_STATUSES:
         return FailureKind.POLICY_UNAVAILABLE
@@ -200,12 +200,12 @@ def _read_reply(answer: Any) -> PolicyReply:
         logprobs=tuple(entry.logprob for entry in logprobs) if logprobs else None,
         finish_reason=choice.finish_reason,
     )
-    text = _read_text(choice).encode(errors="replace").decode()  # half a character can't be stored
+    text = _read_text(choice).encode(errors="replace").decode()  # unpaired surrogates can't be stored
     return PolicyReply(text=text, generation=generation)
 
 
 def _read_text(choice: Any) -> str:
-    """Return what was generated: with the thought in front where a reasoning parser told it apart."""
+    """Return the generated text, with the reasoning in front if the server's parser split it off."""
     message = choice.message
     content: str | None = message.content
     thought = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)

@@ -1,8 +1,8 @@
-"""Renders what the policy is sent: a pure function of the episode so far, so a stored trajectory gives it again.
+"""Rendering of prompts: a pure function of the episode so far, so that stored trajectories reproduce their prompts.
 
 The window holds the last `history_window` rounds in full (observation and response) and the current observation;
-older steps are one line each. Of these rounds only the newest `max_images` have their screenshot. Text that comes
-from a page or a model can't forge images or turns. Rendering costs the window plus a few microseconds an older step.
+older steps take one line each. Only the newest `max_images` of these rounds have their screenshot. Text of pages and
+models can't forge images or turns. Rendering costs the window plus a few microseconds per older step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion, Step, Trajectory
 
-# Stands for a screenshot beyond `max_images`.
+# Replaces a screenshot beyond `max_images`.
 NO_IMAGE = "(This screenshot is left out.)\n"
 
 
@@ -31,25 +31,25 @@ class Prompt:
     messages: tuple[Message, ...]
     images: tuple[str, ...]
     episode: str = field(default="", compare=False)
-    """The episode that asks: several servers keep its requests together. Never sent; empty: nobody's."""
+    """Id of the episode, by which the load balancer keeps its requests on one server. Never sent; empty: none."""
     greedy: bool = field(default=False, compare=False)
-    """Whether the likeliest tokens are asked for, whatever the policy samples from otherwise."""
+    """Decode greedily, regardless of the policy's sampling parameters."""
     seed: int | None = field(default=None, compare=False)
-    """Seed of the sampling, where the server takes one; None: the server's own choice."""
+    """Sampling seed, sent to servers that accept one; None: the server's choice."""
     model: str = field(default="", compare=False)
-    """Name of the model that is to answer; empty: the one that the client was made for."""
+    """Model name in the request; empty: the client's model."""
     servers: tuple[str, ...] = field(default=(), compare=False)
     """Addresses of the servers that may answer; empty: all."""
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the messages and the images' addresses."""
+        """SHA-256 of the messages and the images' digests."""
         content = [[message.role, message.content] for message in self.messages]
         return hashlib.sha256(json.dumps([content, self.images]).encode()).hexdigest()
 
 
 def split_at_images(message: Message) -> Iterator[str | None]:
-    """Yield a message's texts in order; None stands for an image. Empty texts are left out."""
+    """Yield a message's texts in order, and None for each image. Empty texts are left out."""
     for position, text in enumerate(message.content.split(IMAGE)):
         if position:
             yield None
@@ -58,7 +58,7 @@ def split_at_images(message: Message) -> Iterator[str | None]:
 
 
 def render_system_prompt(mode: InteractionMode, version: PromptVersion = PromptVersion.VANILLA) -> str:
-    """Return the system message of a built-in version that shows screenshots."""
+    """Return the system message of a built-in version with screenshots. Raises `ValueError` for one without."""
     return require_template(PromptSpec(version=version)).system(mode)
 
 
@@ -73,7 +73,7 @@ def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[St
     images: list[str] = []
     for index in range(window.first, len(past) + 1):
         shown = [seen.sha256 for seen in window.observation(index).pictures] if index >= window.first_image else []
-        # Stored digests: the built-in templates always had the note, also where nothing was left out.
+        # The built-in templates have always had the note, even without a screenshot: stored digests depend on it.
         is_left_out = isinstance(spec.version, PromptVersion) or window.observation(index).pictures
         picture = IMAGE * len(shown) or (NO_IMAGE if is_left_out else "")
         images += shown
@@ -86,9 +86,9 @@ def render(spec: PromptSpec, instruction: str, start_url: str, past: Sequence[St
 
 
 def render_step(trajectory: Trajectory, index: int, *, window: int | None = None) -> Prompt:
-    """Return the prompt that a stored step was sent, or the same with a smaller history window.
+    """Return the prompt that was sent for a stored step, or the same prompt with another history window.
 
-    The messages that another system sent stay as they are.
+    Messages that another system sent are returned unchanged.
     """
     if (sent := trajectory.steps[index].sent) is not None:
         return Prompt(sent.messages, sent.images)

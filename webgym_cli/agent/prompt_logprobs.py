@@ -1,6 +1,6 @@
-"""Log-probabilities of given tokens under the policy, from a vLLM server's prompt log-probabilities.
+"""Log-probabilities of given tokens under the policy, from vLLM's `prompt_logprobs`.
 
-vLLM tells the log-probabilities of a prompt's tokens. They are the model's own, before temperature and truncation.
+They are the model's own, before temperature and truncation (top-k, top-p, min-p).
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ HINT = (
     "run the same command again: what was scored stays. A server whose GPU ran out of memory: "
     "-s serve.max_num_batched_tokens=2048"
 )
-# Largest answer in bytes: it has an entry for each token of the prompt.
+# Maximum size of an answer in bytes: it has an entry for each token of the prompt.
 MAX_PROMPT_ANSWER = 64 * 2**20
-# Statuses of a server that takes others all the same.
+# Statuses that reject a single request (such as a prompt over the context length), not the server's configuration.
 _REFUSED = (400, 413)
 
 
 class PromptLogprobs:
-    """A policy behind one or several OpenAI base URLs of vLLM, which take turns."""
+    """Client of a policy behind one or several base URLs of vLLM, used round-robin."""
 
     def __init__(
         self, base_urls: Sequence[str], model: str, *, api_key: str = "", timeout: float = 120.0, retries: int = 2
     ) -> None:
-        """Connect to nothing yet. `model`: its name in requests; `timeout`: of one request, in seconds."""
+        """Open no connection yet. `model`: name in requests; `timeout`: deadline of one request, in seconds."""
         self._model = model
         self._requests = 0
         self._clients = [
@@ -39,9 +39,9 @@ class PromptLogprobs:
         ]
 
     async def of(self, prompt: Sequence[int], response: Sequence[int]) -> list[float] | None:
-        """Return the natural log-probability of each token of a response after a prompt, by their ids.
+        """Return the natural log-probability of each response token after a prompt, both given as token ids.
 
-        None: the server does not take so much at once. Raises `WebGymError` when it gives none.
+        None: the server rejected the request, for example as too long. Raises `WebGymError` if it returns none.
         """
         self._requests += 1
         client = self._clients[self._requests % len(self._clients)]
@@ -75,7 +75,10 @@ class PromptLogprobs:
 
 
 def _read_logprobs(answer: Any, response: Sequence[int]) -> list[float]:
-    """Return what an answer tells of the last tokens of its prompt. Raises `ValueError` unless it is of just those."""
+    """Return the log-probabilities of the last `len(response)` prompt tokens.
+
+    Raises `ValueError` if the answer lacks them, has other token ids, or a value is not finite.
+    """
     try:
         entries = answer["choices"][0]["prompt_logprobs"][-len(response) :]
         logprobs = [float(entry[str(id_)]["logprob"]) for id_, entry in zip(response, entries, strict=True)]

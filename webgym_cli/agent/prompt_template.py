@@ -1,4 +1,4 @@
-"""What the prompt versions share: the part of an episode that a prompt shows, and the list of marked elements."""
+"""Common parts of the prompt versions: the history window, and the formatting of elements, notices and errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webgym_cli.agent.sanitize import ROLE_LIMIT, sanitize_line, sanitize_lines,
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import Element, Observation, PromptSpec, Step
 
-# What an action did, as far as it is known.
+# Effect of an action by its step's `page_changed`; None: unknown.
 EFFECT = {True: "page changed", False: "page unchanged", None: "executed"}
 _json = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -38,7 +38,7 @@ class HistoryWindow:
         return self.first if limit is None else max(self.first, len(self.past) + 1 - limit)
 
     def observation(self, index: int) -> Observation:
-        """Return what was seen in a round."""
+        """Return the observation of a round."""
         return self.past[index].observation if index < len(self.past) else self.current
 
 
@@ -49,24 +49,24 @@ class PromptTemplate:
     system: Callable[[InteractionMode], str]
     """Returns the system message."""
     head: Callable[[HistoryWindow], str]
-    """Returns what the first user turn says of the task and of the rounds before the window."""
+    """Returns the beginning of the first user turn: the task and a summary of the rounds before the window."""
     turn: Callable[[HistoryWindow, int], str]
-    """Returns what stands under a round's screenshot, without the head."""
+    """Returns the text below a round's screenshot, without the head."""
 
 
 def format_elements(elements: Sequence[Element]) -> str:
-    """Return the elements, one a line: number, role, name and, if it holds something, its value."""
-    # Made safe all at once: element by element took most of a prompt's time.
+    """Format elements, one per line: number, role, name and, if present, value."""
+    # Sanitized all at once: element by element took most of the time of rendering a prompt.
     return sanitize_lines("\n".join(f"[{element.id}] {_format_element(element)}" for element in elements))
 
 
 def format_element(element: Element) -> str:
-    """Return an element's line without its number."""
+    """Format an element without its number."""
     return sanitize_line(_format_element(element), None)
 
 
 def format_acted_element(step: Step) -> str:
-    """Return the element of a step's action without its number; nothing when there is none."""
+    """Format the element of a step's action without its number; empty if there is none."""
     wanted = step.action.element_id if step.action else None
     return next((format_element(element) for element in step.observation.elements if element.id == wanted), "")
 
@@ -78,12 +78,12 @@ def _format_element(element: Element) -> str:
 
 
 def format_notices(observation: Observation) -> list[str]:
-    """Return the browser's notices, one line per notice."""
+    """Format the browser's notices, one per line."""
     return [f"Notice: {sanitize_line(text)}." for text in observation.notices]
 
 
 def format_tabs(observation: Observation) -> list[str]:
-    """Return the open tabs under a heading, a line each; nothing where there is one."""
+    """Format the open tabs under a heading, one per line; empty if only one is open."""
     lines = [
         f"{number}: {sanitize_line(tab.title or tab.url)}{' (shown)' if tab.current else ''}"
         for number, tab in enumerate(observation.tabs)
@@ -92,17 +92,17 @@ def format_tabs(observation: Observation) -> list[str]:
 
 
 def format_parse_error(step: Step) -> str:
-    """Return why a step's reply was no action, with what is known of the reason."""
+    """Return the kind of a step's parse error, with its detail if known."""
     return f"{step.parse_error}{f': {sanitize_line(step.parse_detail)}' if step.parse_detail else ''}"
 
 
 def format_failure(step: Step) -> str:
-    """Return what went wrong in a step, as the turn after it tells; nothing where nothing did."""
+    """Format a step's parse error or action error for the next turn; empty if there is none."""
     if step.parse_error:
         return f"The last reply was no action: {format_parse_error(step)}."
     return f"The last action failed: {sanitize_line(step.action_error)}." if step.action_error else ""
 
 
 def quote_text(text: str, limit: int | None = None) -> str:
-    """Return foreign text as a JSON text that can't leave its quotes or its line; cut to so many characters."""
+    """Quote untrusted text as a JSON string on one line, truncated to `limit` characters before quoting."""
     return sanitize_line(_json(truncate(text, limit)), None)

@@ -1,4 +1,4 @@
-"""Where a response's thought ends and what is meant to be done begins."""
+"""Separation of a response's reasoning (`<think>`) from the rest."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ _CLOSED = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 
 
 def strip_reasoning(response: str, *, thinking: bool) -> str:
-    """Return the part of a response in which a tool call counts.
+    """Return the part of a response in which tool calls count.
 
-    A thinking model's chat template may open the thought in the prompt, so its response begins inside of it: all up
-    to the last `</think>` is thought, and without one there is nothing else. Of other models only a leading `<think>`
-    block, closed or not, is thought.
+    A thinking model's chat template may open the reasoning in the prompt, so the response begins within it: all text
+    up to the last `</think>` is reasoning, and all of it if there is none. For other models only a leading `<think>`
+    block, closed or not, is reasoning.
     """
     return _after_last(response) if thinking else _LEADING.sub("", response, count=1)
 
 
 def history_text(response: str, *, thinking: bool) -> str:
-    """Return what of a response stands in the history: all but its thoughts."""
+    """Return a response without its reasoning, as it appears in the history."""
     return _after_last(response).strip() if thinking else _CLOSED.sub("", response)
 
 
 def join_reasoning(thought: str, content: str | None, *, truncated: bool) -> str:
-    """Return the response of which a server's reasoning parser made two parts.
+    """Rejoin the reasoning and content into which a server's reasoning parser split a response.
 
-    Only line ends at the seams may differ from what was sampled. `truncated`: the model met its length limit; without
-    content it did so within its thought, which then stays open.
+    Only line breaks at the seams may differ from the sampled text. `truncated`: the model reached its length limit;
+    without content it did so within the reasoning, which then stays open.
     """
     start = OPEN if thought.startswith("\n") else f"{OPEN}\n"
     if content is None and truncated:

@@ -1,4 +1,4 @@
-"""The policy's interface. Kept apart from its clients, so that the expert runs without loading one."""
+"""Interface of policies. Separate from the clients, so that experts don't import them."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from webgym_cli.agent.prompt import Prompt
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation
 
-# Counters by name, for each server by its address: `requests` sent to it, `failures` among them that were its fault,
-# `opened` (how often it was left alone for a while), `seconds` that the requests took, all together; and, at the
-# moment, `outstanding` requests and whether it is left alone (`open`, 0 or 1).
+# Counters of each server by its address. Totals: `requests`, `failures` that were the server's fault, `opened` (times
+# its circuit breaker opened), `seconds` (duration of all requests). Current values: `outstanding` requests, `open` (1
+# unless the breaker is closed).
 ServerCounters = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyReply:
-    """A policy's answer."""
+    """Reply of a policy."""
 
     text: str
-    """The whole response. A thought that the server's reasoning parser took out stands in front again, between
-    `<think>` and `</think>`. The sampled token ids need not begin with `<think>`: the chat template may have opened
-    the thought in the prompt, and `prepare` allows for that."""
+    """The whole response. Reasoning that the server's parser split off is put back in front, between `<think>` and
+    `</think>`. The sampled token ids need not begin with `<think>`: the chat template may have opened the reasoning
+    in the prompt, and `prepare` allows for that."""
     generation: Generation
 
 
 class PolicyClient(Protocol):
-    """Something that answers a prompt. Raises `BoundaryError` when it can't."""
+    """Interface of a policy: answers prompts. Raises `BoundaryError` if it can't."""
 
     name: str
-    """Stands in the trajectory as `policy`."""
+    """The trajectory's `policy`."""
 
     async def reply(self, prompt: Prompt) -> PolicyReply:
         """Return the response to a prompt, within the policy's deadline."""
         ...
 
     def sampling(self, *, greedy: bool) -> Sampling:
-        """Return what replies to prompts that are `greedy`, or are not, are sampled from."""
+        """Return the sampling parameters of replies, for greedy or for other prompts."""
         ...
 
     def servers(self) -> ServerCounters:
-        """Return the counters of the servers that share the requests; nothing where there is only one."""
+        """Return the counters of the servers that share the requests; empty if there is only one."""
         ...

@@ -1,4 +1,4 @@
-"""Calls as ReAct's lines and as blocks of code."""
+"""Call formats `react` (ReAct's lines) and `code` (Python code blocks)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _ACTION = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _ANSWER = "Final Answer:"
-# What a policy makes up of the next turn.
+# A hallucinated tool result and the text after it.
 _OBSERVATION = re.compile(r"^Observation:.*", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
 def describe_react(tools: Schemas) -> str:
-    """Return what the system message says of the tools in ReAct's words."""
+    """Return the description of the tools for the system message, in ReAct's format."""
     functions = [schema["function"] for schema in tools]
     listed = "\n".join(
         f"{function['name']}: {function['description']} Input: {json.dumps(function['parameters'], ensure_ascii=False)}"
@@ -37,7 +37,7 @@ def describe_react(tools: Schemas) -> str:
 
 
 def read_react(text: str, tools: Schemas) -> Reading | ParseError:
-    """Return the actions of a response with their inputs, or its final answer."""
+    """Parse the actions of a response with their inputs, or its final answer."""
     text = _OBSERVATION.sub("", text)
     matches = list(_ACTION.finditer(text))
     if not matches:
@@ -55,7 +55,7 @@ def read_react(text: str, tools: Schemas) -> Reading | ParseError:
 
 
 def write_react(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """Return calls, or an answer, in ReAct's lines: the inverse of `read_react`."""
+    """Format calls, or an answer, as ReAct's lines: the inverse of `read_react`."""
     if not calls:
         return f"{_ANSWER} {content}"
     lines = [f"Thought: {content}"] if content else []
@@ -65,7 +65,7 @@ def write_react(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> st
 
 
 def describe_code(tools: Schemas) -> str:
-    """Return what the system message says of the tool that runs code."""
+    """Return the description of the tool that runs code for the system message."""
     about = f"{runner['description']}\n" if (runner := _find_runner(tools)) else ""
     return (
         f"To run Python code, write it in a block of its own, or in several:\n```python\n...\n```\n{about}"
@@ -74,7 +74,7 @@ def describe_code(tools: Schemas) -> str:
 
 
 def read_code(text: str, tools: Schemas) -> Reading | ParseError:
-    """Return the blocks of a response as calls of the tool that takes `code`."""
+    """Parse the code blocks of a response as calls of the tool with a parameter `code`."""
     around, blocks = _BLOCK.sub("", text), _BLOCK.findall(text)
     if "```python" in around:
         return ParseError(ParseErrorKind.NO_TOOL_CALL, "a block that does not end")
@@ -85,7 +85,7 @@ def read_code(text: str, tools: Schemas) -> Reading | ParseError:
 
 
 def write_code(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """Return calls as blocks of code: the inverse of `read_code`. Raises `ValueError` for a call without code."""
+    """Format calls as code blocks: the inverse of `read_code`. Raises `ValueError` for arguments other than `code`."""
     if wrong := next((name for name, arguments in calls if arguments.keys() != {"code"}), None):
         raise ValueError(f"a call of {wrong} is no code")
     blocks = (f"```python\n{arguments['code'].removesuffix(chr(10))}\n```" for _, arguments in calls)
@@ -93,7 +93,7 @@ def write_code(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str
 
 
 def _read_input(text: str, parameters: Sequence[str]) -> dict[str, Any] | None:
-    """Return an input as arguments; a text that is no object is the one argument of a tool that has one."""
+    """Parse an input as arguments. Any value but a JSON object is the argument of a tool with one parameter."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -109,7 +109,7 @@ def _parameters(tools: Schemas, name: str) -> Sequence[str]:
 
 
 def _find_runner(tools: Schemas) -> dict[str, Any] | None:
-    """Return the function that runs code, if there is one."""
+    """Return the function with a parameter `code`; None if there is none."""
     functions = (schema["function"] for schema in tools)
     return next((function for function in functions if "code" in function["parameters"]["properties"]), None)
 

@@ -1,7 +1,7 @@
-"""Counts and renders tokens as the policy's server does: its tokenizer, its chat template, its image sizes.
+"""Count and render tokens as the policy's server does: its tokenizer, its chat template, its image sizes.
 
-Light on purpose: the `tokenizers` library and the model's own small files, no torch. The real processors are the
-reference in the tests.
+Requires only the `tokenizers` library and the model's own small files, not torch. The tests compare the results with
+the real processors.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import jinja2
     from tokenizers import Tokenizer
 
-# What is read of a model.
+# Files that are read from a model folder or downloaded from the hub.
 FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -33,22 +33,22 @@ FILES = (
     "preprocessor_config.json",
     "processor_config.json",
 )
-# Pieces of text whose ids are remembered.
+# Maximum number of cached encodings of text pieces.
 _REMEMBERED = 4096
-# What Llama's chat templates write before the system message, within its turn.
+# The dates that Llama's chat templates write before the system message, within its turn.
 _DATE_BLOCK = re.compile(r"Cutting Knowledge Date: .*\nToday Date: .*\n\n$")
 _FRAME = ("<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>")
-# What stands between special tokens when it is tried whether they can be cut apart.
+# Texts between special tokens for the test whether pieces can be encoded separately.
 _PROBES = ("", "user\n", " led by a space", "Ends in one ", "\n\n", "e\u0301 and 12,345.67", "\u4f60\u597d")
-# Stands for the system message when it is looked for what precedes it.
+# Placeholder for the system message, to locate the text that precedes it.
 _MARK = "the system message"
-# The token that stands for one merged patch of an image, in the Qwen-VL families.
+# Qwen-VL's image token: one per merged patch.
 IMAGE_PAD = "<|image_pad|>"
 
 
 @dataclass(frozen=True, slots=True)
 class ImageGrid:
-    """How the model's processor sizes an image."""
+    """Image sizing of the model's processor."""
 
     factor: int
     """Pixels along the side of one token: patch size times merge size."""
@@ -73,7 +73,7 @@ class ImageGrid:
         return wide, high
 
     def tokens(self, width: int, height: int) -> int:
-        """Return how many tokens an image takes."""
+        """Return the number of tokens of an image of this size, before the resize."""
         wide, high = self.size(width, height)
         return wide * high // self.factor**2
 
@@ -94,7 +94,7 @@ class ModelTokens:
 
     @cached_property
     def grid(self) -> ImageGrid:
-        """The image grid. Raises `SettingsError` when the model takes no images."""
+        """The image grid. Raises `SettingsError` if the model does not support images."""
         values: Any = None
         if (self._folder / "processor_config.json").is_file():  # newer transformers write all processors into it
             values = self._json("processor_config.json").get("image_processor")
@@ -111,19 +111,19 @@ class ModelTokens:
 
     @cached_property
     def placeholder(self) -> int | None:
-        """The id of the token that stands for a part of an image; None where the tokenizer has none."""
+        """Id of `IMAGE_PAD`; None if the tokenizer lacks it."""
         return self.tokenizer.token_to_id(IMAGE_PAD)
 
     @cached_property
     def stop(self) -> int | None:
-        """The id of the token with which the chat template ends an assistant's turn; None where it is no such token."""
+        """Id of the added token that ends an assistant turn in the chat template; None if it ends otherwise."""
         content = "so it is"
         text = self._render([{"role": "user", "content": ""}, {"role": "assistant", "content": content}], prompt=False)
         after = self.response_ids(text.rpartition(content)[2])
         return after[0] if after and after[0] in self.tokenizer.get_added_tokens_decoder() else None
 
     def prompt_ids(self, messages: Sequence[Message], sizes: Sequence[tuple[int, int]]) -> list[int]:
-        """Return the ids of a prompt up to the assistant's turn. `sizes`: (width, height) of each image, in order."""
+        """Return the token ids of a prompt, generation prompt included. `sizes`: (width, height) of each image."""
         if is_raw(messages):
             return self.response_ids(self.first + messages[0].content)
         text = self._render([{"role": message.role, "content": _split_content(message)} for message in messages])
@@ -139,7 +139,7 @@ class ModelTokens:
 
     @cached_property
     def date_block(self) -> str:
-        """What the chat template writes before the system message, within its turn; empty but for Llama's."""
+        """The dates that Llama's chat templates write before the system message; empty for other templates."""
         if "Cutting Knowledge Date" not in self._source:
             return ""
         text = self._render([{"role": "system", "content": _MARK}, {"role": "user", "content": ""}])
@@ -148,20 +148,20 @@ class ModelTokens:
 
     @property
     def strips(self) -> bool:
-        """Whether the chat template strips the text of a message, as Llama's do."""
+        """Whether the chat template strips the content of messages, as Llama's do."""
         return bool(re.search(r"message\[.content.\]\s*\|\s*trim", self._source))
 
     @property
     def first(self) -> str:
-        """The token that texts begin with; empty where there is none."""
+        """The BOS token; empty if the tokenizer has none."""
         return self._special_tokens["bos_token"]
 
     def response_ids(self, text: str) -> list[int]:
-        """Return the ids of a response, or of any other text, without a stop token."""
+        """Return the token ids of a response, or of any other text, without added BOS or stop token."""
         return self._join_ids(text) if self._in_pieces else list(self._encode(text))
 
     def _join_ids(self, text: str) -> list[int]:
-        """Return the ids of the added tokens, and of the pieces between them, one after the other."""
+        """Encode the added tokens of a text, and the pieces between them, separately."""
         ids: list[int] = []
         for number, piece in enumerate(self._separator.split(text)):
             ids += (self._added[piece],) if number % 2 else self._remembered(piece)
@@ -172,12 +172,15 @@ class ModelTokens:
 
     @cached_property
     def _remembered(self) -> Callable[[str], tuple[int, ...]]:
-        """Encodes with a memory: a system prompt, and rounds that neighbouring samples share, are encoded once."""
+        """Cached encoder: system prompts, and rounds that neighbouring samples share, are encoded once."""
         return lru_cache(maxsize=_REMEMBERED)(self._encode)
 
     @cached_property
     def _added(self) -> dict[str, int]:
-        """The tokens at which the tokenizer cuts a text before it looks at what lies between, with their ids."""
+        """Added tokens, with ids, at which the tokenizer splits a text before it encodes the pieces between them.
+
+        Tokens whose matching depends on the text around them, or on its normalisation, are excluded.
+        """
         return {
             token.content: id_
             for id_, token in self.tokenizer.get_added_tokens_decoder().items()
@@ -186,12 +189,12 @@ class ModelTokens:
 
     @cached_property
     def _separator(self) -> re.Pattern[str]:
-        """Matches an added token, the longest of several."""
+        """Pattern of an added token; the longest one matches first."""
         return re.compile("(" + "|".join(map(re.escape, sorted(self._added, key=len, reverse=True))) + ")")
 
     @cached_property
     def _in_pieces(self) -> bool:
-        """Whether a text has the ids of its pieces: some tokenizers treat the first piece in another way."""
+        """Whether separate encoding gives a text's ids: some tokenizers encode the first piece in another way."""
         frame = [token for token in _FRAME if token in self._added]
         text = "".join(f"{token}{probe}" for probe in _PROBES for token in frame)
         return bool(frame) and self._join_ids(text) == list(self._encode(text))
@@ -203,7 +206,7 @@ class ModelTokens:
 
     @cached_property
     def _special_tokens(self) -> dict[str, str]:
-        """The tokens that a template may name, as transformers gives them to it."""
+        """BOS and EOS tokens for the chat template, as transformers passes them."""
         known = (self._folder / "tokenizer_config.json").is_file()
         values = self._json("tokenizer_config.json") if known else {}
         tokens = {name: values.get(name) or "" for name in ("bos_token", "eos_token")}

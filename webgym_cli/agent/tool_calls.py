@@ -16,7 +16,7 @@ _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 def read_tool_calls(response: str, tools: Schemas) -> Reading | ParseError:
-    """Return the calls of a response and the text around them."""
+    """Parse the calls of a response; return them and the text around them."""
     around = _CALL.sub("", response)
     if "<tool_call>" in around:
         return ParseError(ParseErrorKind.NO_TOOL_CALL, "a call that does not end, or nothing at all")
@@ -33,12 +33,12 @@ def read_tool_calls(response: str, tools: Schemas) -> Reading | ParseError:
 
 
 def write_tool_calls(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
-    """Return calls of tools, or an answer, as the text of a response: the inverse of `read_tool_calls`."""
+    """Format tool calls, or an answer, as a response: the inverse of `read_tool_calls`."""
     return "\n".join([*([content] if content else []), *(format_tool_call(*call) for call in calls)])
 
 
 def describe_tools(tools: Schemas) -> str:
-    """Return what the system message says of the tools, and how to call them."""
+    """Return the description of the tools and of their calls for the system message."""
     return (
         "These tools help you, one JSON schema a line:\n"
         f"<tools>\n{_format_schemas(tools)}\n</tools>\n"
@@ -49,7 +49,7 @@ def describe_tools(tools: Schemas) -> str:
 
 
 def describe_as_qwen(tools: Schemas) -> str:
-    """Return what the chat templates of Qwen2.5 and Qwen3 put after the system message where they are given tools."""
+    """Return the description that the chat templates of Qwen2.5 and Qwen3 append to the system message for tools."""
     return (
         "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
         "You are provided with function signatures within <tools></tools> XML tags:\n"

@@ -1,4 +1,4 @@
-"""Actions as texts: calls of a function, and the few words of a summary."""
+"""Formatting of actions as text: tool calls, and short descriptions for summaries."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from webgym_cli.records.webrl import AnyAction, WebRLAction
 
 
 def render_web_action(action: AnyAction, mode: InteractionMode, actions: WebActions = BASIC) -> str:
-    """Return an action as the text of a tool call: the inverse of the parser. Raises `ValueError`."""
+    """Format an action as a tool call: the inverse of the parser. Raises `ValueError` for one that the set lacks."""
     return format_tool_call(actions.functions[mode], actions.write(action, mode))
 
 
 def format_tool_call(name: str, arguments: dict[str, Any]) -> str:
-    """Return a call of a function as JSON between its tags."""
+    """Format a function call as JSON between `<tool_call>` tags."""
     call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
-    call = call.replace("</", "<\\/")  # the same JSON, in which no text ends the call
+    call = call.replace("</", "<\\/")  # equivalent JSON, in which no string can close the tag
     return f"<tool_call>\n{call}\n</tool_call>"
 
 
 def describe_action(action: AnyAction) -> str:
-    """Return an action in a few words, for the summary of older steps; what only WebRL can say in its own words."""
+    """Describe an action briefly, for the summary of older steps; actions that only WebRL has as WebRL's calls."""
     if isinstance(action, CustomAction):
         return f"{action.name}({json.dumps(action.arguments, ensure_ascii=False)})"
     if isinstance(action, WebRLAction):

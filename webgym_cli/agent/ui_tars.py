@@ -1,4 +1,4 @@
-"""The action set `ui_tars`: UI-TARS' names in its form, a line `Action: click(point='<point>500 300</point>')`.
+"""The action set `ui_tars`: UI-TARS' actions and syntax, a line `Action: click(point='<point>500 300</point>')`.
 
 Names and arguments as in UI-TARS' published prompts for computers (github.com/bytedance/UI-TARS, `codes/ui_tars`); the
 older `start_box='(500,300)'` is read as well. Points run from 0 to 1000 on both axes.
@@ -41,12 +41,12 @@ presses Enter. Quotes and backslashes in a text are escaped by a backslash. fini
 where it asks for information."""
 _ACTION = re.compile(r"^Action:\s*(.+)", re.MULTILINE | re.DOTALL)
 _POINT = re.compile(r"(?:<point>|<\|box_start\|>)?\(?\s*(-?[\d.]+)[\s,]+(-?[\d.]+)\s*\)?(?:</point>|<\|box_end\|>)?")
-# The older names of arguments.
+# Older names of arguments -> current ones.
 _RENAMED = {"start_box": "point", "end_box": "end_point"}
 
 
 def _make_point(name: str) -> Argument:
-    """Return the argument that is a point of an action."""
+    """Make an argument that sets a point of an action."""
 
     def read(value: str) -> dict[str, Any]:
         match = _POINT.fullmatch(value.strip())
@@ -72,7 +72,7 @@ _ACTIONS = WebActions(
             "hotkey": CallForm(ActionName.KEY, "key"),
             "type": CallForm(ActionName.TYPE, "content", {"here": True, "append": True}),
             "scroll": CallForm(ActionName.SCROLL, "point direction"),
-            # The set has no length of a wait.
+            # `wait` has no duration.
             "wait": CallForm(ActionName.WAIT, fields={"seconds": 5.0}, ignored=frozenset({"seconds"})),
             "finished": CallForm(ActionName.ANSWER, "content"),
         }
@@ -91,7 +91,7 @@ _ACTIONS = WebActions(
 
 
 def _read_call(text: str) -> dict[str, str]:
-    """Return the name of a call as `action`, and its arguments, which are texts."""
+    """Parse a call; return its arguments as texts, and its name as `action`. Raises `ValueError`."""
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

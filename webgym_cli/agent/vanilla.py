@@ -1,7 +1,6 @@
-"""The prompt version `vanilla`: the action, after reasoning if the policy needs any, and nothing to keep in mind.
+"""The prompt version `vanilla`: one action per reply, after optional reasoning, without memory.
 
-Trajectories were stored with digests of these texts, so they don't change. All rounds of the window list their
-elements.
+The texts must not change: stored trajectories have digests of them. All rounds of the window list their elements.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from webgym_cli.records.trajectory import Step
 
 
 def make_plain_template(actions: WebActions) -> PromptTemplate:
-    """Return the texts of plain rounds for a set of actions."""
+    """Make the template of plain rounds for a set of actions."""
 
     @cache
     def render_system(mode: InteractionMode) -> str:
@@ -52,7 +51,7 @@ def make_plain_template(actions: WebActions) -> PromptTemplate:
 
 
 def render_plain_head(window: HistoryWindow) -> str:
-    """Return the task, the start page and a line for each earlier step."""
+    """Return the task, the start page and one line per step before the window."""
     lines = [f"Task: {sanitize_page(window.instruction)}", f"Start page: {sanitize_line(window.start_url, None)}"]
     if older := window.past[: window.first]:
         lines += ["Earlier steps:", *(_summarize_step(step) for step in older)]
@@ -66,7 +65,7 @@ def _summarize_step(step: Step) -> str:
 
 
 def _render_turn(window: HistoryWindow, index: int) -> str:
-    """Return what went wrong before a round, and its marked elements."""
+    """Return the error of the step before a round, and the round's notices and marked elements."""
     failure = format_failure(window.past[index - 1]) if index > 0 else ""
     lines = [*([failure] if failure else []), *format_notices(window.observation(index))]
     if elements := window.observation(index).elements:
@@ -75,6 +74,6 @@ def _render_turn(window: HistoryWindow, index: int) -> str:
 
 
 def render_plain_turn(window: HistoryWindow, index: int) -> str:
-    """Return a turn of `vanilla` with the text of the observation, for action sets of plugins."""
+    """Return a turn of `vanilla` with the text of the observation, for `ui_tars` and action sets of plugins."""
     text = sanitize_page(window.observation(index).html)
     return "\n".join(filter(None, (_render_turn(window, index), text)))

@@ -1,4 +1,4 @@
-"""The actions on a page in the words of each action set; what they do is the browser engine's, the same for all."""
+"""Names and arguments of web actions in each action set. The browser engine executes them alike for all sets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COORDINATES, MARKS = InteractionMode.COORDINATES, InteractionMode.SET_OF_MARKS
 # The function's name in each mode.
 FUNCTIONS: dict[InteractionMode, str] = {COORDINATES: "computer_use", MARKS: "web_interaction"}
 
-# The argument that says where, in each mode.
+# The argument for the target, in each mode.
 _PLACE_BY_MODE = {COORDINATES: "coordinate", MARKS: "element_id"}
 
 _POINT: dict[str, Any] = {
@@ -22,7 +22,7 @@ _POINT: dict[str, Any] = {
     "maxItems": 2,
 }
 _MARK: dict[str, Any] = {"type": "integer", "minimum": 0}
-# The clicks of larger sets beside the plain one.
+# Clicks of the larger sets other than the plain one.
 _CLICKS: dict[str, dict[str, Any]] = {
     "double_click": {"clicks": 2},
     "triple_click": {"clicks": 3},
@@ -60,7 +60,7 @@ def _make_basic_forms(place: str) -> dict[str, CallForm]:
     }
 
 
-# What a policy needs at least. Trajectories were stored with digests of its schema, so it doesn't change.
+# The basic actions. The schema must not change: stored trajectories have digests of it.
 BASIC = WebActions(
     functions=FUNCTIONS,
     forms={mode: _make_basic_forms(place) for mode, place in _PLACE_BY_MODE.items()},
@@ -68,7 +68,7 @@ BASIC = WebActions(
 )
 
 _WEBGYM_TYPING = "Typing replaces what the field holds and then presses Enter."
-# WebGym's: the same names, but typing always presses Enter.
+# WebGym's actions: the basic ones, but typing always presses Enter.
 WEBGYM = replace(
     BASIC,
     forms={
@@ -122,7 +122,7 @@ _FULL_ARGUMENTS = {
 def _make_full_forms(place: str) -> dict[str, CallForm]:
     left, to = ("left_click", "to_coordinate") if place == "coordinate" else ("click", "to_element_id")
     clicks: dict[str, dict[str, Any]] = {left: {}, **_CLICKS}
-    focused = {"here": True, "append": True}  # what is typed to the focus goes where its caret is
+    focused = {"here": True, "append": True}  # typing without a target inserts at the caret of the focused field
     return {
         **{name: CallForm(ActionName.CLICK, f"{place} modifiers?", fields) for name, fields in clicks.items()},
         "hover": CallForm(ActionName.HOVER, place),
@@ -150,7 +150,7 @@ _FULL_TYPING = (
     "Typing replaces what the field holds unless append is true; without a place it goes to the focus. A line "
     "break at the end of the text presses Enter, as submit does. Terminate says that the task can't be done."
 )
-# All that the engine can do.
+# All actions of the browser engine.
 FULL = WebActions(
     functions=FUNCTIONS,
     forms={mode: _make_full_forms(place) for mode, place in _PLACE_BY_MODE.items()},
@@ -162,7 +162,7 @@ FULL = WebActions(
 _ANSWERING = (
     f"{_FULL_TYPING} While a dialog is open it has to be accepted or dismissed; a prompt is accepted with a text."
 )
-# The same where dialogs are left to the policy.
+# `FULL`, for dialogs that are left to the policy.
 FULL_WITH_DIALOGS = replace(
     FULL,
     forms={
@@ -179,7 +179,7 @@ FULL_WITH_DIALOGS = replace(
 
 
 def _make_pixels(ways: tuple[str, str]) -> Argument:
-    """Return the argument of a scroll: a signed distance, the first of two ways where it is positive."""
+    """Make the argument of a scroll: a signed distance. `ways`: direction of positive and of negative distances."""
 
     def read(value: Any) -> dict[str, Any]:
         if isinstance(value, bool) or not isinstance(value, int | float) or not value:
@@ -200,10 +200,10 @@ def _read_status(value: Any) -> dict[str, Any]:
 
 _STATUS: dict[str, Any] = {"type": "string", "enum": ["success", "failure"], "description": "How the task ended."}
 _QWEN_CLICKS = ("left_click", "right_click", "middle_click", "double_click", "triple_click")
-# The mouse is somewhere: a scroll without a place is there, and how far a page is, it does not know.
+# Not expressible in Qwen's set: a scroll without a target is at the mouse, and there is no scroll by one page.
 _QWEN_SCROLL = frozenset({"here", "amount"})
 
-# The names and the shapes of arguments of Qwen3-VL's computer_use. Its points are on a screen of 1000 x 1000.
+# Action names and arguments of Qwen3-VL's computer_use. Its points are on a screen of 1000 x 1000.
 COMPUTER_USE = WebActions(
     functions={COORDINATES: "computer_use"},
     forms={
@@ -240,10 +240,10 @@ COMPUTER_USE = WebActions(
         "replace it. Terminate with the status failure says that the task can't be done."
     ),
 )
-# What keys do to a dialog, for sets whose names are not ours to choose.
+# Keys that answer dialogs, for action sets of other systems, which get no additional actions.
 DIALOG_KEYS = (
     "While a dialog is open all keys go to it: Enter accepts it, Escape dismisses it, and what is typed replaces the "
     "text of a prompt."
 )
-# The same where dialogs are left to the policy.
+# `COMPUTER_USE`, for dialogs that are left to the policy.
 COMPUTER_USE_WITH_DIALOGS = replace(COMPUTER_USE, rules=f"{COMPUTER_USE.rules} {DIALOG_KEYS}")

@@ -1,7 +1,7 @@
 """WebRL's action language: notes, then one call like `do(action="Click", element="12")` or `exit(message="...")`.
 
-A call begins its line and nothing but a comment follows it there; every other line is a note. What is not exactly one
-well-formed call is a typed error, never a guess. Read leniently, the last well-formed call outside of comments counts.
+A call begins its line, and only a comment may follow it there; every other line is a note. Anything but exactly one
+well-formed call is a typed error, never a guess. In lenient mode the last well-formed call outside of comments counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from webgym_cli.records.trajectory import ParseErrorKind
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 from webgym_cli.util.literal_calls import BadCall, Call, Value, read_call
 
-# What may stand before a call: space, a list's bullet, the marks of code.
+# Allowed before a call: white space, a list bullet, code marks.
 _LEAD = re.compile(r"[\s`;]*(?:[-*>]\s+)?`*")
 _OPENING = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\(")
 _REST = re.compile(r"[ \t`;]*(#[^\n]*)?")
@@ -39,11 +39,11 @@ class _InvalidCallError(ValueError):
 def parse_webrl_action(
     response: str, *, truncated: bool = False, thinking: bool = False, lenient: bool = False
 ) -> AnyAction | ParseError:
-    """Return the action of a response, or the reason why there is none.
+    """Parse the action of a response, or return the reason why there is none.
 
-    `thinking`: the model thinks first, and what stands before the last `</think>` is its thought. `truncated` says
-    that the response met its length limit: then a missing or open call has that reason. `lenient`: a call may follow
-    words on its line, may have superfluous arguments, and may be the last of several.
+    `thinking`: all text up to the last `</think>` is reasoning. `truncated`: the response reached its length limit,
+    which is then the reason for a missing or incomplete call. `lenient`: a call may follow text on its line, may have
+    superfluous arguments, and may be the last of several.
     """
     try:
         text = strip_reasoning(response, thinking=thinking)
@@ -64,7 +64,7 @@ def parse_webrl_action(
 
 
 def _read_calls(text: str) -> list[Call]:
-    """Return the calls of a text. Raises `BadCall` or `_InvalidCallError` for the first that is malformed."""
+    """Return the calls of a text. Raises `BadCall` or `_InvalidCallError` for the first malformed one."""
     calls: list[Call] = []
     unknown, at = "", 0
     while at < len(text):
@@ -84,7 +84,7 @@ def _read_calls(text: str) -> list[Call]:
 
 
 def _read_last_call(text: str) -> list[Call]:
-    """Return the last well-formed call without superfluous arguments. Raises as `_read_calls` where there is none."""
+    """Return the last well-formed call without superfluous arguments, or the result of `_read_calls` without one."""
     call, at = None, 0
     while opening := _ANYWHERE.search(text, at):
         begin = opening.start()
@@ -110,7 +110,7 @@ def _drop_superfluous(call: Call) -> Call:
 
 
 def _skip_rest(text: str, end: int) -> int:
-    """Return where the search goes on after a call: its line may hold a comment or another call, and nothing else."""
+    """Return the index after a call and its comment. Raises `BadCall` if any text but another call follows."""
     rest = _REST.match(text, end)
     place = rest.end() if rest else end
     opening = _OPENING.match(text, place)
@@ -138,7 +138,7 @@ def _read_do(call: Call) -> AnyAction:
 
 
 def _read_exit(call: Call) -> AnyAction:
-    """Make an answer; without a message it is empty: the released code ends the task as an error there."""
+    """Make an answer; without a message it is empty, where WebRL's released code ends the task with an error."""
     given = _take_arguments(call, "message")
     return _make_action(ActionName.ANSWER, {"text": _read_text("message", given.get("message", ""))})
 
@@ -155,7 +155,7 @@ _FUNCTIONS: dict[str, Callable[[Call], AnyAction]] = {
     "go_backward": lambda call: _make_action(ActionName.GO_BACK, _take_arguments(call)),
     "go_forward": lambda call: _make_action(WebRLActionName.GO_FORWARD, _take_arguments(call)),
 }
-# The beginning of a call, wherever it stands.
+# The beginning of a call, at any position of a line.
 _ANYWHERE = re.compile(rf"\b(?:{'|'.join(_FUNCTIONS)})\(")
 
 
@@ -182,7 +182,7 @@ def _read_text(name: str, value: Value) -> str:
 
 
 def _match_number(pattern: re.Pattern[str], name: str, value: Value, what: str) -> str:
-    """Return the text of a number, with or without quotes."""
+    """Return the text of a number, quoted or not."""
     text = str(value) if isinstance(value, str | int | float) else ""
     if not pattern.fullmatch(text):
         raise _invalid_arguments(f"{name} must be {what}")

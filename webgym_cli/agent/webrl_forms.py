@@ -1,4 +1,4 @@
-"""The actions of WebRL's language under the names that it has for them, and how one is written."""
+"""WebRL's names of actions, and the formatting of actions in its language."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from webgym_cli.records.action import Action, ActionName, CustomAction
 from webgym_cli.records.webrl import AnyAction, WebRLActionName
 from webgym_cli.util.literal_calls import quote_string
 
-# How long a wait lasts that does not say how long.
+# Default duration of a wait, in seconds.
 WAIT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ActionForm:
-    """An action of `do`: what it is here, and which arguments it has."""
+    """An action of `do`: its name in webgym and its arguments."""
 
     name: ActionName | WebRLActionName
     element: bool = False
     argument: Literal["text", "seconds", "tab"] | None = None
-    """The field that its argument is."""
+    """Field of the action that `argument` sets."""
     direction: Literal["up", "down"] | None = None
 
     @property
     def arguments(self) -> set[str]:
-        """The names of its arguments in a call."""
+        """Names of its arguments in a call."""
         return {name for name, taken in (("argument", self.argument), ("element", self.element)) if taken}
 
 
-# What `do` can be asked for, by the names that it has for it.
+# The actions of `do`, by their names in WebRL.
 FORMS: dict[str, ActionForm] = {
     "Click": ActionForm(ActionName.CLICK, element=True),
     "Right Click": ActionForm(WebRLActionName.RIGHT_CLICK, element=True),
@@ -51,7 +51,7 @@ _CALLED: dict[tuple[ActionName | WebRLActionName, str | None], str] = {
 
 
 def render_webrl_action(action: AnyAction) -> str:
-    """Return an action as a call that the parser reads back. Raises `ValueError` for one that WebRL can't say."""
+    """Format an action as a call that the parser reads back. Raises `ValueError` for an action that WebRL lacks."""
     if isinstance(action, CustomAction):
         raise ValueError(f"WebRL has no such action: {action}")
     if action.name is ActionName.ANSWER:

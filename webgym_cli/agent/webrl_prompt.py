@@ -1,7 +1,7 @@
-"""The prompt version `webrl`: the task, one round after the other, and the page as text in the last of them.
+"""The prompt version `webrl`: the task, the rounds in order, and the current page as text.
 
-The rounds are WebRL's: an earlier one keeps its response and has a placeholder where its page was. As chat messages
-they suit any model's template. Text of pages can't forge an element, a turn or a call.
+The rounds are WebRL's: earlier ones keep their response, and a placeholder replaces their page. As chat messages they
+work with any model's template. Text of pages can't forge elements, turns or calls.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from webgym_cli.agent.sanitize import sanitize_page, sanitize_text
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 
-# Stands in an earlier round in place of its page.
+# Replaces the page of an earlier round.
 PAST_PAGE = "** Simplified html **"
-# The end of a turn and the beginning of the next, in the tokens of Llama 3.
+# Llama 3's control tokens at the end of a turn and at the beginning of the next one.
 STOP = "<|eot_id|>"
 _USER = f"{STOP}<|start_header_id|>user<|end_header_id|>\n"
 ASSISTANT = f"{STOP}<|start_header_id|>assistant<|end_header_id|>\n"
-# The chat template for `render_raw`.
+# Chat template for prompts of `render_raw`.
 RAW_TEMPLATE = "{{ bos_token }}{% for message in messages %}{{ message['content'] }}{% endfor %}"
-# Our own words for the action language.
+# Description of the action language, written for webgym.
 SYSTEM = """You operate a web browser to carry out a task. Each round shows the page that is open as simplified HTML; \
 the elements that you can act on have a number as their id. Reply with notes if you need any, each on a line that \
 begins with #, and then with exactly one call on a line of its own:
@@ -46,14 +46,14 @@ Use only ids of the page that is shown last."""
 
 
 def render_system_message(spec: PromptSpec) -> tuple[Message, ...]:
-    """Return the system message; none where the model was trained without."""
+    """Return the system message; empty for models that were trained without one."""
     return (Message(role="system", content=spec.system_prompt or SYSTEM),) if spec.explained else ()
 
 
 def render_raw(spec: PromptSpec, instruction: str, past: Sequence[Step], current: Observation) -> Message:
-    """Return the prompt of WebRL's published models: one text with the control tokens of their turns in it.
+    """Return the prompt of WebRL's published models: a single text that contains the control tokens of its turns.
 
-    It is served by `RAW_TEMPLATE`, which adds nothing but the first token.
+    It is served with `RAW_TEMPLATE`, which adds only the BOS token.
     """
     task = sanitize_page(instruction)
     text = f"Task Instruction: {task}\n\n"
@@ -66,7 +66,7 @@ def render_raw(spec: PromptSpec, instruction: str, past: Sequence[Step], current
 
 
 def is_raw(messages: Sequence[Message]) -> bool:
-    """Return whether messages are a prompt of `render_raw`: no other text can hold control tokens."""
+    """Whether messages are a prompt of `render_raw`; in all other texts control tokens are escaped."""
     return len(messages) == 1 and messages[0].content.endswith(ASSISTANT)
 
 
@@ -75,7 +75,7 @@ def render_conversation(
 ) -> tuple[Message, ...]:
     """Return the chat messages for the current page, given the finished steps.
 
-    `every_page`: the earlier rounds show their pages, too, as in a conversation that is trained on whole.
+    `every_page`: earlier rounds show their pages, too, for training on a whole conversation.
     """
     pages = [step.observation if every_page else None for step in past]
     rounds = [_render_round(instruction, past[:index], page) for index, page in enumerate(pages)]
@@ -91,25 +91,25 @@ def render_conversation(
 
 
 def _count_page_characters(spec: PromptSpec, taken: int) -> int | None:
-    """Return how many characters the page may have beside the history."""
+    """Return the number of characters left for the page after `taken` by the history; None: unlimited."""
     return None if spec.max_characters is None else max(0, spec.max_characters - taken)
 
 
 def _render_round(instruction: str, past: Sequence[Step], page: Observation | None) -> str:
-    """Return an earlier round: with its page, or with what stands for it, which in the first is the task again."""
+    """Return an earlier round with its page or a placeholder, which in the first round is the task."""
     if page is not None:
         return _render_head(instruction, past) + sanitize_page(page.html) + _render_tail(page)
     return _render_head(instruction, past) + (PAST_PAGE if past else sanitize_page(instruction))
 
 
 def _render_head(instruction: str, past: Sequence[Step]) -> str:
-    """Return what stands before a round's page: its number, and what went wrong before it."""
+    """Return the text before a round's page: its number, and the error of the step before it."""
     opening = "" if past else f"Task Instruction: {sanitize_page(instruction)}\n\n"
     failure = format_failure(past[-1]) if past else ""
     return f"{opening}Round {len(past)}\n\n" + (f"{failure}\n\n" if failure else "")
 
 
 def _render_tail(observation: Observation) -> str:
-    """Return what stands below a page: open tabs, what the browser told."""
+    """Return the text below a page: notices and open tabs."""
     lines = [*format_notices(observation), *format_tabs(observation)]
     return "".join(f"\n{line}" for line in lines)

@@ -1,1 +1,1 @@
-"""Brings other systems' episodes into a run: their files are read as data, nothing in them is ever executed."""
+"""Imports episodes of other systems into a run. Their files are read as data; nothing in them is executed."""

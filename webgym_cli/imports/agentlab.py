@@ -1,4 +1,4 @@
-"""AgentLab's and BrowserGym's results: a folder an episode, with a gzipped pickle and a picture for each step."""
+"""Results of AgentLab and BrowserGym: one folder per episode, with a gzipped pickle and a screenshot per step."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, PromptVersion, Score
 from webgym_cli.tasks.registry import find_benchmark
 
-# Their own classes, of which there are as many as agents, and numpy's arrays.
+# All classes of their packages, because each agent has its own, and numpy's arrays.
 RESULTS = AllowedNames(packages=("agentlab", "browsergym", "bgym"), makers=NUMPY)
 _STEP = re.compile(r"step_(\d+)\.pkl\.gz$")
-# How their folders are called: date, agent, task and seed.
+# Folder names: date, agent, task and seed.
 _FOLDER = re.compile(r"_on_(?P<task>.+)_(?P<seed>\d+)(?:_\d+)?$")
 
 
@@ -64,7 +64,7 @@ def _read_summary(source: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise PickleRefused(f"{file}: can't be read: {error}") from None
     summary = value if isinstance(value, dict) else {}
-    # AgentLab writes the summary at the end; a folder without it is still at work, or was killed.
+    # AgentLab writes the summary at the end; without it, the episode is still running or was killed.
     if not (summary.get("terminated") or summary.get("truncated") or summary.get("err_msg")):
         raise Unfinished("its summary_info.json does not tell of an end")
     return summary
@@ -100,7 +100,7 @@ def _read_episode(source: Path, pictures: Path) -> ImportedEpisode:
 
 
 def _choose_version(steps: tuple[ImportedStep, ...]) -> str:
-    """Return the prompt version that can say all actions of an episode: the basic one where it can."""
+    """Return the basic prompt version if it has all actions of an episode, else the full one."""
     try:
         for step in steps:
             if isinstance(step.action, Action):
@@ -113,14 +113,14 @@ def _choose_version(steps: tuple[ImportedStep, ...]) -> str:
 def _list_steps(source: Path) -> list[Path]:
     """Return the step files in order. Raises `NotUnderstood` for a gap."""
     numbers = {int(match[1]): file for file in source.glob("step_*.pkl.gz") if (match := _STEP.search(file.name))}
-    # A gap is a file that was lost: the history after it would not be what the agent saw.
+    # A gap is a lost file: the history after it would differ from the agent's.
     if sorted(numbers) != list(range(len(numbers))):
         raise NotUnderstood(f"a step is missing: there are {sorted(numbers)}")
     return [numbers[number] for number in sorted(numbers)]
 
 
 def _read_identity(source: Path) -> tuple[str, int, str]:
-    """Return the task's name, its seed and the agent's name, from the arguments, else from the folder's name."""
+    """Return the task's name, its seed and the agent's name from exp_args.pkl, else from the folder's name."""
     file = source / "exp_args.pkl"
     try:
         arguments = to_fields(read_pickle(file, RESULTS), "its arguments") if file.is_file() else {}
@@ -128,7 +128,7 @@ def _read_identity(source: Path) -> tuple[str, int, str]:
         agent = to_fields(arguments.get("agent_args"), "the agent's arguments")
         name = to_text(task_args.get("task_name"))
         return name, int(to_number(task_args.get("task_seed"))), to_text(agent.get("agent_name")) or "agentlab"
-    # exp_args.pkl may hold the agent's own classes, which are refused; the folder's name says the same.
+    # exp_args.pkl may contain classes of a custom agent, which are refused; the folder's name has the same data.
     except (PickleRefused, NotUnderstood) as error:
         if not (match := _FOLDER.search(source.name)):
             raise NotUnderstood(f"neither exp_args.pkl nor the folder's name tells the task: {error}") from None
@@ -136,7 +136,7 @@ def _read_identity(source: Path) -> tuple[str, int, str]:
 
 
 def _read_goal(source: Path, first: dict[str, Any]) -> str:
-    """Return what was asked: the parts of the goal that are text, from the step or the file beside it."""
+    """Return the instruction: the text parts of the goal, from the first step or goal_object.pkl.gz."""
     goal = first.get("goal_object")
     file = source / "goal_object.pkl.gz"
     if not goal and file.is_file():
@@ -159,13 +159,13 @@ def _build_task(name: str, goal: str, url: str) -> Task:
 
 
 def _read_reply(record: dict[str, Any]) -> str:
-    """Return the agent's words: its model's last message, else its thought and its action."""
+    """Return the agent's response: its model's last message, else its thought and action."""
     agent_info = record.get("agent_info")
     info = to_fields(agent_info, "the agent's words") if isinstance(agent_info, Stub | dict) else {}
     chat = info.get("chat_messages")
     messages = chat.get("messages") if isinstance(chat, Stub) and not chat.elements else chat
     messages = messages.elements if isinstance(messages, Stub) else messages
-    # The newest answer is the last one; earlier ones were retries that could not be parsed.
+    # The last answer counts; earlier ones could not be parsed and were retried.
     for message in reversed(messages if isinstance(messages, list | tuple) else []):
         parsed = to_fields(message, "a message") if isinstance(message, Stub | dict) else {}
         if parsed.get("role") == "assistant" and (text := _join_content(parsed.get("content"))):
@@ -209,11 +209,11 @@ def _find_picture(folder: Path, number: int, inside: Any) -> Path | Array:
 
 
 def _read_outcome(summary: dict[str, Any], steps: tuple[ImportedStep, ...]) -> Outcome:
-    """Return how it ended. An error of the agent or the browser is a failure, whatever reward stands there."""
+    """Return the outcome. An error of the agent or the browser is a failure, whatever the recorded reward."""
     if error := to_text(summary.get("err_msg")):
         return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=error[:500])
     if not steps:
-        # Without an answered step there is nothing to score, whatever the summary says.
+        # Without an answered step there is nothing to score, whatever the summary contains.
         return Outcome(failure=FailureKind.CANCELLED, failure_detail="it has no step that the agent answered")
     value = to_number(summary.get("cum_reward"))
     score = Score(source="environment", value=value, detail="cum_reward of summary_info.json")
@@ -221,5 +221,4 @@ def _read_outcome(summary: dict[str, Any], steps: tuple[ImportedStep, ...]) -> O
     return with_stop(outcome, steps, Stop.TERMINATED if summary.get("terminated") else Stop.STEP_LIMIT)
 
 
-# AgentLab's and BrowserGym's.
 AGENTLAB = ImportFormat(find, read, "folders with step_0.pkl.gz, exp_args.pkl and summary_info.json")

@@ -1,4 +1,4 @@
-"""BrowserGym's actions, `click('a51')`, in our words: by coordinates, for its element names are on no picture."""
+"""Conversion of BrowserGym's actions, such as `click('a51')`, to coordinates: screenshots don't show its bids."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from webgym_cli.imports.source import to_text
 from webgym_cli.records.action import NORMALISED, Action, ActionName
 from webgym_cli.util.literal_calls import Call
 
-# Seconds that one of our waits takes at most.
+# Maximum duration of a wait action, in seconds.
 MAX_WAIT = 60.0
 
 
 def convert_action(text: str, elements: Any, width: int, height: int) -> Action | None:
-    """Return the action of a call; None where there is no such action here, or its element's place is not known.
+    """Convert a call to an action; None if it has no counterpart or its element's position is unknown.
 
-    `elements`: their `extra_element_properties`, boxes in the picture's pixels.
+    `elements`: BrowserGym's `extra_element_properties`, with boxes in pixels of the screenshot.
     """
     if (call := read_single_call(text)) is None:
         return None
 
     def locate(name: Any) -> Point | None:
-        # Their element names are not on the picture, so the place is what our action needs.
         known = elements.get(name) if isinstance(elements, dict) and isinstance(name, str) else None
         box = known.get("bbox") if isinstance(known, dict | Stub) else None
         return box_centre(box, width, height)
@@ -48,7 +47,7 @@ def convert_action(text: str, elements: Any, width: int, height: int) -> Action 
 
 
 def _build(name: ActionName, place: Point | None, **fields: Any) -> Action | None:
-    """Return an action at a place; None without one."""
+    """Build an action at a point; None without a point."""
     return build_action(name, coordinate=place, **fields) if place else None
 
 
@@ -56,14 +55,14 @@ def _convert_click(call: Call, place: Point | None, rest: int, clicks: int | Non
     button, modifiers = call.get(rest, "button", "left"), call.get(rest + 1, "modifiers", [])
     if not isinstance(modifiers, list):
         return None
-    # "ControlOrMeta" is Control on their machines, as on ours.
+    # "ControlOrMeta" is resolved to Control by Playwright on Linux.
     keys = tuple("Control" if key == "ControlOrMeta" else key for key in modifiers)
     pressed = None if button == "left" else button
     return _build(ActionName.CLICK, place, clicks=clicks, button=pressed, modifiers=keys or None)
 
 
 def _convert_text(name: ActionName, parameter: str) -> Callable[[Call, Point | None, int], Action | None]:
-    """Return what converts an action with a text, or a list of one, after its place."""
+    """Return the converter of an action with a text, or a list of one text, after its target."""
 
     def convert(call: Call, place: Point | None, rest: int) -> Action | None:
         value = call.get(rest, parameter)
@@ -73,7 +72,7 @@ def _convert_text(name: ActionName, parameter: str) -> Callable[[Call, Point | N
 
 
 def _convert_scroll(call: Call, width: int, height: int) -> Action | None:
-    """Return a scroll by so many pixels of the picture, up, down or to a side."""
+    """Convert a scroll by pixels of the screenshot; None unless it is along exactly one axis."""
     across, down = call.get(0, "delta_x", 0), call.get(1, "delta_y", 0)
     if not all(isinstance(way, int | float) for way in (across, down)) or bool(across) == bool(down):
         return None
@@ -93,7 +92,7 @@ def _convert_typing(call: Call) -> Action | None:
     return build_action(ActionName.TYPE, here=True, append=True, text=call.get(0, "text"))
 
 
-# Calls that name an element, or a point -> what they are here, given the place and where their other arguments begin.
+# Converters of calls on an element, or at a point, given the point and the position of their other arguments.
 _ON_ELEMENTS: dict[str, Callable[[Call, Point | None, int], Action | None]] = {
     "click": _convert_click,
     "dblclick": lambda call, place, rest: _convert_click(call, place, rest, 2),
@@ -110,7 +109,7 @@ _AT_POINTS: dict[str, Callable[[Call, Point | None, int], Action | None]] = {
     "mouse_move": lambda call, place, rest: _build(ActionName.HOVER, place),
     "mouse_upload_file": _convert_text(ActionName.UPLOAD_FILE, "file"),
 }
-# Calls that point at nothing -> what they are here.
+# Converters of calls without a target.
 _CONVERTERS: dict[str, Callable[[Call], Action | None]] = {
     "noop": _convert_wait,
     "goto": lambda call: build_action(ActionName.NAVIGATE, url=call.get(0, "url")),

@@ -1,4 +1,4 @@
-"""Numpy's arrays and numbers in a pickle: their raw bytes, read here. Numpy itself is not needed and is not called."""
+"""Numpy arrays and scalars in a pickle, decoded from their raw bytes without numpy."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any
 
 from webgym_cli.imports.pickle_stubs import PickleRefused
 
-# Numpy's name of a number -> `struct`'s. Objects, texts and records are not admitted.
+# Numpy's type codes -> those of `struct`. Objects, strings and record types are not allowed.
 _NAMES = ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")
 CODES = dict(zip(_NAMES, "?bBhHiIqQefd", strict=True))
-# Byte orders; pickles of another machine's native order are not told apart from ours, which is little-endian.
+# Byte orders. Native order is read as little-endian: a pickle does not record the machine's.
 ORDERS = {"<": "<", ">": ">", "|": "<", "=": "<"}
 MAX_DIMENSIONS = 8
 MAX_AXIS = 1 << 40
-# Numbers of an array that are made into Python's at most; a picture is never.
+# Maximum size of an array that is converted to Python numbers; images never are.
 MAX_LISTED = 10_000
 
 
 @dataclass(slots=True)
 class Dtype:
-    """The kind of an array's numbers."""
+    """Data type of an array."""
 
     code: str
     """One of `CODES`."""
@@ -31,7 +31,7 @@ class Dtype:
     """Byte order."""
 
     def build(self, state: Any) -> None:
-        """Take numpy's state: version, byte order, and what only records have."""
+        """Set the byte order from numpy's pickled state. Raises `PickleRefused` for record types."""
         # state[2:5]: sub-array, names and fields, which only record types have.
         order = state[1] if isinstance(state, tuple) and len(state) > 1 and not any(state[2:5]) else None
         if not isinstance(order, str) or order not in ORDERS:
@@ -40,20 +40,23 @@ class Dtype:
 
     @property
     def size(self) -> int:
-        """Bytes of one number."""
+        """Size of one number in bytes."""
         return struct.calcsize(f"<{CODES[self.code]}")
 
 
 @dataclass(slots=True)
 class Array:
-    """An array: its shape, and its numbers as bytes, the last axis fastest."""
+    """An array: shape, data type, and raw bytes in C order."""
 
     shape: tuple[int, ...] = ()
     dtype: Dtype | None = None
     data: bytes = b""
 
     def build(self, state: Any) -> None:
-        """Take numpy's state: version, shape, kind, whether the first axis is fastest, bytes."""
+        """Set the contents from numpy's pickled state: version, shape, dtype, whether in Fortran order, bytes.
+
+        Raises `PickleRefused`.
+        """
         if not isinstance(state, tuple) or len(state) != 5:
             raise PickleRefused("an array of an unknown form")
         _, shape, dtype, fortran, data = state
@@ -63,7 +66,7 @@ class Array:
         self.shape, self.dtype, self.data = _check_parts(data, dtype, shape)
 
     def numbers(self) -> list[Any]:
-        """Return the numbers of a small array, flat. Raises `PickleRefused` for a large one."""
+        """Return the numbers of a small array as a flat list. Raises `PickleRefused` for a large array."""
         count = math.prod(self.shape)
         if self.dtype is None or count > MAX_LISTED:
             raise PickleRefused(f"an array of {count} numbers where a few are expected")
@@ -71,19 +74,19 @@ class Array:
 
     @property
     def is_picture(self) -> bool:
-        """Whether this is rows of pixels in RGB or RGBA, a byte each channel."""
+        """Whether this is an RGB or RGBA image: shape (height, width, channels), one byte per channel."""
         colour = len(self.shape) == 3 and self.shape[2] in (3, 4) and min(self.shape) > 0
         return colour and self.dtype is not None and self.dtype.code == "u1"
 
 
 def _check_parts(data: Any, dtype: Any, shape: Any) -> tuple[tuple[int, ...], Dtype, bytes]:
-    """Return the parts of an array whose length fits its shape. Raises `PickleRefused`."""
+    """Return shape, dtype and bytes of an array after validation. Raises `PickleRefused`."""
     whole = isinstance(shape, tuple) and len(shape) <= MAX_DIMENSIONS
     if not whole or not all(type(axis) is int and 0 <= axis < MAX_AXIS for axis in shape):
         raise PickleRefused("an array whose shape is no tuple of numbers")
     if not isinstance(dtype, Dtype) or not isinstance(data, bytes | bytearray):
         raise PickleRefused("an array that is not made of plain numbers")
-    # A forged shape would make the reader of the picture read past the bytes, or allocate for them.
+    # With a forged shape, the image decoder would read past the bytes or allocate memory for them.
     if math.prod(shape) * dtype.size != len(data):
         raise PickleRefused(f"an array of {len(data)} bytes that should have the shape {shape}")
     return shape, dtype, bytes(data)
@@ -110,7 +113,7 @@ def _make_scalar(dtype: Any, data: Any) -> Any:
     return Array(shape, kind, raw).numbers()[0]
 
 
-# Names of numpy's -> what does their work here.
+# Substitutes of numpy's names.
 NUMPY: dict[str, Callable[..., Any]] = {
     "numpy.dtype": _make_dtype,
     "numpy.ndarray": _make_array,

@@ -1,4 +1,4 @@
-"""Actions that other systems write as function calls. They are parsed, never evaluated."""
+"""Actions of other systems in the form of function calls, which are parsed, never evaluated."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from webgym_cli.records.action import NORMALISED, Action, ActionName
 from webgym_cli.util.literal_calls import BadCall, Call, Identifier, read_call
 
-# Lines at the beginning that are empty or comments.
+# Leading empty lines and comments.
 _COMMENTS = re.compile(r"\A(?:[^\S\n]*(?:#[^\n]*)?\n)*")
-# A place on the picture, each axis 0-1000.
+# A point on the screenshot, each axis 0-1000.
 Point = tuple[float, float]
 
 
 def read_single_call(text: str) -> Call | None:
-    """Return the only call of a text, comments aside; None where there is another number, or a value is no literal."""
+    """Return the only call of a text besides comments; None if there is not exactly one, or a value is no literal."""
     code = _COMMENTS.sub("", text, count=1)
     try:
         call = read_call(code, python=True)
@@ -28,7 +28,7 @@ def read_single_call(text: str) -> Call | None:
 
 
 def build_action(name: ActionName, **fields: Any) -> Action | None:
-    """Return the action with these fields; None where it lacks something or something is of another kind."""
+    """Build an action from its fields; None if a field is missing or invalid."""
     try:
         return Action.model_validate({"name": name, **fields}, strict=True)
     except ValueError:
@@ -36,9 +36,9 @@ def build_action(name: ActionName, **fields: Any) -> Action | None:
 
 
 def box_centre(box: Any, width: int, height: int) -> Point | None:
-    """Return the centre of a box (left, top, width, height in the picture's pixels), each axis 0-1000.
+    """Return the centre of a box (left, top, width, height in pixels of the screenshot), each axis 0-1000.
 
-    None where it is no box or its centre is outside of the picture.
+    None if it is no box or its centre is outside of the screenshot.
     """
     if not isinstance(box, list | tuple) or len(box) != 4 or not all(isinstance(side, int | float) for side in box):
         return None
@@ -46,7 +46,7 @@ def box_centre(box: Any, width: int, height: int) -> Point | None:
 
 
 def normalise_point(x: Any, y: Any, width: int, height: int) -> Point | None:
-    """Return a point of the picture, each axis 0-1000; None outside of it."""
+    """Normalise a point in pixels of the screenshot, each axis to 0-1000; None outside of the screenshot."""
     if not all(isinstance(axis, int | float) and not isinstance(axis, bool) for axis in (x, y)):
         return None
     if not (0 <= x <= width and 0 <= y <= height) or not width or not height:

@@ -1,4 +1,4 @@
-"""The files that hold pickles: torch's archives, its old form, gzip, or a pickle alone."""
+"""Files that contain pickles: torch's zip archives, its legacy format, gzip, or a plain pickle."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
 from webgym_cli.imports.pickled import load
 from webgym_cli.util.files import open_regular
 
-# Bytes that a gzip file may have unpacked.
+# Maximum decompressed size of a gzip file, in bytes.
 MAX_UNPACKED = 1 << 29
-# The number with which torch's files began before they were archives.
+# Magic number at the beginning of torch's legacy format.
 TORCH_MAGIC = 0x1950A86A20F9469CFC6C
 _ZIP, _GZIP = b"PK\x03\x04", b"\x1f\x8b"
 
 
 class _Bounded:
-    """A stream that is never asked for more than is left: a forged length allocates nothing."""
+    """A stream with a limit on its size, so that a forged length can't allocate memory."""
 
     def __init__(self, raw: IO[bytes], left: int) -> None:
         self._raw = raw
         self._left = left
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, or what is left."""
+        """Return `size` bytes, or those that are left."""
         return self._take(self._raw.read(max(0, min(size, self._left))))
 
     def readline(self) -> bytes:
-        """Return a line, or what is left."""
+        """Return a line, or the bytes that are left."""
         return self._take(self._raw.readline(self._left))
 
     def _take(self, data: bytes) -> bytes:
@@ -42,7 +42,7 @@ class _Bounded:
 
 
 def read_pickle(path: Path, known: AllowedNames) -> Any:
-    """Return the value that a file holds. Raises `PickleRefused` that begins with the file's name."""
+    """Load the pickled value in a file. Raises `PickleRefused`, whose message begins with the file's name."""
     try:
         with _open_stream(path) as stream:
             value = load(stream, known, str(path))
@@ -75,7 +75,7 @@ def _limit(raw: IO[bytes], size: int) -> IO[bytes]:
 
 
 def _find_entry(archive: zipfile.ZipFile, path: Path) -> zipfile.ZipInfo:
-    """Return the archive's pickle. Torch does not pack it, so that a packed one is a bomb."""
+    """Return the archive's pickle. Torch stores it uncompressed, so a compressed one may be a zip bomb."""
     entries = [entry for entry in archive.infolist() if entry.filename.endswith("/data.pkl")]
     if len(entries) != 1:
         raise PickleRefused(f"{path}: an archive with {len(entries)} data.pkl: torch's have one")

@@ -1,4 +1,4 @@
-"""Imports: reads one source after the other and stores each episode once, its screenshots before its line."""
+"""Execution of an import: reads the sources in order and stores each episode once, its screenshots before its line."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, png_size
 from webgym_cli.util.text import format_count
 
-# Hex digits of an episode's digest that stand in its id.
+# Number of hex digits of an episode's digest in its id.
 _ID_DIGITS = 16
 _ID = re.compile(rf"-[a-z]+-([0-9a-f]{{{_ID_DIGITS}}})$")
-# Episodes of one file after which a live bar is moved.
+# Number of episodes of one file between updates of the progress bar.
 _PROGRESS_EVERY = 20
-# Examples of each reason that a summary names.
+# Maximum number of examples per skip reason in the summary.
 _EXAMPLES = 5
 
 
 @dataclass
 class ImportCounts:
-    """The counts of one import, as its summary has them."""
+    """Counts of one import, which are fields of its summary."""
 
     imported: int = 0
     steps: int = 0
     solved: int = 0
     judged: int = 0
-    """Imported episodes with a verdict of their judge."""
+    """Imported episodes with a verdict of the other system's judge."""
     failures: Counter[str] = field(default_factory=Counter)
     steps_without_action: int = 0
-    """Steps whose action has no place here: kept, and never trained on."""
+    """Steps whose action has no counterpart here: imported, but never trained on."""
     steps_not_answered: int = 0
-    """Last steps that the policy had not answered: they are no part of an episode."""
+    """Steps without a response of the policy, which are not imported."""
     new_images: int = 0
-    """Pictures that the run did not have."""
+    """Screenshots that were new to the run."""
     skipped: Counter[str] = field(default_factory=Counter)
     examples: dict[str, list[str]] = field(default_factory=dict)
-    """Some of those skipped, by reason."""
+    """Examples of skipped episodes, by reason."""
 
     def take(self, trajectory: Trajectory, lost: int, verdict: bool) -> None:
-        """Count an imported episode, its verdict in its outcome."""
+        """Count an imported episode, whose outcome includes its verdict. `lost`: number of its steps not imported."""
         self.imported += 1
         self.steps += len(trajectory.steps)
         self.steps_not_answered += lost
@@ -70,34 +70,34 @@ class ImportCounts:
             self.failures[trajectory.outcome.failure.value] += 1
 
     def skip(self, skipped: SkippedEpisode) -> None:
-        """Count an episode that is left out."""
+        """Count a skipped episode."""
         self.skipped[skipped.why.value] += 1
         if skipped.why is not SkipReason.KNOWN and self.skipped[skipped.why.value] <= _EXAMPLES:
             example = f"{skipped.where}: {skipped.detail}" if skipped.detail else skipped.where
             self.examples.setdefault(skipped.why.value, []).append(example)
 
     def to_json(self) -> dict[str, object]:
-        """Return the facts of the summary, mappings in the order of their keys."""
+        """Return the counts for the summary, with mappings sorted by key."""
         facts = vars(self).items()
         return {name: dict(sorted(fact.items())) if isinstance(fact, dict) else fact for name, fact in facts}
 
 
 @dataclass(slots=True)
 class Importer:
-    """One `webgym import` at work."""
+    """Execution of one `webgym import`."""
 
     plan: ImportPlan
     run: RunDir
     sink: EventSink
     dry: bool = False
-    """Count and write nothing."""
+    """Dry run: only count, write nothing."""
     report: ImportCounts = field(default_factory=ImportCounts)
     _known: set[str] = field(default_factory=set)
     _iteration: int = 0
-    """The iteration that takes the episodes of the source that is read."""
+    """Iteration that receives the episodes of the current source."""
 
     def execute(self) -> dict[str, Any]:
-        """Import everything and return the summary event. Raises `StoreError`; what was stored before stays."""
+        """Import all sources and return the summary event. Raises `StoreError`; episodes stored before that remain."""
         start = time.monotonic()
         self._known = self._find_imported()
         if self.plan.first_version is not None and not self.dry:
@@ -119,7 +119,7 @@ class Importer:
         return {"event": "import", "dry_run": self.dry, **facts, **self.report.to_json(), "seconds": seconds}
 
     def _find_imported(self) -> set[str]:
-        """Return the digests in the ids of what was imported, whichever iteration it is in."""
+        """Return the digests in the ids of the imported episodes of all iterations."""
         if not self.run.exists:
             return set()
         place = temporary_index(self.run) if self.dry else nullcontext(self.run)
@@ -134,7 +134,7 @@ class Importer:
             self.report.skip(one)
             return
         digest = one.digest[:_ID_DIGITS]
-        # Known by content, not by file name: the same episode may lie in several copies of a run.
+        # Identified by content, not by file name, because copies of a run contain the same episode.
         if digest in self._known:
             self.report.skip(SkippedEpisode(SkipReason.KNOWN, one.where))
             return
@@ -158,7 +158,7 @@ class Importer:
     def _build_trajectory(
         self, one: ImportedEpisode, pictures: list[bytes | None]
     ) -> tuple[Trajectory, Judgement | None]:
-        """Return the record of an episode and its judgement."""
+        """Return an episode's trajectory and judgement."""
         split = self.plan.split or one.split
         name = f"{split}-{self._iteration:04d}-{self.plan.name}-{one.digest[:_ID_DIGITS]}"
         shots = [None if png is None else _describe_picture(png) for png in pictures]
@@ -180,7 +180,7 @@ class Importer:
         return trajectory, one.verdict and one.verdict.model_copy(update={"trajectory": name})
 
     def _store(self, trajectory: Trajectory, verdict: Judgement | None, pictures: list[bytes | None]) -> None:
-        """Store an episode's pictures, its judgement, and last its line, which is what makes it known."""
+        """Store an episode's screenshots, its judgement, and last its line, which marks it as imported."""
         store = ScreenshotStore(self.run.screenshots)
         pairs = zip(trajectory.steps, pictures, strict=True)
         pngs = {shot.sha256: png for step, png in pairs if png for shot in step.observation.pictures}
@@ -191,7 +191,7 @@ class Importer:
         if self.dry:
             return
         if verdict:
-            # The line comes last: an import that is killed before it imports the episode again.
+            # The line comes last: if the import is killed before that, the next one imports the episode again.
             append_judgement(self.run, trajectory.split, trajectory.iteration, verdict)
         append(self.run, trajectory)
 
@@ -216,10 +216,10 @@ def _describe_picture(png: bytes) -> Screenshot:
 
 def _build_step(number: int, step: ImportedStep, shots: list[Screenshot | None]) -> Step:
     changed = step.page_changed
-    # No picture follows the last step.
+    # The last step has no next screenshot.
     if number + 1 == len(shots):
         changed = None
-    # Formats without the fact: the next picture shows it.
+    # Not recorded by the format: compare with the next screenshot.
     elif changed is None:
         changed = shots[number] != shots[number + 1] if shots[number] else None
     sent = step.sent and SentPrompt(
@@ -241,7 +241,7 @@ def _build_step(number: int, step: ImportedStep, shots: list[Screenshot | None])
 
 
 def require_imported(summary: Mapping[str, Any], plan: ImportPlan) -> None:
-    """Raise `UsageError` when a file could not be read, or when there was nothing to import at all."""
+    """Raise `UsageError` if a file could not be read, or if there was no episode to import."""
     skipped, examples = summary["skipped"], summary["examples"]
     if unreadable := skipped.get(SkipReason.UNREADABLE):
         more = f" (and {unreadable - 1} more)" if unreadable > 1 else ""
@@ -255,7 +255,7 @@ def require_imported(summary: Mapping[str, Any], plan: ImportPlan) -> None:
 
 
 def format_import(summary: Mapping[str, Any]) -> str:
-    """Return the summary in one line."""
+    """Format the summary in one line."""
     counts = (
         (summary["solved"], f"{summary['solved']} solved"),
         (failed := sum(summary["failures"].values()), f"{failed} failed by their infrastructure"),

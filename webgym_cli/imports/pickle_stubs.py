@@ -1,4 +1,4 @@
-"""What stands for the objects that a pickle names: words, fields and entries, and no behaviour of theirs."""
+"""Stubs for the objects in a pickle: names, fields and entries, without behaviour."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from webgym_cli.errors import UsageError
 
-# What may be a key: hashing deep tuples would overflow the stack.
+# Types of dict keys: hashing a deeply nested tuple would overflow the C stack.
 ATOMS = (str, int, float, bool, bytes, type(None))
 
 
@@ -19,26 +19,25 @@ class PickleRefused(UsageError):
 
 @dataclass(slots=True, eq=False)
 class Stub:
-    """What stands for an object of theirs: its class's name and what was in it."""
+    """Stub of a pickled object: the name of its class, and its contents."""
 
     name: str
     """Module and class, with dots."""
     arguments: tuple[Any, ...] = ()
-    """What it was made with."""
+    """Constructor arguments."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """Its attributes."""
+    """Attributes."""
     items: dict[Any, Any] = field(default_factory=dict)
-    """Its entries, where its class is a dict's."""
+    """Entries, if its class is a subclass of dict."""
     elements: list[Any] = field(default_factory=list)
-    """Its entries, where its class is a list's."""
+    """Entries, if its class is a subclass of list."""
 
     def get(self, name: str, default: Any = None) -> Any:
         """Return an attribute, else an entry, else the default."""
         return self.fields.get(name, self.items.get(name, default))
 
     def build(self, state: Any) -> None:
-        """Take the attributes: a dict, or a pair of dicts (the second for slots)."""
-        # The second dict of a pair is the state of __slots__.
+        """Set the attributes from a pickled state: a dict, or a pair of dicts (the second for `__slots__`)."""
         parts = state if isinstance(state, tuple) and len(state) == 2 else (state,)
         for part in parts:
             if isinstance(part, dict):
@@ -53,37 +52,37 @@ def _make_stub(dotted: str) -> Callable[..., Stub]:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A class or function that a pickle named and that is known. It is a word, not the thing."""
+    """An allowed class or function that a pickle names: its name, not the object."""
 
     dotted: str
     make: Callable[..., Any]
-    """Makes what stands for an object of it, of the arguments that the pickle gives."""
+    """Makes the substitute of an object from the pickled arguments."""
 
     def __call__(self, *arguments: Any) -> Any:
-        """Make what stands for an object."""
+        """Make the substitute of an object."""
         return self.make(*arguments)
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedNames:
-    """The names that a file may use, and what is made of each."""
+    """The names that a file may use, and their substitutes."""
 
     records: frozenset[str] = frozenset()
     """Classes whose objects become `Stub`."""
     packages: tuple[str, ...] = ()
-    """Packages of which every class is such a record."""
+    """Packages whose classes all become `Stub`."""
     makers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    """Functions and classes that are done by ours: name -> ours, called with the arguments."""
+    """Substitutes of functions and classes: name -> function that is called with the pickled arguments."""
 
     def find(self, dotted: str) -> Name | None:
-        """Return a name; None where a file may not use it."""
+        """Look up a name; None if a file may not use it."""
         maker = self.makers.get(dotted) or PLAIN.get(dotted)
         is_record = dotted in self.records or any(dotted.startswith(f"{package}.") for package in self.packages)
         return Name(dotted, maker or _make_stub(dotted)) if maker or is_record else None
 
 
 def _make_reconstructed(of: Any, base: Any, state: Any) -> Any:
-    """Stand for `copyreg._reconstructor`, by which old protocols make an object without calling its class."""
+    """Substitute of `copyreg._reconstructor`, with which old protocols make an object without calling its class."""
     is_plain = isinstance(base, Name) and base.dotted == "builtins.object"
     if not isinstance(of, Name) or not is_plain or state is not None:
         raise PickleRefused("an object of an unknown making")
@@ -91,7 +90,7 @@ def _make_reconstructed(of: Any, base: Any, state: Any) -> Any:
 
 
 def _make_encoded(text: str, encoding: str = "") -> bytes:
-    """Stand for `_codecs.encode`, by which protocol 2 writes bytes."""
+    """Substitute of `_codecs.encode`, with which protocol 2 writes bytes."""
     if not isinstance(text, str) or encoding != "latin1":
         raise PickleRefused("bytes in another encoding than latin1")
     return text.encode("latin1")
@@ -110,10 +109,9 @@ def _make_path(*parts: Any) -> str:
 
 
 def build_dict(pairs: Iterable[Any]) -> dict[Any, Any]:
-    """Return a dict of pairs. Raises `PickleRefused` for keys that are more than a text or a number."""
+    """Build a dict from pairs. Raises `PickleRefused` for keys of types other than `ATOMS`."""
     items_by_key = {}
     for key, value in pairs:
-        # Hashing a deep tuple overflows the C stack.
         if not isinstance(key, ATOMS):
             raise PickleRefused("a dict with keys that are neither texts nor numbers")
         items_by_key[key] = value
@@ -126,7 +124,7 @@ def _make_list(items: Any = ()) -> list[Any]:
     return list(items)
 
 
-# Names of the standard library that are nothing but data. A set becomes a list.
+# Substitutes of standard library names that are pure data. A set becomes a list.
 PLAIN: dict[str, Callable[..., Any]] = {
     "collections.OrderedDict": lambda pairs=(): build_dict(_make_list(pairs)),
     "collections.defaultdict": lambda *_: {},

@@ -1,4 +1,4 @@
-"""Reads pickles as data: an `Unpickler` for which names are stubs, so that nothing named is imported or run."""
+"""Unpickler for untrusted data: names become stubs, so that nothing named in a pickle is imported or executed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from webgym_cli.imports.pickle_stubs import AllowedNames, Name, PickleRefused, S
 
 # Maximum number of opcodes in one pickle: a WebGym iteration of 20,000 steps has three million.
 MAX_OPERATIONS = 100_000_000
-# The names of Python 2, which low protocols keep.
+# Python 2's module names, which protocols below 3 use.
 _PYTHON2_MODULES = {"__builtin__": "builtins", "copy_reg": "copyreg"}
-# Opcodes that the standard library's unpickler may read: they make plain values, call `find_class`, or call a name.
+# Opcodes with the standard library's implementation: they make plain values, call `find_class`, or call a name.
 _DATA = (
     *("PROTO", "FRAME", "STOP", "MARK", "POP", "POP_MARK", "DUP"),
     *("NONE", "NEWTRUE", "NEWFALSE", "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4"),
@@ -30,9 +30,9 @@ _DAMAGE = (
 
 
 def load(stream: IO[bytes], allowed: AllowedNames, origin: str) -> Any:
-    """Return the value of the pickle that begins here; the stream is left behind its end.
+    """Load the pickle at the stream's position; the stream is left after its end.
 
-    Raises `PickleRefused` that begins with `origin`, the file's name.
+    Raises `PickleRefused`, whose message begins with `origin`, the file's name.
     """
     try:
         return _StubUnpickler(stream, allowed).load()
@@ -45,7 +45,7 @@ def load(stream: IO[bytes], allowed: AllowedNames, origin: str) -> Any:
 # The unpickler in Python, not the one in C: there a forged memo number or byte array allocates gigabytes, a deep tuple
 # as a key overflows the stack, and BUILD can set attributes of whatever `find_class` has returned.
 class _StubUnpickler(pickle._Unpickler):
-    """An unpickler whose stack holds plain values, stubs and names. Of these only names can be called."""
+    """Unpickler whose stack holds only plain values, stubs and names, of which only names are callable."""
 
     stack: list[Any]
     pop_mark: Callable[[], list[Any]]
@@ -57,7 +57,7 @@ class _StubUnpickler(pickle._Unpickler):
         self.dispatch = _Limited(_OPERATIONS)  # type: ignore[assignment,misc]  # its own, for it counts
 
     def find_class(self, module: str, name: str) -> Name:
-        """Return the name itself. Raises `PickleRefused` when it is not allowed."""
+        """Return the `Name`, without importing it. Raises `PickleRefused` if it is not allowed."""
         dotted = f"{_PYTHON2_MODULES.get(module, module)}.{name}"
         if (known := self._allowed.find(dotted)) is None:
             raise PickleRefused(
@@ -66,7 +66,7 @@ class _StubUnpickler(pickle._Unpickler):
         return known
 
     def push(self, value: Any) -> None:
-        """Put a value on the stack, which is another one once a mark is gone."""
+        """Push a value. `self.stack` is read on each call, because popping a mark replaces it."""
         self.stack.append(value)
 
     def new_with_keywords(self) -> None:
@@ -78,14 +78,14 @@ class _StubUnpickler(pickle._Unpickler):
             self.build()
 
     def build(self) -> None:
-        """BUILD: give the top of the stack its state."""
+        """BUILD: set the state of the object on top of the stack. Raises `PickleRefused`."""
         state, target = self.stack.pop(), self.stack[-1]
         if not hasattr(type(target), "build"):
             raise PickleRefused(f"a state for a {type(target).__name__}: nothing of it was run")
         target.build(state)
 
     def extend(self, values: list[Any]) -> None:
-        """Add to the list on the top of the stack, or to the elements of a stub."""
+        """APPEND, APPENDS, ADDITEMS: extend the list, or the stub's elements, on top of the stack."""
         target = self.stack[-1]
         elements = target.elements if isinstance(target, Stub) else target
         if not isinstance(elements, list):
@@ -93,7 +93,7 @@ class _StubUnpickler(pickle._Unpickler):
         elements.extend(values)
 
     def update(self, pairs: list[Any]) -> None:
-        """Add keys and values, one after the other, to the dict on the top of the stack, or to the items of a stub."""
+        """SETITEMS: add alternating keys and values to the dict, or to the stub's items, on top of the stack."""
         target = self.stack[-1]
         items = target.items if isinstance(target, Stub) else target
         if not isinstance(items, dict):
@@ -101,12 +101,12 @@ class _StubUnpickler(pickle._Unpickler):
         items.update(_pair_up(pairs))
 
     def set_item(self) -> None:
-        """SETITEM: a key and a value."""
+        """SETITEM: add a key and a value to the dict on top of the stack."""
         value, key = self.stack.pop(), self.stack.pop()
         self.update([key, value])
 
     def push_bytearray(self) -> None:
-        """BYTEARRAY8, as bytes: only what is there is allocated, whatever length is stated."""
+        """BYTEARRAY8, as bytes: memory is allocated only for existing data, whatever the stated length."""
         (length,) = struct.unpack("<Q", self.read(8))
         self.stack.append(self.read(length))
 
@@ -117,7 +117,7 @@ def _pair_up(flat: list[Any]) -> dict[Any, Any]:
 
 _Operation = Callable[[_StubUnpickler], None]
 _STANDARD = {name: cast(_Operation, pickle._Unpickler.dispatch[getattr(pickle, name)[0]]) for name in _DATA}
-# Opcode -> operation. All others are refused: persistent ids, the registry of extensions, buffers from elsewhere.
+# Opcode -> operation. All others are refused: persistent ids, the extension registry, out-of-band buffers.
 _OPERATIONS: dict[int, _Operation] = {
     **{getattr(pickle, name)[0]: operation for name, operation in _STANDARD.items()},
     # sets become lists: hashing a deep tuple would overflow the stack
@@ -137,7 +137,7 @@ _OPERATIONS: dict[int, _Operation] = {
 
 
 class _Limited(dict[int, _Operation]):
-    """The opcodes, counted as they are looked up."""
+    """Table of opcodes that limits the number of lookups."""
 
     _left: int
 

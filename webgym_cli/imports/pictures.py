@@ -1,4 +1,4 @@
-"""Pictures as other systems left them, as PNG. A PNG stays as it is, byte for byte; others keep each pixel's value."""
+"""Conversion of other systems' images to PNG. A PNG stays byte-identical; other formats keep their pixel values."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from webgym_cli.imports.source import NotUnderstood, SkipReason
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.util.files import open_regular
 
-# Pixels of one picture at most: a larger one is no screenshot.
+# Maximum number of pixels of an image: a larger one is no screenshot.
 MAX_PIXELS = 100_000_000
-# Kinds of pixels that PNG holds; any other (a printer's CMYK) becomes RGB.
+# Pixel modes that PNG supports; images in others (such as CMYK) become RGB.
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 _BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
 class NoPicture(NotUnderstood):
-    """A picture is not there, or is none."""
+    """An image is missing or invalid."""
 
     why = SkipReason.SCREENSHOT_MISSING
 
 
 def load_png(picture: Path | Array) -> bytes:
-    """Return a picture as PNG. Raises `NoPicture` that names it."""
+    """Load an image as PNG. Raises `NoPicture` with its path or shape."""
     if isinstance(picture, Array):
         return _encode(_from_array(picture))
     with _open_file(picture) as file:
         data = file.read()
         with Image.open(io.BytesIO(data)) as image:
-            # Before anything is decoded: the header is enough.
+            # Checked by the header, before anything is decoded.
             if image.width * image.height > MAX_PIXELS:
                 raise ValueError(f"{image.width}x{image.height} pixels are no screenshot")
-            # Byte for byte: the digest of the picture is its name in the store.
+            # Unchanged, because the digest of the bytes is the image's name in the store.
             if data.startswith(PNG_SIGNATURE):
                 image.verify()
                 return data
@@ -56,7 +56,7 @@ def load_size(picture: Path | Array) -> tuple[int, int]:
 
 @contextmanager
 def _open_file(picture: Path) -> Iterator[IO[bytes]]:
-    """Yield a picture's file. What the block finds broken raises `NoPicture` that names it."""
+    """Open an image file; errors within the block are raised as `NoPicture` with its path."""
     try:
         with open_regular(picture) as file:
             yield file

@@ -1,4 +1,4 @@
-"""Decides what an import reads: which system's files lie under a path, and where their episodes go."""
+"""Planning of an import: detects the format under a path, and selects iterations and split of its episodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import is_startable, version
 from webgym_cli.store.run import RunDir
 
-# Name -> format, in the order in which they are looked for: a WebRL rollout is VisualAgentBench's with traces.
+# Formats by name, in the order of detection: a WebRL rollout is a VisualAgentBench folder with traces.
 FORMATS: dict[str, ImportFormat] = {
     "webgym": WEBGYM,
     "agentlab": AGENTLAB,
@@ -24,13 +24,13 @@ FORMATS: dict[str, ImportFormat] = {
     "visualagentbench": VISUALAGENTBENCH,
     "webrl-data": WEBRL_DATA,
 }
-# Stands for the first of the formats whose files are there.
+# Name that selects the first format whose files are present.
 AUTO = "auto"
 
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """What `webgym import` will read, and where its episodes go."""
+    """Plan of `webgym import`: the files to read, and the destination of their episodes."""
 
     name: str
     """The format's name."""
@@ -38,16 +38,16 @@ class ImportPlan:
     sources: tuple[Path, ...]
     """Files, or folders of one episode, in the order of reading."""
     iteration: int
-    """The iteration of the run that takes the episodes."""
+    """Iteration that receives the episodes whose files' iteration is unknown or not kept."""
     split: Split | None = None
-    """The split that takes them; None: as their files say."""
+    """Split that receives the episodes; None: taken from their files."""
     images: Path | None = None
-    """Where the pictures are, when not beside the files."""
+    """Folder of the images, if they are not beside the files."""
     first_version: int | None = None
-    """The version that the run's first policy becomes, where episodes keep the iterations of their files."""
+    """Version of the run's first policy, if episodes keep the iterations of their files; else None."""
 
     def iteration_of(self, source: Path) -> int:
-        """Return the iteration that takes a source's episodes."""
+        """Return the iteration that receives a source's episodes."""
         own = None if self.first_version is None else self.format.iteration_of(source)
         return self.iteration if own is None else own
 
@@ -66,11 +66,11 @@ def plan_import(
     split: Split | None = None,
     images: Path | None = None,
 ) -> ImportPlan:
-    """Return the plan. `name`: one of `FORMATS`, or `auto`.
+    """Plan an import. `name`: one of `FORMATS`, or `auto`.
 
-    `iteration` None: those of the files in a run without episodes of its own, else the one that its policy is at.
+    `iteration` None: those of the files, if the run has neither checkpoints nor rollouts; else its policy version.
 
-    Raises `UsageError` where nothing of the format is there, or a rollout's episodes are in the iteration.
+    Raises `UsageError` if there are no files of the format, or if an iteration contains episodes of a rollout.
     """
     if not path.exists():
         raise UsageError(f"{path}: no such file or folder")
@@ -90,9 +90,9 @@ def plan_import(
 
 
 def refuse_rollouts(run: RunDir, split: Split, iteration: int) -> None:
-    """Raise `UsageError` when an iteration has a plan: its episodes are a rollout's, and their policy is known."""
+    """Raise `UsageError` if an iteration has a plan, which means that its episodes are a rollout's."""
     if run.plan(split, iteration).is_file():
-        # The policy of a rollout is known by its iteration; imported episodes have another one.
+        # The iteration of a rollout identifies its policy; imported episodes have another one.
         free = max((*list_iterations(run, Split.TRAIN), *list_iterations(run, Split.TEST), iteration)) + 1
         raise UsageError(
             f"{run.root}: its {split} iteration {iteration} is a rollout's: episodes of others would be mixed into it",
@@ -101,8 +101,8 @@ def refuse_rollouts(run: RunDir, split: Split, iteration: int) -> None:
 
 
 def _detect_sources(name: str, path: Path) -> tuple[str, list[Path]]:
-    """Return the format that counts and its sources under a path."""
-    # The traces of a rollout come first where a folder has both.
+    """Return the name of the format and its sources under a path. Raises `UsageError`."""
+    # In a folder with both, the traces of a rollout have precedence.
     if name == "webrl" and WEBRL_DATA.find(path) and (path.is_file() or not WEBRL.find(path)):
         name = "webrl-data"
     if name != AUTO:
@@ -110,7 +110,7 @@ def _detect_sources(name: str, path: Path) -> tuple[str, list[Path]]:
             return name, sources
         raise UsageError(f"{path}: nothing of the format {name} is there: it takes {FORMATS[name].expects}")
     if path.is_file():
-        # A file is named on purpose, so its ending decides and find() is not asked.
+        # A file was named explicitly, so its suffix decides, without find().
         return {".jsonl": "webrl", ".pt": "webrl-data", ".json": "webrl-data"}.get(path.suffix, "webgym"), [path]
     for other, form in FORMATS.items():
         if sources := form.find(path):

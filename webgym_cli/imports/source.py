@@ -1,4 +1,4 @@
-"""What a reader makes of another system's files, whatever its format: episodes, or why there is none."""
+"""Common types and helpers of the import formats: imported episodes and steps, and reasons to skip episodes."""
 
 from __future__ import annotations
 
@@ -25,44 +25,44 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec
 from webgym_cli.records.webrl import AnyAction
 
-# Values of one nested field that are kept at most: shared parts of a pickle may be endless when written out.
+# Maximum number of values in one nested field: shared parts of a pickle may expand exponentially.
 MAX_NODES = 100_000
 MAX_DEPTH = 50
 MAX_NUMBER = 1 << 63
 
 
 class SkipReason(StrEnum):
-    """Why an episode of theirs is not imported."""
+    """Why an episode is not imported."""
 
     KNOWN = "already_imported"
-    """The run has it."""
+    """The run already has it."""
     EMPTY = "empty"
-    """It has no step and no task: nothing happened."""
+    """It has neither a step nor a task."""
     UNFINISHED = "unfinished"
-    """It is still running, or was cut off before its result was written."""
+    """It is still running, or was killed before its result was written."""
     SCREENSHOT_MISSING = "screenshot_missing"
-    """A step's picture is not there or can't be read: the episode would no longer be what the policy saw."""
+    """A step's screenshot is missing or unreadable: the episode would differ from what the policy observed."""
     NOT_UNDERSTOOD = "not_understood"
-    """It lacks what an episode needs, or has another form than the format's."""
+    """It lacks required data or does not follow the format."""
     UNREADABLE = "unreadable_file"
-    """The file is damaged, or was refused because it names what is not data."""
+    """The file is damaged, or was refused because it names objects that are not data."""
 
 
 class NotUnderstood(ValueError):
-    """An episode of theirs can't be represented; the message says why."""
+    """An episode can't be represented in webgym; the message has the reason."""
 
     why: ClassVar[SkipReason] = SkipReason.NOT_UNDERSTOOD
 
 
 class Unfinished(NotUnderstood):
-    """An episode of theirs came to no end; the message says why."""
+    """An episode did not end; the message has the reason."""
 
     why = SkipReason.UNFINISHED
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedEpisode:
-    """An episode, or a file, that is left out."""
+    """An episode or a file that is not imported."""
 
     why: SkipReason
     where: str
@@ -72,46 +72,46 @@ class SkippedEpisode:
 
 @dataclass(frozen=True, slots=True)
 class ImportedPrompt:
-    """The messages that a step was sent."""
+    """The messages that were sent for a step."""
 
     messages: tuple[Message, ...]
     pictures: tuple[int, ...]
-    """Of each placeholder in them, the step whose picture it is."""
+    """For each image placeholder, the index of the step whose screenshot it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedStep:
-    """One step of theirs, its picture still where they left it."""
+    """One step of another system, with a reference to its screenshot in that system's files."""
 
     response: str
-    """What stands in the trajectory: see `parse_response`."""
+    """Response for the trajectory; see `parse_response`."""
     action: AnyAction | None
     parse_error: ParseErrorKind | None
     picture: Path | Array | None = None
-    """None: an episode of text."""
+    """None: a text-only episode."""
     html: str = ""
-    """The page as text, where the policy read it so."""
+    """The page as text, if that was the policy's observation."""
     url: str = ""
     title: str = ""
     prompt: str = ""
-    """What was sent, as they kept it."""
+    """The prompt as the other system stored it."""
     sent: ImportedPrompt | None = None
-    """The same as messages, under which the response is trained; None: under our own prompt."""
+    """The prompt as messages, with which the response is trained; None: it is trained with webgym's own prompt."""
     action_error: str | None = None
     page_changed: bool | None = None
-    """None: to be seen from the pictures."""
+    """None: derived from the screenshots."""
     policy_seconds: float = 0.0
     environment_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedEpisode:
-    """One episode of theirs, in our words."""
+    """One episode of another system, converted."""
 
     where: str
     """The file, and the episode within it."""
     digest: str
-    """SHA-256 of its content: the same episode has it wherever it lies."""
+    """SHA-256 of its content, independent of its location."""
     task: Task
     policy: str
     prompt: PromptSpec
@@ -120,35 +120,38 @@ class ImportedEpisode:
     started_at: str
     """ISO 8601, UTC."""
     split: Split = Split.TRAIN
-    """Where it belongs unless told otherwise."""
+    """Default split."""
     seed: int = 0
     seconds: float = 0.0
     verdict: Judgement | None = None
-    """What their judge said; its trajectory's id is not known yet."""
+    """Judgement of the other system; its trajectory id is not set yet."""
     lost_steps: int = 0
-    """Last steps that the policy did not answer."""
+    """Number of steps without a response of the policy, which are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportFormat:
-    """One system's files."""
+    """File format of one system."""
 
     find: Callable[[Path], list[Path]]
-    """Return the sources (files, or folders of one episode) under a path, in order; none where it is another's."""
+    """Returns the sources (files, or folders of one episode) under a path, in order; empty for another format."""
     read: Callable[[Path, Path | None], Iterator[ImportedEpisode | SkippedEpisode]]
-    """Yield the episodes of a source, given the folder of the pictures when it is another. Raises `UsageError`."""
+    """Yields the episodes of a source; the second argument is the folder of its images, if it is another one.
+
+    Raises `UsageError`.
+    """
     expects: str
-    """What a path must hold, in words."""
+    """Description of the expected files, for error messages."""
     split: Split | None = None
-    """Where its episodes go unless told otherwise; None: as their files say."""
+    """Default split of its episodes; None: taken from their files."""
     caution: str = ""
-    """What everybody who imports it should know."""
+    """Note for users who import it."""
     iteration_of: Callable[[Path], int | None] = lambda _: None
-    """Return the iteration that a source is of; None: its files don't say."""
+    """Returns the iteration of a source; None: the files don't record it."""
 
 
 def read_episode(where: str, build: Callable[[], ImportedEpisode]) -> ImportedEpisode | SkippedEpisode:
-    """Return the episode that `build` returns, or why it is left out where that raises a `ValueError`."""
+    """Return the result of `build`, or a `SkippedEpisode` with the reason if it raises `ValueError`."""
     try:
         return build()
     except ValueError as error:
@@ -165,16 +168,15 @@ def parse_response(
     as_it_is: bool = False,
     actions: WebActions = BASIC,
 ) -> ImportedStep:
-    """Return a step of a response and of what our parser reads in it: the two never disagree.
+    """Make a step from a response and the action that webgym's parser reads in it, so that both always agree.
 
-    A response without any call of ours, of which the action is known by other means, gets the call at its end: so it
-    says what was done in the words that a policy here is asked for. A call that is there stays as it is, well-formed
-    or not; `as_it_is` keeps any response, where its own prompt asked for its form. Half a surrogate pair, which no
-    file could hold, becomes a question mark.
+    If a response has no tool call but its action is known, the call is appended, so that the response has the format
+    that webgym's prompts request. An existing call, well-formed or not, stays unchanged. `as_it_is`: keep any response
+    unchanged, because the imported prompt requested its format. Unpaired surrogates become question marks.
     """
-    # A lone surrogate is legal in a pickle and in JSON, and can not be written as UTF-8.
+    # An unpaired surrogate is legal in pickles and JSON, but can't be encoded as UTF-8.
     text = raw.encode(errors="replace").decode()
-    # A response with a call of ours keeps it, even a malformed one: that is what the policy said.
+    # Even a malformed call stays: it is the policy's output.
     if known_action is not None and "<tool_call>" not in text:
         if as_it_is:
             return ImportedStep(text, known_action, None)
@@ -183,15 +185,15 @@ def parse_response(
 
 
 def make_step(response: str, read: AnyAction | ParseError, *, html: str = "") -> ImportedStep:
-    """Return a step of a response and of what a parser reads in it."""
+    """Make a step from a response and its parser's result."""
     if isinstance(read, ParseError):
         return ImportedStep(response, None, read.kind, html=html)
     return ImportedStep(response, read, None, html=html)
 
 
 def with_stop(outcome: Outcome, steps: tuple[ImportedStep, ...], otherwise: Stop) -> Outcome:
-    """Return the outcome of an episode with its stop and its answer; what broke came to no end of its own."""
-    # What broke has no stop of its own; a judge that failed says nothing about how the episode ended.
+    """Return an outcome with stop reason and answer; `otherwise`: the stop reason without an answer."""
+    # A failed rollout has no stop reason; a failed judge leaves that of the episode unaffected.
     if not is_rolled_out(outcome.failure):
         return outcome
     last = steps[-1].action if steps else None
@@ -208,18 +210,18 @@ def compute_digest(*content: Any) -> str:
 
 
 def to_plain(value: Any) -> Any:
-    """Return a value of a pickle as JSON could hold it. Raises `NotUnderstood` when it is too large or too deep."""
+    """Convert a pickled value to JSON types. Raises `NotUnderstood` if it is too large or too deep."""
     left = MAX_NODES
 
     def copy(part: Any, depth: int) -> Any:
         nonlocal left
-        # Shared parts are counted each time that they are met: 60 nested pairs of references are 2**60 values.
+        # Shared parts are counted at each occurrence: 60 nested pairs of references are 2**60 values.
         left -= 1
         if left < 0 or depth > MAX_DEPTH:
             raise NotUnderstood(f"a field of more than {MAX_NODES} values or {MAX_DEPTH} levels")
         if isinstance(part, str):
             return part.encode(errors="replace").decode()
-        # Neither Parquet nor DuckDB has larger ones.
+        # Parquet and DuckDB have no larger integers.
         if isinstance(part, int) and abs(part) >= MAX_NUMBER:
             raise NotUnderstood("a number of more than 63 bits")
         if part is None or isinstance(part, bool | int | float):
@@ -245,25 +247,25 @@ def _list_numbers(array: Array) -> list[Any]:
 
 
 def format_time(seconds: float) -> str:
-    """Return a time in seconds since 1970 as ISO 8601, UTC, to the millisecond."""
+    """Format a Unix time in seconds as ISO 8601, UTC, with milliseconds."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
 
 
 def to_text(value: Any) -> str:
-    """Return a value that should be a text; empty when it is none."""
+    """Return a value that should be a text; empty if it is not."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
 def to_number(value: Any, default: float = 0.0) -> float:
-    """Return a value that should be a finite number; the default when it is none."""
-    # value != value: not a number.
+    """Return a value that should be a finite number; the default if it is not."""
+    # value != value: NaN.
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value or abs(value) > 1e15:
         return default
     return float(value)
 
 
 def to_fields(value: Any, what: str) -> dict[str, Any]:
-    """Return the attributes of a record of theirs, or the entries of a dict. Raises `NotUnderstood`."""
+    """Return the attributes and entries of a stub, or the entries of a dict. Raises `NotUnderstood`."""
     if isinstance(value, Stub):
         return {**{str(key): item for key, item in value.items.items()}, **value.fields}
     if isinstance(value, dict):

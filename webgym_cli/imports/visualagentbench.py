@@ -1,4 +1,4 @@
-"""What VisualAgentBench leaves of an episode, and so what WebRL does: a trace, actions, pictures."""
+"""Episodes of VisualAgentBench, and of WebRL's rollouts, which use it: traces, actions and screenshots."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ FRAMED = (
     "frame. They go to the test split, which is never trained on, unless --split says otherwise"
 )
 _URL = re.compile(r"<h3 class='url'><a href=[^>]*>URL: (.*?)</a>")
-# How an action begins that the driver chose because the policy may not go on.
+# Beginning of the action with which the driver stops an episode early.
 _FORCED = "stop [Early stop: "
 
 
 def find_actions(path: Path) -> list[Path]:
-    """Return the files of the episodes' actions under a path."""
+    """Return the episodes' action files under a path."""
     return sorted(path.rglob("actions/*.json")) if path.is_dir() else []
 
 
 def find_traces(path: Path) -> list[Path]:
-    """Return WebRL's traces at or under a path; where they were labelled by its reward model, those."""
+    """Return WebRL's trace files at or under a path, preferably those labelled by its reward model."""
     if path.is_file():
         return [path]
     # Labelled traces replace unlabelled ones of the same task.
@@ -59,7 +59,7 @@ def find_traces(path: Path) -> list[Path]:
 
 
 def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
-    """Yield the episode that a file names. Raises `UsageError`."""
+    """Yield the episode of an action or trace file. Raises `UsageError`."""
     episode = _RecordedEpisode(source.parent.parent, source.stem)
     yield read_episode(str(source), lambda: episode.to_imported(images))
 
@@ -69,25 +69,25 @@ class _RecordedEpisode:
     """The files of one episode."""
 
     root: Path
-    """The folder of the results."""
+    """Folder of the results."""
     name: str
-    """The task's number, by which all its files are called."""
+    """The task's number, which is the name of all its files."""
 
     def to_imported(self, images: Path | None) -> ImportedEpisode:
-        """Return the episode. Raises `NotUnderstood`, `Unfinished`, `UsageError`."""
+        """Convert the episode. Raises `NotUnderstood`, `Unfinished`, `UsageError`."""
         lines, (actions, facts) = self._read_trace(), self._read_actions()
         score = self._read_score(lines, facts)
         in_trace = [to_text(line.get("fixed_response")) or to_text(line.get("response")) for line in lines]
         responses = in_trace or actions
-        # The driver appends a last action of its own where the policy was stopped.
+        # The driver appends an action of its own if it stops the episode early.
         forced = bool(responses) and (not responses[-1].strip() or responses[-1].startswith(_FORCED))
         responses = responses[: len(responses) - forced]
         intent, start, urls = self._read_page()
-        # do(...) and exit(...) are WebRL's actions, which point at HTML; the others at numbered boxes.
+        # do(...) and exit(...) are WebRL's actions, which refer to HTML elements; others refer to numbered boxes.
         by_call = bool(lines) or any("do(" in action or "exit(" in action for action in actions)
         mode = InteractionMode.COORDINATES if by_call else InteractionMode.SET_OF_MARKS
         task = self._build_task(next((to_text(line.get("target")) for line in lines), "") or intent, start)
-        # Their spelling.
+        # VisualAgentBench's spelling.
         folder = (images or self.root / "screehshots") / self.name
         steps = tuple(
             _read_step(
@@ -124,13 +124,13 @@ class _RecordedEpisode:
         return []
 
     def _read_actions(self) -> tuple[list[str], Any]:
-        """Return their actions as text, and the score."""
+        """Return the actions as text, and the score."""
         value = _read_object(self.root / "actions" / f"{self.name}.json")
         listed = value.get("actions")
         return [to_text(action) for action in listed] if isinstance(listed, list) else [], value.get("score")
 
     def _read_score(self, lines: list[dict[str, Any]], facts: Any) -> Score:
-        """Return what the reward model said of the trace, else what the environment's evaluator did."""
+        """Return the reward model's label of the trace, else the score of the environment's evaluator."""
         # The label of the reward model is newer than the score of the rollout.
         labelled = next((line["score"] for line in lines if "fixed_response" in line and "score" in line), None)
         value = to_number(facts if labelled is None else labelled, -1.0)
@@ -141,7 +141,7 @@ class _RecordedEpisode:
         return Score(source="orm", value=value, detail="WebRL's label in fixed_traces")
 
     def _read_page(self) -> tuple[str, str, list[str]]:
-        """Return the intent, the start address and each step's, as the rendered page tells them; empty without it."""
+        """Return intent, start URL and each step's URL from the rendered page; empty without it."""
         file = self.root / f"render_{self.name}.html"
         text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
         head = text.partition("</pre>")[0]
@@ -180,7 +180,7 @@ def _read_step(
     return replace(parsed, picture=picture, url=url[0] if url else "", prompt=prompt)
 
 
-# VisualAgentBench's WebArena-Lite, by whichever action set.
+# VisualAgentBench's results on WebArena-Lite, with either action set.
 VISUALAGENTBENCH = ImportFormat(
     find_actions, read, "a folder of results with actions/ and screehshots/", split=Split.TEST, caution=FRAMED
 )

@@ -1,4 +1,4 @@
-"""The actions of WebRL, `do(action="Click", element="3")`, and of VisualAgentBench, `click [3]`, in our words."""
+"""Conversion of the actions of WebRL, `do(action="Click", element="3")`, and of VisualAgentBench, `click [3]`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _LINE = re.compile(
 
 
 def convert_call(response: str, page: str, width: int, height: int) -> Action | None:
-    """Return the action of a WebRL response; None where there is no such action here.
+    """Convert the action of a WebRL response; None if it has no counterpart.
 
-    `page`: the simplified HTML that the policy saw; it tells where an element is, in pixels of the viewport.
+    `page`: the simplified HTML of the observation, which has the elements' boxes in pixels of the viewport.
     """
     if (call := read_single_call(response)) is None:
         return None
@@ -32,8 +32,8 @@ def convert_call(response: str, page: str, width: int, height: int) -> Action | 
 
 
 def _locate(page: str, element: object, width: int, height: int) -> Point | None:
-    """Return the centre of the element that the page numbers so, each axis 0-1000."""
-    # The number goes into a pattern: nothing else may.
+    """Return the centre of the element with this number, each axis 0-1000; None if it has no box in the page."""
+    # The number becomes part of a regular expression, so only digits are accepted.
     if not str(element).isdecimal():
         return None
     match = re.search(rf'<[\w-]+ id="{element}"[^>]*?\bdata-bbox="([^"]*)"', page)
@@ -44,7 +44,7 @@ def _locate(page: str, element: object, width: int, height: int) -> Point | None
     return box_centre(box, width, height)
 
 
-# What `do` does -> what it is here. A search also presses Enter and a hover has no place here: they have none.
+# Converters of `do` by action. Search (which also presses Enter) and hover have no counterpart.
 _CONVERTERS: dict[str, Callable[[Call, Point | None], Action | None]] = {
     "click": lambda call, at: build_action(ActionName.CLICK, coordinate=at),
     "type": lambda call, at: build_action(ActionName.TYPE, coordinate=at, text=call.get(None, "argument")),
@@ -55,7 +55,7 @@ _CONVERTERS: dict[str, Callable[[Call, Point | None], Action | None]] = {
 
 
 def convert_line(line: str) -> Action | None:
-    """Return the action of a line like `type [3] [red] where [3] is a box`; None where there is no such action here."""
+    """Convert a line like `type [3] [red] where [3] is a box` to an action; None if it has no counterpart."""
     if (match := _LINE.fullmatch(line.strip())) is None:
         return None
     name, first, text = match["name"], match["first"], match["text"]

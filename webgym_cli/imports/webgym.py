@@ -1,4 +1,4 @@
-"""WebGym's trajectory files: `train_trajectories.pt.iteration3`, torch's archives of pickled records."""
+"""WebGym's trajectory files, such as `train_trajectories.pt.iteration3`: torch archives of pickled records."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.tasks.format import read_task
 
-# The classes of WebGym's that its files hold.
+# WebGym's classes in its files.
 RECORDS = AllowedNames(
     records=frozenset(
         f"webgym.data.components.{name}" for name in ("Action", "Observation", "Response", "Reward", "Task")
@@ -55,14 +55,14 @@ _TASK_FIELDS = (
     "reference_answer",
     "task_id",
 )
-# Their action's key -> ours. Their `wait` is what they take for a response that they can't read, so it is left out.
+# WebGym's action key -> ours. `wait` is left out, because WebGym uses it for responses that it can't parse.
 _ACTION_NAMES = {name: name for name in ("click", "type", "hover", "scroll", "answer", "navigate")} | {
     "goback": "go_back"
 }
 
 
 def find(path: Path) -> list[Path]:
-    """Return the trajectory files at or under a path, by iteration; a file that is named may have any name."""
+    """Return the trajectory files at or under a path, by iteration; a `path` to a file may have any name."""
     if path.is_file():
         return [path]
     files = [file for file in path.rglob("*.pt.iteration*") if _NAME.search(file.name)]
@@ -70,7 +70,7 @@ def find(path: Path) -> list[Path]:
 
 
 def read_iteration(source: Path) -> int | None:
-    """Return the iteration in a file's name; None where it has none."""
+    """Return the iteration in a file's name; None if it has none."""
     match = _NAME.search(source.name)
     return int(match[1]) if match else None
 
@@ -92,7 +92,7 @@ def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | Skippe
 
 
 class _File:
-    """What the episodes of a file have in common."""
+    """Data shared by the episodes of a file."""
 
     def __init__(self, source: Path, images: Path | None, metadata: dict[str, Any]) -> None:
         self._roots = [images] if images else [source.parent.parent, source.parent]
@@ -101,10 +101,10 @@ class _File:
         self._judge = to_text(metadata.get("judge_model")) or "unknown"
         self._written = _parse_time(to_text(metadata.get("timestamp")), source)
         self._numbers: dict[str, int] = {}
-        """The step of each picture of the episode that is read."""
+        """Step index by screenshot name, for the current episode."""
 
     def to_imported(self, where: str, value: Any) -> ImportedEpisode:
-        """Return one episode. Raises `NotUnderstood`, `BadTask`."""
+        """Convert one episode. Raises `NotUnderstood`, `BadTask`."""
         steps = [to_fields(step, "a step") for step in (value if isinstance(value, list) else [])]
         if not steps:
             raise NotUnderstood("no list of steps")
@@ -158,9 +158,9 @@ class _File:
         )
 
     def _find_picture(self, step: dict[str, Any]) -> Path:
-        """Return where a picture is: under our folders, however long its path was on their machine."""
+        """Return the path of a screenshot: the end of its path on the other machine, below one of our folders."""
         parts = [part for part in PurePosixPath(_image_path(step)).parts[-3:] if part != "/"]
-        # The path comes from the file: it may not lead out of the folder.
+        # The path is untrusted: it must not leave the folder.
         if ".." in parts or not parts:
             raise NotUnderstood(f"the image path {_image_path(step)!r} leaves its folder")
         tails = [Path(*parts[start:]) for start in range(len(parts))]
@@ -191,10 +191,10 @@ def _picture_name(step: dict[str, Any]) -> str:
 
 
 def _select_answered(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the steps without the stand-ins for errors. Raises `Unfinished` for one that was never carried out."""
+    """Return the steps that don't record an error. Raises `Unfinished` if one of them was never executed."""
     answered = [step for step in steps if not read_error(step)]
     for number, step in enumerate(answered):
-        # WebGym too trains on no step of such an episode.
+        # WebGym does not train on such an episode either.
         missing = [name for name in ("observation", "response", "action") if step.get(name) is None]
         if missing or not _image_path(step):
             raise Unfinished(f"step {number} has no {(*missing, 'picture')[0]}: it was never carried out")
@@ -202,9 +202,9 @@ def _select_answered(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _detect_prompt(steps: list[dict[str, Any]]) -> PromptSpec:
-    """Return what can be told of the prompt from the first response that tells it."""
+    """Derive the prompt's version, interaction mode and reasoning from the responses."""
     responses = [to_text(to_fields(step["response"], "a response").get("raw_response")) for step in steps]
-    # Their files do not say which prompt was used; the responses do.
+    # The files don't record which prompt was used; the responses reveal it.
     marks = any('"web_interaction"' in response for response in responses)
     return PromptSpec(
         version="webgym" if any("Progress:" in text for text in responses) else "webgym_vanilla",
@@ -214,13 +214,13 @@ def _detect_prompt(steps: list[dict[str, Any]]) -> PromptSpec:
 
 
 def _convert_action(record: Any) -> Action | None:
-    """Return their parsed action in our words, or None where it has none. Numbers are taken as they are."""
+    """Convert WebGym's parsed action; None if it has no counterpart. Coordinates are taken over unchanged."""
     if record is None:
         return None
     content = to_fields(record, "an action").get("action")
     if not isinstance(content, dict) or not isinstance(arguments := content.get("arguments"), dict):
         return None
-    # None for their `wait`, which stands for a response that could not be read.
+    # None for `wait`, which WebGym uses for responses that it can't parse.
     name = _ACTION_NAMES.get(to_text(content.get("key")))
     point = arguments.get("coordinates")
     texts = [arguments[key] for key in ("text", "content") if isinstance(arguments.get(key), str)]
@@ -233,7 +233,7 @@ def _convert_action(record: Any) -> Action | None:
                 "text": texts[0] if texts else None,
                 "direction": arguments.get("direction"),
                 "url": arguments.get("url"),
-                "submit": True if name == "type" else None,  # their typing always presses Enter
+                "submit": True if name == "type" else None,  # WebGym's typing always presses Enter
             }
         )
     except ValueError:
@@ -241,7 +241,7 @@ def _convert_action(record: Any) -> Action | None:
 
 
 def _parse_time(written: str, source: Path) -> str:
-    """Return when a file was written, by its own word, else by its folder's. What has no zone is taken for UTC."""
+    """Return the time of a file: its recorded timestamp (UTC unless it has a zone), else its modification time."""
     try:
         moment = datetime.fromisoformat(written)
     except ValueError:
@@ -250,7 +250,6 @@ def _parse_time(written: str, source: Path) -> str:
     return zoned.astimezone(UTC).isoformat(timespec="milliseconds")
 
 
-# WebGym's.
 WEBGYM = ImportFormat(
     find,
     read,

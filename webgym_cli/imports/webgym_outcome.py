@@ -1,4 +1,4 @@
-"""How an episode of WebGym's ended: its evaluator's verdicts, what was blocked, and what only broke."""
+"""Outcomes of WebGym's episodes: verdicts of its evaluator, blocked sites, and failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome
 
-# Their error's type -> ours; any other is the environment's. A process that was killed had passed its deadline.
+# WebGym's error type -> failure kind; others are environment errors. A killed process had exceeded its deadline.
 _ERRORS = {
     "TIMEOUT": FailureKind.EPISODE_TIMEOUT,
     "PROCESS_KILLED": FailureKind.PAGE_TIMEOUT,
@@ -22,12 +22,12 @@ _ERRORS = {
     "GRACE_PERIOD_INCOMPLETE": FailureKind.CANCELLED,
 }
 _NOT_JUDGED = ("Reward calculation failed", "Async evaluation failed")
-# How their evaluator marks each answer of its judge.
+# Prefix by which the evaluator marks each answer of its judge.
 _SAID = re.compile(r"^\[(Criterion B|Criterion A - Fact (\d+)|Reference Answer)[^\]]*\]\s*(.*)", re.DOTALL)
 
 
 def read_error(step: dict[str, Any]) -> tuple[FailureKind, str] | None:
-    """Return what broke, where a step only stands for an error."""
+    """Return kind and detail of the failure that a step records; None for any other step."""
     action = step.get("action")
     content = to_fields(action, "an action").get("action") if action is not None else None
     content = content if isinstance(content, dict) else {}
@@ -44,10 +44,11 @@ def read_error(step: dict[str, Any]) -> tuple[FailureKind, str] | None:
 def read_outcome(
     steps: list[dict[str, Any]], answered: int, task: Task, judge: str, judged_at: str
 ) -> tuple[Outcome, Judgement | None]:
-    """Return the outcome, without stop and answer, and what their judge said; `answered`: how many steps count.
+    """Return the outcome, without stop reason and answer, and the evaluator's judgement.
 
-    A reward stays open in the outcome: the judgement beside it gives it. One that their evaluator never gave stays
-    open altogether; what broke is a failure, whatever reward stands there. Raises `NotUnderstood`.
+    `answered`: number of steps with a response. The outcome has no reward: the judgement supplies it. An episode that
+    was never evaluated has no judgement either. Errors are failures, whatever the recorded reward. Raises
+    `NotUnderstood`.
     """
     # The newest error is the one that ended the episode.
     for step in reversed(steps):
@@ -55,7 +56,7 @@ def read_outcome(
             return Outcome(failure=error[0], failure_detail=error[1]), None
     rewards = {at: to_fields(step["reward"], "a reward") for at, step in enumerate(steps) if step.get("reward")}
     last = rewards[max(rewards)] if rewards else {}
-    # One blocked page spoils the episode: its reward says nothing about the policy.
+    # One blocked page invalidates the episode: its reward does not measure the policy.
     if any(reward.get("is_blocked") is True for reward in rewards.values()):
         return Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="their judge saw the site shut it out"), None
     evaluation = to_plain(last.get("evaluation"))
@@ -66,7 +67,7 @@ def read_outcome(
         return Outcome(failure=FailureKind.CANCELLED, failure_detail="it stopped before its end"), None
     if (value := to_number(last.get("reward"), -1.0)) < 0:
         return Outcome(), None
-    # Shaped rewards belong to other forks, whose meaning is not known here.
+    # Forks of WebGym have shaped rewards, whose meaning is unknown.
     if value not in (0.0, 1.0):
         raise NotUnderstood(f"a reward of {value:g}, where WebGym gives 0 or 1")
     key_points = tuple(at for at, reward in rewards.items() if reward.get("submit") is True and at < answered)
@@ -107,7 +108,7 @@ def _judgement(
 
 
 def _verdict(question: str, reason: str) -> Verdict:
-    """Return one answer of their judge; it says SUCCESS or NOT SUCCESS, where it can on a line that begins so."""
+    """Parse one answer of the judge: SUCCESS or NOT SUCCESS, after `Verdict:` if it has that."""
     decided = re.search(r"Verdict:(.*)", reason)
     passed = "NOT SUCCESS" not in (decided[1] if decided else reason)
     return Verdict(question=question, passed=passed, reason=reason, votes=(passed,))

@@ -1,4 +1,4 @@
-"""Reads the prompts that WebGym kept with its steps: chat messages in JSON, images as paths of their machine."""
+"""Parser of the prompts that WebGym stored with its steps: chat messages in JSON, images as paths on its machine."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _FILE = "file://"
 
 
 def shorten_path(path: str) -> str:
-    """Return the end of a picture's path that tells it apart: folder of the episode and file."""
+    """Return the end of a screenshot's path that identifies it: the episode's folder and the file."""
     return "/".join(PurePosixPath(path).parts[-2:])
 
 
 def read_sent(raw: str, steps: Mapping[str, int]) -> ImportedPrompt | None:
-    """Return the messages that were sent; None where they are missing or show what is no picture of the episode.
+    """Parse the messages that were sent; None if they are invalid or refer to images of other episodes.
 
-    `steps`: the step of each picture, by `shorten_path`.
+    `steps`: step index of each screenshot, by `shorten_path`.
     """
     try:
         value = json.loads(raw)
@@ -44,7 +44,7 @@ def read_sent(raw: str, steps: Mapping[str, int]) -> ImportedPrompt | None:
 
 
 def _join_parts(content: Any, steps: Mapping[str, int], pictures: list[int]) -> str:
-    """Return a message's text with placeholders, and add the steps of its pictures. Raises `KeyError`, `TypeError`."""
+    """Return a message's text with image placeholders; append its images' steps. Raises `KeyError`, `TypeError`."""
     if isinstance(content, str):
         return sanitize_text(content)
     text = ""

@@ -1,6 +1,6 @@
-"""WebRL's released data: `web_policy_sft.json` (a conversation a step) and `.pt` files (lists of trajectories).
+"""WebRL's released data: `web_policy_sft.json` (one conversation per step) and `.pt` files (lists of trajectories).
 
-Both hold each step's whole prompt: the instruction, the earlier responses, and the page of the current round.
+Both contain each step's whole prompt: the instruction, the earlier responses, and the page of the current round.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from webgym_cli.util.files import read_json
 _TASK = "Task Instruction: "
 _USER = "<|eot_id|><|start_header_id|>user<|end_header_id|>\n"
 _REPLY = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n"
-# Characters of history and page together in WebRL's prompts.
+# Maximum length of history and page together in WebRL's prompts, in characters.
 _MAX_CHARACTERS = 15872
 
 
@@ -59,7 +59,7 @@ def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | Skippe
 
 
 def parse_prompt(text: str) -> tuple[str, tuple[str, ...], str]:
-    """Return instruction, earlier responses and page of a prompt of theirs. Raises `NotUnderstood`."""
+    """Return instruction, earlier responses and page of a WebRL prompt. Raises `NotUnderstood`."""
     first, *rounds = text.removesuffix(_REPLY).split(_REPLY)
     instruction, begun, page = first.partition(f"\n\nRound 0\n\n{_USER}")
     if not begun or not instruction.startswith(_TASK):
@@ -85,7 +85,7 @@ def _read_trajectories(source: Path) -> Iterator[tuple[Score, list[tuple[Any, An
 
 
 def _read_conversations(source: Path) -> Iterator[tuple[Score, list[tuple[Any, Any]]]]:
-    """Yield the conversations of consecutive rounds of a task together. Raises `PickleRefused`."""
+    """Yield score and steps of each episode: conversations of consecutive rounds. Raises `PickleRefused`."""
     try:
         value = read_json(source)
         turns = [[turn["value"] for turn in record["conversations"]] for record in value]
@@ -104,7 +104,7 @@ def _read_conversations(source: Path) -> Iterator[tuple[Score, list[tuple[Any, A
 
 
 def _build_episode(where: str, given: list[tuple[Any, Any]], score: Score, written: str) -> ImportedEpisode:
-    """Return an episode of text, given its prompts and responses. Raises `NotUnderstood` where a round is missing."""
+    """Build a text-only episode from prompts and responses. Raises `NotUnderstood` if a round is missing."""
     instruction, steps, responses = "", list[ImportedStep](), list[str]()
     for number, (prompt, response) in enumerate(given):
         task, past, page = parse_prompt(to_text(prompt))
@@ -136,7 +136,7 @@ def _build_episode(where: str, given: list[tuple[Any, Any]], score: Score, writt
     )
 
 
-# What WebRL's authors released, and what its process_data.py writes.
+# Files released by WebRL's authors, and output of its process_data.py.
 WEBRL_DATA = ImportFormat(
     find, read, "web_policy_sft.json, or .pt files of trajectories as process_data.py writes them", Split.TRAIN
 )

@@ -1,4 +1,4 @@
-"""What an answer is worth: `reward` makes a reward function of a function."""
+"""Reward functions: `reward` makes one from a function."""
 
 from webgym_cli.scoring.define import Reward, reward
 

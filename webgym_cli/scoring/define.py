@@ -1,4 +1,4 @@
-"""What a reward function is, and the decorator that makes one."""
+"""The class `Reward`, and the decorator that makes a reward function."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any, overload
 
 from webgym_cli.errors import UsageError
 
-# What every episode has for its reward, beside the fields of its record: the last message's text; the messages in
-# OpenAI's form; the task's id; what was asked. Living: the context that its tools had; a language model to ask.
+# Arguments that every episode offers in addition to its record's fields: text of the last message; messages in
+# OpenAI's format; the task's id; the question. LIVING are objects, not data: the tools' context; the judge model.
 LIVING = ("context", "judge")
 OFFERED = ("final_response", "trajectory", "id", "question", *LIVING)
 
 
 @dataclass(frozen=True, slots=True)
 class RewardResult:
-    """What a reward function said."""
+    """Parsed return value of a reward function."""
 
     reward: float
-    """As it gave it."""
+    """The reward as returned."""
     extras: dict[str, Any]
-    """What else it returned."""
+    """All other returned values."""
 
     def numbers(self) -> dict[str, float]:
         """Return the extras that are finite numbers."""
@@ -35,7 +35,7 @@ class RewardResult:
 
 @dataclass(frozen=True)
 class Reward:
-    """A reward function; its arguments are matched by name. Calling it in Python calls what was decorated."""
+    """A reward function; arguments are passed by name. A call in Python calls the decorated function."""
 
     name: str
     description: str
@@ -46,18 +46,18 @@ class Reward:
     """Arguments without a default."""
     optional: tuple[str, ...]
     takes_all: bool
-    """Whether it takes every field there is (`**fields`)."""
+    """Whether it has a `**fields` parameter, which receives all other fields."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call what was decorated."""
+        """Call the decorated function."""
         return self.function(*arguments, **named)
 
     def missing(self, fields: Collection[str]) -> tuple[str, ...]:
-        """Return the arguments that a record with these fields can't give."""
+        """Return the required arguments that a record with these fields lacks."""
         return tuple(name for name in self.required if name not in fields and name not in OFFERED)
 
     def bound(self, offered: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what it takes of what is offered."""
+        """Return the offered values that it has parameters for."""
         names = {*self.required, *self.optional}
         others = offered.keys() - LIVING if self.takes_all else set()
         return {name: value for name, value in offered.items() if name in names or name in others}
@@ -74,12 +74,11 @@ def reward(*, name: str | None = None) -> Callable[[Callable[..., Any]], Reward]
 def reward(
     decorated: Callable[..., Any] | None = None, /, *, name: str | None = None
 ) -> Reward | Callable[[Callable[..., Any]], Reward]:
-    """Make a reward function of a function, sync or async.
+    """Make a reward function from a function, sync or async.
 
-    Its arguments are given by name: `final_response`, `trajectory`, `id`, `question`, `context` (the tools'
+    Arguments are passed by name: `final_response`, `trajectory`, `id`, `question`, `context` (the tools'
     `EpisodeContext`), `judge` and each field of the task's record (`answer`, ...). It returns a number, or a mapping
-    with `reward` and whatever else is worth keeping. Raises
-    `UsageError` where its arguments have no names.
+    with `reward` and other values to store. Raises `UsageError` for positional-only and `*args` parameters.
     """
 
     def decorate(given: Callable[..., Any]) -> Reward:
@@ -102,7 +101,7 @@ def reward(
 
 
 def parse_reward(value: Any) -> RewardResult:
-    """Return what a reward function returned as a verdict. Raises `ValueError` for what is none."""
+    """Parse the return value of a reward function. Raises `ValueError` for an invalid one."""
     extras: dict[str, Any] = {}
     if isinstance(value, Mapping):
         if "reward" not in value:

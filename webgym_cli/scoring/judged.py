@@ -1,4 +1,4 @@
-"""Rewards by a language model."""
+"""Reward functions that query a language model."""
 
 from __future__ import annotations
 

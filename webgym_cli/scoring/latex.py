@@ -12,16 +12,16 @@ from threading import Lock
 from webgym_cli.errors import WebGymError
 from webgym_cli.scoring import latex_script
 
-# Deadline of the process's start, which imports sympy: a second, or many on a busy machine.
+# Timeout of the process's start, in seconds: it imports sympy, which takes long on a busy machine.
 START_SECONDS = 120.0
-# Deadline of one comparison; its own are shorter.
+# Timeout of one comparison, in seconds; the process's own are shorter.
 ANSWER_SECONDS = 45.0
 
 
 class LatexComparer:
-    """The process that compares, started when it is first needed and again when a comparison has ended it.
+    """Client of the comparison process, which is started on demand, also after a comparison has ended it.
 
-    It ends with this one, whose end closes its stdin. Safe in threads, one comparison at a time.
+    The process exits with this one, whose exit closes its stdin. Thread-safe; one comparison at a time.
     """
 
     def __init__(self) -> None:
@@ -29,14 +29,14 @@ class LatexComparer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def is_equal(self, given: str, wanted: str) -> bool:
-        """Whether two expressions are equal; False where one can't be read, or not within the limits.
+        """Whether two expressions are equal; False if one can't be parsed or a limit is exceeded.
 
-        Raises `WebGymError` where math-verify can't be started.
+        Raises `WebGymError` if math-verify can't be started.
         """
         with self._lock:
             process = self._process or self._start()
             answer = _ask(process, json.dumps([given, wanted]), ANSWER_SECONDS)
-            if not answer:  # beyond a limit: the text is to blame, not this machine
+            if not answer:  # a limit was exceeded: the cause is the text, not this machine
                 self._stop()
             return answer == b"true\n"
 
@@ -47,7 +47,7 @@ class LatexComparer:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
-            start_new_session=True,  # Ctrl-C is for the command, which closes its stdin
+            start_new_session=True,  # Ctrl-C must reach only the command, which then closes the process's stdin
         )
         if _ask(self._process, "", START_SECONDS) != b"ready\n":
             self._stop()
@@ -65,7 +65,7 @@ class LatexComparer:
 
 
 def _ask(process: subprocess.Popen[bytes], line: str, seconds: float) -> bytes:
-    """Write a line, if there is one, and return the next one of the process; empty where none comes in time."""
+    """Write a line, unless it is empty, and return the process's next line; empty on timeout or exit."""
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(OSError):  # it has ended

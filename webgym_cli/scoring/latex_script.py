@@ -1,7 +1,7 @@
-"""Compares answers in LaTeX by `math-verify`: a pair a line on stdin, `true` or `false` a line on stdout.
+"""Compares answers in LaTeX with `math-verify`: one JSON pair per line on stdin, `true` or `false` per line on stdout.
 
-A process of its own, for sympy can compute without end on a short text, and math-verify's deadlines are signals, which
-only the main thread of a process gets.
+A separate process, because sympy may compute endlessly on a short text, and math-verify's timeouts are signals, which
+only the main thread of a process handles.
 """
 
 import json
@@ -9,21 +9,22 @@ import logging
 import resource
 import sys
 
-# Deadlines of math-verify itself: long, for they count time that a busy machine takes away.
+# Timeouts of math-verify itself, in seconds: long, because they include time lost on a busy machine.
 PARSE_SECONDS, COMPARE_SECONDS = 10, 20
-# CPU time of one comparison, after which the system ends the process: a signal can't stop a single huge power.
+# CPU time of one comparison, in seconds, after which the kernel ends the process: math-verify's signals can't
+# interrupt the computation of a single huge power.
 CPU_SECONDS = 8
 # Address space in bytes.
 MEMORY = 2 * 2**30
 
 
 def main() -> None:
-    """Say that it is ready, then answer until stdin ends."""
+    """Write `ready`, then answer until stdin ends."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     logging.disable(logging.CRITICAL)
     from math_verify import LatexExtractionConfig, parse, verify
 
-    # Only LaTeX: what math-verify reads as an expression goes through sympy's parse_expr, which evaluates it as Python.
+    # LaTeX only: math-verify passes plain expressions to sympy's parse_expr, which evaluates them as Python.
     only_latex = [LatexExtractionConfig()]
     _write("ready")
     for line in sys.stdin:

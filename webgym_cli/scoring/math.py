@@ -56,13 +56,13 @@ def _grade(right: bool, well_formed: bool) -> float:
 
 
 def _is_right(final_response: str, answer: Any) -> bool:
-    """Whether a response gives the answer; of a list of answers, one of them. `1 #### 72` of GSM8K's files is 72."""
+    """Whether a response gives the answer, or one of several; a worked answer of GSM8K (`... #### 72`) counts as 72."""
     answers = answer if isinstance(answer, list | tuple) else [answer]
     return any(matches_answer(final_response, str(item)) for item in answers)
 
 
 def _final_text(answer: Any) -> str:
-    """Return a record's answer as digits: a number, a text, or the end of a worked answer in GSM8K's form."""
+    """Return a record's answer as digits: a number, a text, or the end of a worked answer in GSM8K's format."""
     text = str(int(answer) if isinstance(answer, float) and answer.is_integer() else answer)
     return (extract_answer(text, reference=True) or text).replace(",", "")
 

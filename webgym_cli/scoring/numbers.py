@@ -1,4 +1,4 @@
-"""Reads the number that an answer gives, written by people or in LaTeX, and tells whether two are equal."""
+"""Parsing of the number that an answer gives, in plain text or LaTeX, and comparison of answers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from fractions import Fraction
 from webgym_cli.scoring.latex import is_equal_latex
 from webgym_cli.tools.arithmetic import BadExpressionError, Number, evaluate
 
-# Relative difference up to which two numbers are equal, where they are not exact.
+# Relative tolerance for numbers that are not exact.
 TOLERANCE = 1e-6
 _MAX_CHARACTERS = 300
-# Boxes that are looked at, from the end: those that nothing closes are passed over.
+# Maximum number of boxes that are tried, from the end; unclosed ones are skipped.
 _MAX_BOXES = 20
 
 _FINAL = re.compile(r"(?:final answer|answer)\s*(?:is|:|=)+\s*(.+?)(?=\s*(?:\.\s|\.$|\n|$))", re.IGNORECASE)
@@ -51,7 +51,7 @@ _FACTORS = re.compile(r"(?<=[\d)])\s*(?=sqrt|pi|\()")
 
 
 def matches_answer(response: str, wanted: str) -> bool:
-    """Tell whether a response gives the wanted answer: a number, LaTeX, or any short text."""
+    """Whether a response gives the wanted answer: a number, LaTeX, or any short text."""
     target = extract_answer(wanted, reference=True) or wanted.strip()
     given = extract_answer(response)
     if given is None:
@@ -62,8 +62,8 @@ def matches_answer(response: str, wanted: str) -> bool:
 def extract_answer(text: str, *, reference: bool = False) -> str | None:
     """Return the part of a text that is marked as its answer; None without a mark.
 
-    The last `\\boxed{...}`; else what stands in `<answer>`; after `####`; after `answer is` or `answer:`. `reference`:
-    the text is a record's answer, which is marked by a box or by `####`, as in GSM8K's own files.
+    By precedence: the last `\\boxed{...}`, `<answer>` tags, `####`, `answer is` or `answer:`. `reference`: the text is
+    a record's answer, which is marked by a box or by `####`, as in GSM8K's files.
     """
     boxed = extract_boxed(text)
     if boxed is not None:
@@ -75,7 +75,7 @@ def extract_answer(text: str, *, reference: bool = False) -> str | None:
 
 
 def extract_last_number(text: str) -> str:
-    """Return the last number in a text, or all of a text that is a number or has none."""
+    """Return the last number in a text, or the whole text if it is a number or contains none."""
     if parse_number(text) is not None:
         return text.strip()
     numbers = [match[0] for match in _NUMBER.finditer(text) if re.search(r"\d", match[0])]
@@ -83,7 +83,7 @@ def extract_last_number(text: str) -> str:
 
 
 def extract_boxed(text: str) -> str | None:
-    """Return the content of the last `\\boxed{...}` that is closed, brackets within it kept; None without one."""
+    """Return the content of the last closed `\\boxed{...}`, inner brackets included; None without one."""
     start = text.rfind("\\boxed{")
     # A response of thousands of open boxes would take quadratic time.
     for _ in range(_MAX_BOXES):
@@ -99,9 +99,9 @@ def extract_boxed(text: str) -> str | None:
 
 
 def parse_number(text: str) -> Number | None:
-    """Return the number that a short text is: `1,000`, `$3.50`, `50%`, `1 1/2`, `\\frac{1}{2}`, `72 clips`; else None.
+    """Parse a short text as a number: `1,000`, `$3.50`, `50%`, `1 1/2`, `\\frac{1}{2}`, `72 clips`; else None.
 
-    Percents are parts of a hundred. A number with a unit after it is the number.
+    Percentages are divided by 100. A unit after the number is ignored.
     """
     text = text.strip().strip("*`").rstrip(".").strip()
     if not text or len(text) > _MAX_CHARACTERS:
@@ -117,10 +117,10 @@ def parse_number(text: str) -> Number | None:
 
 
 def answers_equal(given: str, wanted: str) -> bool:
-    """Tell whether two texts give the same number, text (but for case, spaces and dressing) or expression.
+    """Whether two texts give the same number, text (ignoring case, spaces and markup) or expression.
 
-    A percentage equals both its number and its share: `50%` is 50 and 0.5. A sum or product that was left to the
-    reader (`48+24`) is no number, unless the other one is such a thing too. Expressions are compared by math-verify.
+    A percentage equals both its number and its fraction: `50%` is 50 and 0.5. An unevaluated sum or product (`48+24`)
+    never equals a number, unless the wanted answer is one, too. Expressions are compared by math-verify.
     """
     ours, theirs = parse_number(given), parse_number(wanted)
     if theirs is not None and _UNDONE.search(given) and not _UNDONE.search(wanted):
@@ -146,7 +146,7 @@ def _is_close(ours: Number, theirs: Number) -> bool:
 
 
 def _to_arithmetic(text: str) -> str:
-    """Return LaTeX and people's ways of writing as arithmetic."""
+    """Convert LaTeX and informal notation to arithmetic."""
     text = _LEAD.sub("", _TEXT.sub("", _NOISE.sub(_keep_percent, text)))
     text = _MIXED.sub(r"(\1+\2/\3)", text)
     for pattern, written in _COMMANDS:
@@ -159,7 +159,7 @@ def _keep_percent(noise: re.Match[str]) -> str:
 
 
 def _replace_all(pattern: re.Pattern[str], written: str, text: str) -> str:
-    """Replace until nothing is left to replace: fractions stand in fractions. Each pass takes a command away."""
+    """Replace until nothing changes, because fractions are nested. Terminates: each pass removes a command."""
     while (after := pattern.sub(written, text)) != text:
         text = after
     return text
@@ -170,5 +170,5 @@ def _normalise_text(text: str) -> str:
 
 
 def _is_expression(text: str) -> bool:
-    """Whether a text may be mathematics: a word is none, which math-verify would take for a product of its letters."""
+    """Whether a text may be mathematics. Words are not: math-verify would take them for products of their letters."""
     return 0 < len(text) <= _MAX_CHARACTERS and not _WORD.search(_ENVIRONMENT.sub("", _WORDS.sub(r" \1 ", text)))

@@ -1,4 +1,4 @@
-"""Which reward functions there are."""
+"""Registry of reward functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webgym_cli.records.task import Task
 from webgym_cli.scoring.define import OFFERED, Reward
 from webgym_cli.util.registry import Registry
 
-# The reward functions that can be named.
+# Reward functions by name: built-in ones and those of plugins.
 REWARDS: Registry[Reward] = Registry(
     noun="reward",
     setting="agent.reward_name",
@@ -37,9 +37,9 @@ REWARDS: Registry[Reward] = Registry(
 
 
 def reward_fields(task: Task) -> dict[str, object]:
-    """Return the fields of a task's record, as a reward function may ask for them by name.
+    """Return the fields of a task's record by argument name of reward functions.
 
-    A record's `golden_answers` is its `answer` too.
+    A record's `golden_answers` is also its `answer`.
     """
     known: dict[str, object] = {} if task.reference_answer is None else {"answer": task.reference_answer}
     if "golden_answers" in task.extra:
@@ -48,7 +48,7 @@ def reward_fields(task: Task) -> dict[str, object]:
 
 
 def require_fields(reward: Reward, tasks: Iterable[Task]) -> None:
-    """Raise `UsageError` for the first task that lacks a field which the reward function needs."""
+    """Raise `UsageError` for the first task that lacks a field that the reward function requires."""
     for task in tasks:
         fields = reward_fields(task)
         if missing := reward.missing(fields):

@@ -1,4 +1,4 @@
-"""Reward functions for questions whose answer is a text, by SQuAD's measures (Rajpurkar et al. 2016); and for form."""
+"""Reward functions for textual answers, by SQuAD's metrics (Rajpurkar et al. 2016), and for the response format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webgym_cli.scoring.define import reward
 from webgym_cli.scoring.numbers import extract_boxed
 
 Messages = Sequence[Mapping[str, Any]]
-"""An episode's messages in OpenAI's form."""
+"""An episode's messages in OpenAI's format."""
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = frozenset(string.punctuation)
@@ -87,20 +87,20 @@ def format_reward(final_response: str) -> float:
 
 
 def normalise(text: str) -> str:
-    """Return a text in lower case, without punctuation, articles and needless spaces."""
+    """Normalise a text as SQuAD does: lower case, without punctuation, articles and superfluous spaces."""
     letters = "".join(character for character in text.lower() if character not in _PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", letters).split())
 
 
 def count_tool_results(trajectory: Messages) -> int:
-    """Return how many results of tools an episode has."""
+    """Return the number of tool results in an episode."""
     return sum(message.get("role") == "tool" for message in trajectory)
 
 
 def _compare(given: str, wanted: str) -> dict[str, float]:
-    """Return F1, precision, recall over words, and exact match; `yes`, `no`, `noanswer` are right whole or not at all.
+    """Return F1, precision and recall over words, and exact match; no partial credit for `yes`, `no`, `noanswer`.
 
-    F1 is 1 for the same words in another order too, and an exact match is not.
+    F1 is 1 for the same words in another order, too; exact match is not.
     """
     ours, theirs = normalise(given), normalise(wanted)
     if ours == theirs:
@@ -119,14 +119,14 @@ def _compare(given: str, wanted: str) -> dict[str, float]:
 
 
 def _measures(given: str, answers: Sequence[str]) -> dict[str, float]:
-    """Return the measures against the best of the answers, F1 as the reward; all 0 without an answer."""
+    """Return the metrics for the best-matching answer, with F1 as the reward; all 0 without answers."""
     compared = [_compare(given, wanted) for wanted in answers]
     best = max(compared, key=lambda it: (it["f1"], it["em"]), default=dict.fromkeys(_MEASURES, 0.0))
     return {"reward": best["f1"], **best}
 
 
 def _extract_answer(final_response: str) -> str:
-    """Return what stands in the last box or tags; else all of it."""
+    """Return the content of the last box, else of the last `<answer>` tags, else the whole response."""
     boxed, tags = extract_boxed(final_response), _TAGGED.findall(final_response)
     return boxed if boxed is not None else str(tags[-1]) if tags else final_response
 

@@ -1,4 +1,4 @@
-"""Evaluates arithmetic: exact where it can be, and never more work than a bound allows. No Python is evaluated.
+"""Evaluator of arithmetic expressions: exact where possible, with bounded work. Nothing is evaluated as Python.
 
     12*50/60   2^10   (1+2)/3   50%   12 % 5   1,000+5   sqrt(2)   5!   max(1, 2)   pi/4   1.5e3
 
@@ -16,9 +16,9 @@ from fractions import Fraction
 Number = Fraction | float
 
 MAX_CHARACTERS = 1000
-# Brackets, signs and powers within each other.
+# Maximum nesting depth of brackets, signs and powers.
 MAX_DEPTH = 60
-# Size of a numerator or denominator: some 1200 digits.
+# Maximum size of a numerator or denominator: some 1200 digits.
 MAX_BITS = 4096
 MAX_FACTORIAL = 400
 
@@ -30,7 +30,7 @@ _CONSTANTS = {"pi": math.pi, "π": math.pi, "e": math.e}
 
 
 class BadExpressionError(ValueError):
-    """An expression has no value here. The message is for whoever wrote it."""
+    """An expression can't be evaluated. The message is for its author, the policy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Token:
 
 
 def evaluate(expression: str) -> Number:
-    """Return the value of an expression. Raises `BadExpressionError`; takes a few milliseconds at the very most."""
+    """Evaluate an expression, within a few milliseconds. Raises `BadExpressionError`."""
     if len(expression) > MAX_CHARACTERS:
         raise BadExpressionError(f"the expression is longer than {MAX_CHARACTERS} characters")
     try:
@@ -55,7 +55,7 @@ def evaluate(expression: str) -> Number:
 
 
 def format_number(value: Number) -> str:
-    """Return a number as people write it: whole, a short decimal that is exact, else ten significant digits."""
+    """Format a number: as an integer, else as a short exact decimal, else with ten significant digits."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.10g}"
     if value.denominator == 1:
@@ -77,17 +77,17 @@ def _tokens(text: str) -> list[_Token]:
 
 
 class _Parser:
-    """Recursive descent: sums, products, signs, powers (from the right), postfix `!` and `%`, operands."""
+    """Recursive descent parser: sums, products, signs, powers (right-associative), postfix `!` and `%`, operands."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
         self._at = 0
         self._depth = 0
         self._calls = 0
-        """Brackets of calls that are open: within them a comma divides arguments."""
+        """Number of open calls, within which a comma separates arguments."""
 
     def whole(self) -> Number:
-        """Return the value of all of it."""
+        """Return the value of the whole expression."""
         value = self._sum()
         if self._next.kind != "end":
             raise BadExpressionError(f"{self._next.text!r} is not expected there")
@@ -98,7 +98,7 @@ class _Parser:
         return self._tokens[self._at]
 
     def _takes(self, *signs: str) -> str:
-        """Return the next sign, gone past, if it is one of these; else an empty text."""
+        """Consume and return the next sign if it is one of these; else return an empty string."""
         token = self._next
         if token.kind == "sign" and token.text in signs:
             self._at += 1
@@ -162,7 +162,7 @@ class _Parser:
         return value
 
     def _number(self, token: _Token) -> Number:
-        """Return a number; outside of calls, thousands may stand apart by commas."""
+        """Parse a number; outside of calls, commas may separate thousands."""
         text, end = token.text, token.end
         grouped = not self._calls and text.isdigit() and len(text) <= 3
         while grouped and self._next.text == "," and self._next.start == end:
@@ -253,7 +253,7 @@ def _factorial(value: Number) -> Number:
 
 
 def _round(value: Number, digits: Number = Fraction(0)) -> Number:
-    """Round halves away from zero, as people do."""
+    """Round half away from zero, unlike Python's `round`."""
     if digits != int(digits) or not -100 <= digits <= 100:
         raise BadExpressionError("round needs a whole number of digits, 100 at most")
     shift = Fraction(10) ** int(digits)
@@ -272,7 +272,7 @@ _PRODUCTS: dict[str, Callable[[Number, Number], Number]] = {
     "//": lambda a, b: Fraction(a // b),
     "%": lambda a, b: a % b,
 }
-# What can be called.
+# Functions by name.
 FUNCTIONS: dict[str, Callable[..., Number]] = {
     "sqrt": root,
     "abs": abs,

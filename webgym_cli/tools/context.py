@@ -1,4 +1,4 @@
-"""`EpisodeContext`: the episode as its tools and its reward function see it."""
+"""`EpisodeContext`: the data of an episode for its tools and its reward function."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ class EpisodeContext:
     id: str = ""
     """The task's id."""
     question: str = ""
-    """What was asked."""
+    """The task's question."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of the task's record, as reward functions get them."""
+    """The fields of the task's record, as reward functions receive them."""
     seed: int = 0
     """The episode's seed."""
     state: dict[str, Any] = field(default_factory=dict)
-    """Empty at first; for tools to keep what they like."""
+    """Storage for tools, initially empty."""
     tools: dict[str, Any] = field(default_factory=dict)
-    """The instances of tools that are classes, by the tool's name, from the first call on."""
+    """Instances of class tools by the tool's name, from its first call on."""
 
 
 def find_context_parameter(function: Callable[..., Any]) -> str:
-    """Return the parameter that takes the context: `context`, unless of another type; empty where there is none."""
+    """Return the name of the context's parameter: `context`, unless it has another type; empty if there is none."""
     parameter = inspect.signature(function).parameters.get("context")
     if parameter is None or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         return ""

@@ -1,4 +1,4 @@
-"""What a tool is, and the decorator that makes one of a function or a class."""
+"""The class `Tool`, and the decorator that makes a tool from a function or class."""
 
 from __future__ import annotations
 
@@ -18,57 +18,57 @@ from webgym_cli.tools.schema import argument_model, parameters_schema
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-# How a PNG image begins.
+# Signature of a PNG image.
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool may return in place of a text."""
+    """Output of a tool, for more than a text."""
 
     text: str = ""
-    """What the policy reads."""
+    """Text for the policy."""
     image: bytes | None = None
-    """A PNG image that the policy sees with the text."""
+    """PNG image for the policy, shown with the text."""
     terminal: bool = False
-    """Whether the episode ends with this call."""
+    """Whether the call ends the episode."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """What else came of it: for the reward function, never for the policy."""
+    """Additional results for the reward function, never shown to the policy."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A function or class that a policy may call by name. Calling it in Python calls what was decorated."""
+    """A function or class that a policy may call by name. A call in Python calls the decorated object."""
 
     name: str
-    """What the policy calls it."""
+    """Name in the policy's calls."""
     description: str
-    """What the policy reads of it."""
+    """Description for the policy."""
     arguments: type[BaseModel]
-    """Checks the arguments of a call."""
+    """Model that validates the arguments of a call."""
     make: Callable[..., Callable[..., Any]]
-    """Returns what is called: the function, or a new instance of the class."""
+    """Returns the callable: the function, or a new instance of the class."""
     context: str = ""
-    """The parameter of a call that takes the episode's context; empty: it takes none."""
+    """Parameter of a call that receives the episode's context; empty: none."""
     made_with: str = ""
-    """The same of the class's constructor."""
+    """Parameter of the class's constructor that receives the context; empty: none."""
     stateful: bool = False
-    """Whether it is a class: each episode has an instance of its own, whose calls never overlap."""
+    """Whether it is a class: each episode has its own instance, whose calls never overlap."""
     terminal: bool = False
-    """Whether a call that works ends the episode."""
+    """Whether a successful call ends the episode."""
     timeout: float | None = None
-    """Longest call in seconds; None: `agent.tool_timeout`."""
+    """Timeout of a call in seconds; None: `agent.tool_timeout`."""
     max_length: int | None = None
-    """Longest text that the policy gets to read, in characters; None: `agent.tool_max_length`."""
+    """Maximum length of the text for the policy, in characters; None: `agent.tool_max_length`."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The tool as OpenAI's protocol describes functions."""
+        """The tool as a function schema in OpenAI's format."""
         about = {"name": self.name, "description": self.description, "parameters": parameters_schema(self.arguments)}
         return {"type": "function", "function": about}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call what was decorated; of a class, a new instance."""
+        """Call the decorated function, or a new instance of the decorated class."""
         return self.make()(*arguments, **named)
 
 
@@ -97,14 +97,14 @@ def tool(
     timeout: float | None = None,
     max_length: int | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a function, sync or async, or of a class whose instances are called.
+    """Make a tool from a function, sync or async, or from a class whose instances are called.
 
-    Name, description and parameters come from the signature and the docstring unless given. A class is made anew for
-    each episode; its method `close`, if it has one, is called at the end. A parameter `context`, of a function, of the
-    class's method or its constructor, takes the `EpisodeContext` and is not shown to the policy. What is returned is a
-    text, a number, a `ToolOutput`, a mapping with `observation` (and `image`, `status`: "terminal", and whatever the
-    reward function should see), or anything that JSON can hold; None is an empty text. Raises `UsageError` for what
-    can't be described to a policy.
+    Name, description and parameters come from the signature and the docstring unless given. A class is instantiated
+    for each episode; its method `close`, if any, is called at the end. A parameter `context` of the function, of the
+    class's `__call__` or of its constructor receives the `EpisodeContext` and is hidden from the policy. A tool
+    returns a text, a number, a `ToolOutput`, a mapping with `observation` or `image` (and `status`: "terminal", and
+    entries for the reward function), or any other value that is formatted as JSON; None is an empty text. Raises
+    `UsageError` for a tool that can't be described to a policy.
     """
 
     def decorate(given: Callable[..., Any]) -> Tool:
@@ -137,7 +137,7 @@ def tool(
 
 
 def to_output(value: Any) -> ToolOutput:
-    """Return what a tool returned as its output. Raises `TypeError` or `ValueError` for what is none."""
+    """Convert a tool's return value to its output. Raises `TypeError` or `ValueError` for an invalid one."""
     if isinstance(value, ToolOutput):
         output = value
     elif isinstance(value, Mapping) and value.keys() & {"observation", "image"}:
@@ -162,7 +162,7 @@ def _text(value: Any) -> str:
 
 
 def _png(image: Any) -> bytes | None:
-    """Return an image's PNG: bytes as they are, a Pillow image encoded."""
+    """Return an image as PNG: bytes unchanged, a Pillow image encoded."""
     if image is None or isinstance(image, bytes):
         return image
     if not hasattr(image, "save"):
@@ -175,7 +175,7 @@ def _png(image: Any) -> bytes | None:
 
 
 def _method_of(name: str, given: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function that a call of an instance runs. Raises `UsageError` where it has none, or can't be made."""
+    """Return a class's `__call__`. Raises `UsageError` if it has none, or its constructor needs other arguments."""
     method = inspect.getattr_static(given, "__call__", None)
     if not inspect.isfunction(method):
         raise UsageError(f"tool {name}: the class has no __call__", hint="def __call__(self, ...): what a call does")

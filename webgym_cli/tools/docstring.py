@@ -1,4 +1,4 @@
-"""What a docstring says of a function and of its parameters: Google's and reST's style."""
+"""Parser of docstrings in Google's and reST's style: the description, and the texts of the parameters."""
 
 from __future__ import annotations
 

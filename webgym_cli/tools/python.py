@@ -19,19 +19,19 @@ from webgym_cli.tools import sandbox_script
 from webgym_cli.tools.define import tool
 from webgym_cli.tools.syscall_filter import filter_blocks
 
-# Longest run, waiting included.
+# Maximum wall-clock time of a run, in seconds.
 WALL_SECONDS = 10.0
 CPU_SECONDS = 8
 # Address space in bytes.
 MEMORY = 512 * 2**20
 # Bytes of output after which the code is stopped.
 OUTPUT = 16 * 1024
-# Packages that code may import where they are installed beside webgym.
+# Packages that code may import if they are installed in webgym's environment.
 PACKAGES = ("numpy", "sympy", "mpmath")
-# The environment variables of the code. Threads would share its CPU time, and each takes 40 MiB of its memory.
+# Environment variables of the process. More threads would share its CPU time, and each takes 40 MiB of its memory.
 ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 _EMPTY = "(no output)"
-# The signals by which the limit of CPU time ends a process.
+# Signals that end a process at its CPU time limit.
 _BY_LIMIT = (signal.SIGXCPU, signal.SIGKILL)
 
 
@@ -48,10 +48,10 @@ async def python(code: str) -> str:
 
 
 async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS, output: int = OUTPUT) -> str:
-    """Return what a program printed, and why it was stopped if it was.
+    """Run a program in the sandbox; return its output, and the reason if it was stopped.
 
-    Raises `BoundaryError` where this machine has no sandbox: nothing is run without one. No process is left, however
-    this ends.
+    Raises `BoundaryError` if this machine has no sandbox: code is never run without one. The process is always ended,
+    on cancellation, too.
     """
     job = _job(code)
     process = await asyncio.create_subprocess_exec(
@@ -66,11 +66,11 @@ async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS, output: int
     try:
         printed, stopped = await _talk(process, job, wall_seconds, output)
     finally:
-        # The sandbox can start no other process, and dies with the process that waits for it.
+        # The sandboxed process can't fork, and dies with the process that waits for it.
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        # What is left in the pipes is read, too: asyncio waits for their ends, which it never sees while it has
-        # paused one that holds more than was asked for.
+        # Drain the pipes: asyncio waits for their EOF, which it never sees while it has paused a pipe that holds
+        # more than was read.
         _, complaint = await process.communicate()
     if complaint:  # the code itself can't write there
         raise _no_sandbox(complaint.decode(errors="replace").strip())
@@ -79,7 +79,7 @@ async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS, output: int
 
 
 def _job(code: str) -> bytes:
-    """Return what the sandbox is told on its stdin. Raises `BoundaryError` on a machine without a filter."""
+    """Return the job for the sandbox's stdin. Raises `BoundaryError` on a machine without a system call filter."""
     parts = filter_blocks(platform.machine())
     if parts is None:
         raise _no_sandbox(f"no system call filter is known for {platform.machine()}")
@@ -104,7 +104,7 @@ def _no_sandbox(reason: str) -> BoundaryError:
 
 @cache
 def _package_folders() -> dict[str, str]:
-    """Return where the packages that code may import are installed; a binary wheel's libraries lie beside it."""
+    """Return the folders of installed `PACKAGES`, and of the shared libraries beside them (`numpy.libs`)."""
     folders = {}
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
@@ -116,12 +116,12 @@ def _package_folders() -> dict[str, str]:
 
 @cache
 def _interpreter() -> str:
-    """Return the interpreter itself: an environment's packages are not for the code."""
+    """Return the base interpreter, so that the code can't import the packages of a virtual environment."""
     return str(Path(sys.executable).resolve())
 
 
 async def _talk(process: asyncio.subprocess.Process, job: bytes, wall_seconds: float, limit: int) -> tuple[str, str]:
-    """Send the job, and return what was printed and why the code was stopped."""
+    """Send the job; return the output, and the reason if the code was stopped."""
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a process without pipes")
     printed, stopped = b"", ""
@@ -143,7 +143,7 @@ async def _talk(process: asyncio.subprocess.Process, job: bytes, wall_seconds: f
 
 
 def _describe_end(status: int | None) -> str:
-    """Return why the code ended without being asked to; empty where it ran to its end."""
+    """Return the reason for a death by signal; empty if the code exited or was not waited for."""
     if status is None or status >= 0:
         return ""
     if -status in _BY_LIMIT:

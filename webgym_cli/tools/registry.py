@@ -1,4 +1,4 @@
-"""Which tools there are."""
+"""Registry of tools."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.tools.define import Tool
 from webgym_cli.util.registry import Registry
 
-# The tools that can be named.
+# Tools by name: built-in ones and those of plugins.
 TOOLS: Registry[Tool] = Registry(
     noun="tool",
     setting="agent.tools",
@@ -24,7 +24,7 @@ TOOLS: Registry[Tool] = Registry(
 
 
 def find_tools(names: Sequence[str]) -> tuple[Tool, ...]:
-    """Return the tools of these names, in order. Raises `UsageError`, also where two have the same name."""
+    """Look up tools by name, in order. Raises `UsageError`, also if two of them have the same name."""
     tools: dict[str, Tool] = {}
     for named in names:
         item = TOOLS.find(named)

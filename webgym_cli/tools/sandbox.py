@@ -1,17 +1,18 @@
 """Confines the process that runs untrusted Python code; `sandbox_script` is that process.
 
-Before the code runs it gives up, for good and in this order:
+Before the code runs, the process irrevocably gives up, in this order:
 
-- where the kernel grants it: the machine's mounts, processes, network and IPC (namespaces). Its root is then a small
-  tmpfs that holds Python's library, read-only, and the scratch folder /tmp;
+- if the kernel permits it, the machine's mounts, processes, network and IPC (namespaces). Its root is then a small
+  tmpfs with Python's library, read-only, and the scratch folder /tmp;
 - memory, CPU time, threads and open files beyond the limits (rlimits);
-- root: as root it becomes a user of its own; all capabilities, new privileges, core files;
-- life after its parent (PR_SET_PDEATHSIG);
-- where the kernel has it: files but Python's library and the scratch folder, signals to others (Landlock);
-- each system call that is not on the list of `syscall_filter` (seccomp).
+- root (a root process switches to a separate user), all capabilities, new privileges, core files;
+- survival of its parent (PR_SET_PDEATHSIG);
+- if the kernel supports it, files other than Python's library and the scratch folder, and signals to other processes
+  (Landlock);
+- all system calls that `syscall_filter` does not list (seccomp).
 
 Capabilities, no_new_privs and seccomp are required: without one of them nothing runs, and stderr has the reason.
-With neither a root of its own nor Landlock the filter allows no call that opens a file.
+With neither a private root nor Landlock, the filter allows no call that opens a file.
 Imports only the standard library: webgym is not on its path.
 """
 
@@ -32,11 +33,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# In the root of its own, where no other process has files.
+# Scratch folder in the private root, where no other process has files.
 SCRATCH = "/tmp"
 SCRATCH_BYTES, SCRATCH_FILES = 16 * 2**20, 1024
 MAX_OPEN_FILES, MAX_THREADS = 32, 64
-# A sandbox's user is the first one plus its process id, which no other process has; else nobody.
+# Uid of the sandbox: `FIRST_UID` plus its process id, which is unique; else that of nobody.
 FIRST_UID, NOBODY = 0x60000000, 65534
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
 CAPABILITY_VERSION, CAPABILITIES = 0x20080522, 64
@@ -44,11 +45,11 @@ CAPABILITY_VERSION, CAPABILITIES = 0x20080522, 64
 NEW_USER, NEW_SPACES = 0x10000000, 0x00020000 | 0x04000000 | 0x08000000 | 0x20000000 | 0x40000000
 NOSUID_NODEV, MS_REC_PRIVATE, MNT_DETACH = 2 | 4, 0x4000 | 1 << 18, 2
 OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR, MOUNT_READ_ONLY = 428, 429, 442, 1
-# System calls without a function in libc; newer ones have the same numbers on all machines.
+# System calls without a libc wrapper; newer ones have the same numbers on all machines.
 LANDLOCK_CREATE, LANDLOCK_ADD, LANDLOCK_RESTRICT = 444, 445, 446
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 CLONE_TREE, AT_RECURSIVE, AT_EMPTY_PATH, AT_FDCWD = 1, 0x8000, 0x1000, -100
-# The number of kinds of file access that each Landlock ABI handles; later ones as 5.
+# Number of file access rights of each Landlock ABI; later ones are used as 5.
 ACCESS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_FILE, TRUNCATE = (
     1 << bit for bit in (0, 1, 2, 3, 4, 5, 7, 8, 14)
@@ -65,21 +66,21 @@ class NoSandboxError(Exception):
 
 
 def require(result: int, what: str) -> int:
-    """Return the result of a libc call. Raises `NoSandboxError` where it failed."""
+    """Return the result of a libc call. Raises `NoSandboxError` if it failed."""
     if result < 0:
         raise NoSandboxError(f"{what}: {os.strerror(ctypes.get_errno())}")
     return result
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process at its parent's end. A change of user or capabilities undoes it."""
+    """Have the kernel kill this process when its parent dies. A change of user or capabilities clears the setting."""
     require(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "PR_SET_PDEATHSIG")
 
 
 def enter_namespaces() -> int | None:
-    """Go on as the first process of new namespaces; this one waits for it, and ends as it does.
+    """Fork into new namespaces: the child continues as PID 1, the parent waits for it and ends with its status.
 
-    Returns a descriptor that is readable once the waiting process is gone; None where the kernel grants no namespaces.
+    Returns a descriptor that becomes readable when the parent is gone; None if the kernel grants no namespaces.
     """
     uid, gid = os.getuid(), os.getgid()
     if libc.unshare(NEW_SPACES):
@@ -100,7 +101,7 @@ def enter_namespaces() -> int | None:
 
 
 def enter_own_root(folders: list[str], uid: int) -> bool:
-    """Make a tmpfs with some folders, read-only, and a scratch folder the root. Whether the kernel let us."""
+    """Change the root to a tmpfs with some folders, read-only, and a scratch folder. Returns False if not permitted."""
     try:
         require(libc.mount(None, b"/", None, MS_REC_PRIVATE, None), "mount")
         trees = [(folder, _clone_read_only(folder)) for folder in folders]  # before the tmpfs covers what lies in /tmp
@@ -119,7 +120,7 @@ def enter_own_root(folders: list[str], uid: int) -> bool:
         _set_read_only(AT_FDCWD, SCRATCH.encode(), 0)
         os.chdir(SCRATCH)
         require(libc.syscall(PIVOT_ROOT[os.uname().machine], b".", b"."), "pivot_root")
-        require(libc.umount2(b".", MNT_DETACH), "umount")  # of the old root, which lies over the new one now
+        require(libc.umount2(b".", MNT_DETACH), "umount")  # of the old root, which is stacked over the new one now
         os.chdir(SCRATCH)
     except (NoSandboxError, OSError):
         libc.umount2(SCRATCH.encode(), MNT_DETACH)
@@ -137,14 +138,14 @@ def _set_read_only(folder: int, path: bytes, flags: int) -> None:
 
 
 def _clone_read_only(folder: str) -> int:
-    """Return a mount of a folder that can be put elsewhere."""
+    """Return a detached, read-only copy of a folder's mount."""
     tree = libc.syscall(OPEN_TREE, AT_FDCWD, folder.encode(), CLONE_TREE | AT_RECURSIVE | os.O_CLOEXEC)
     _set_read_only(require(tree, "open_tree"), b"", AT_EMPTY_PATH | AT_RECURSIVE)
     return int(tree)
 
 
 def leave_root(uid: int) -> None:
-    """Become another user, if we may."""
+    """Switch to another user, if permitted."""
     with contextlib.suppress(OSError):
         os.setgroups([])
         os.setresgid(uid, uid, uid)
@@ -152,7 +153,7 @@ def leave_root(uid: int) -> None:
 
 
 def drop_privileges() -> None:
-    """Give up all capabilities and new privileges, and check that they are gone."""
+    """Drop all capabilities, check that they are gone, and give up new privileges and core files."""
     for number in range(CAPABILITIES):
         libc.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)  # fails for those that the kernel doesn't have
     header, none, left = (
@@ -172,7 +173,7 @@ def drop_privileges() -> None:
 def limit(cpu_seconds: int, memory: int, threads: int, file_size: int) -> None:
     """Set the resource limits; sizes in bytes."""
     for of, value in (
-        # the signal at a lower soft limit would be ignored: this is the first process of its namespace
+        # soft and hard limit are equal: PID 1 of a namespace would ignore the signal at a lower soft limit
         (resource.RLIMIT_CPU, cpu_seconds),
         (resource.RLIMIT_AS, memory),
         (resource.RLIMIT_FSIZE, file_size),
@@ -187,7 +188,7 @@ def limit(cpu_seconds: int, memory: int, threads: int, file_size: int) -> None:
 
 
 def count_tasks(uid: int) -> int:
-    """Return how many threads a user has: the kernel counts them all against the limit."""
+    """Return the number of a user's threads, all of which the kernel counts against the limit."""
     total = 0
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -197,15 +198,15 @@ def count_tasks(uid: int) -> int:
 
 
 def landlock_abi() -> int:
-    """Return the version of Landlock; below 1 where the kernel has none."""
+    """Return Landlock's ABI version; below 1 if the kernel lacks Landlock."""
     return int(libc.syscall(LANDLOCK_CREATE, None, 0, 1))
 
 
 def restrict_files(access: dict[str, int]) -> None:
-    """Take away file access but the given kinds below some folders, by Landlock."""
+    """Restrict file access to the given access rights below some folders, by Landlock."""
     abi = landlock_abi()
     handled = (1 << ACCESS_BY_ABI.get(abi, ACCESS_BY_ABI[5])) - 1
-    # from ABI 4 on TCP, from ABI 6 on abstract sockets and signals to processes outside
+    # ABI 4 added TCP; ABI 6 added abstract sockets and signals to processes outside
     attributes = struct.pack("=QQQ", handled, 3, 3)[: 8 if abi < 4 else 16 if abi < 6 else 24]
     rules = require(libc.syscall(LANDLOCK_CREATE, attributes, len(attributes), 0), "Landlock refused its rules")
     for folder, kinds in access.items():
@@ -218,7 +219,7 @@ def restrict_files(access: dict[str, int]) -> None:
 
 
 def restrict_calls(program: bytes) -> None:
-    """Switch the system call filter on, and check that it works."""
+    """Install the system call filter and check that it has an effect."""
     buffer = ctypes.create_string_buffer(program, len(program))
     described = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
     require(libc.prctl(PR_SET_SECCOMP, 2, described, 0, 0), "seccomp can't be switched on")
@@ -227,7 +228,7 @@ def restrict_calls(program: bytes) -> None:
 
 
 def choose_user(own: int) -> int:
-    """Return the user to become: as root one that nobody else is, where the container has it; else the present one."""
+    """Return the uid to switch to: for root a unique one, if the user namespace maps it; else the present one."""
     if os.getuid():
         return os.getuid()
     spans = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
@@ -238,15 +239,15 @@ def choose_user(own: int) -> int:
 
 
 def is_open_to_all(folder: str) -> bool:
-    """Whether a user without rights of its own can read a folder."""
+    """Whether all users have search permission on a folder and its parents."""
     path = Path(folder).resolve()
     return all(place.stat().st_mode & stat.S_IXOTH for place in (path, *path.parents))
 
 
 def confine(job: dict[str, Any], preload: Callable[[], None]) -> None:
-    """Give everything up; `preload` is called where no file can be opened later. Raises `NoSandboxError`."""
+    """Confine this process; `preload` is called if no file can be opened later. Raises `NoSandboxError`."""
     die_with_parent()
-    if os.getppid() != job["parent"]:  # it died before we asked to be killed at its end
+    if os.getppid() != job["parent"]:  # it died before the death signal was set
         raise NoSandboxError("the process that asked is gone")
     own = os.getpid()
     watched = enter_namespaces()
@@ -258,7 +259,7 @@ def confine(job: dict[str, Any], preload: Callable[[], None]) -> None:
     has_landlock = landlock_abi() > 0
     if not has_root and not has_landlock:
         preload()
-        if len(list(Path("/proc/self/task").iterdir())) != 1:  # a filter is for the thread that sets it
+        if len(list(Path("/proc/self/task").iterdir())) != 1:  # a filter applies to the calling thread only
             raise NoSandboxError("a package has started threads")
     limit(job["cpu_seconds"], job["memory"], threads, SCRATCH_BYTES if has_root else 0)
     if not os.getuid() and uid and (has_root or all(map(is_open_to_all, folders))):
@@ -270,7 +271,7 @@ def confine(job: dict[str, Any], preload: Callable[[], None]) -> None:
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     if has_landlock:
         restrict_files(dict.fromkeys(folders, READ_ACCESS) | ({SCRATCH: SCRATCH_ACCESS} if has_root else {}))
-    # root's threads are not counted against the limit
+    # the limit of threads does not apply to root, so root may start none
     parts = {
         "base": True,
         "threads": os.getuid() != 0,

@@ -19,10 +19,10 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-# Exit status when the sandbox can't be had on this machine.
+# Exit status if this machine can't provide the sandbox.
 REFUSED = 1
 FILENAME = "<code>"
-# Modules that code may import where it can open no file; and the packages that it is given.
+# Modules that are imported in advance, if the code imports them, on a machine whose sandbox can't open files.
 PRELOADED = """
     abc array base64 bisect calendar cmath collections contextlib copy csv dataclasses datetime decimal enum
     fractions functools hashlib heapq io itertools json math numbers operator os pprint random re statistics
@@ -31,7 +31,7 @@ PRELOADED = """
 
 
 def load_neighbour(name: str) -> Any:
-    """Import a file of this folder by its path: the package's own `__init__` needs what is not installed here."""
+    """Import a file of this folder by its path: the package's `__init__` needs packages that are not on the path."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     if spec is None or spec.loader is None:
         raise ImportError(name)
@@ -41,7 +41,7 @@ def load_neighbour(name: str) -> Any:
 
 
 def preload(source: str, packages: list[str]) -> None:
-    """Import the harmless modules that the code imports: the filter will not let it open their files."""
+    """Import the harmless modules that the code imports, because the filter will block opening their files."""
     names: set[str] = set()
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         for node in ast.walk(ast.parse(source)):
@@ -56,13 +56,13 @@ def preload(source: str, packages: list[str]) -> None:
 
 
 class PackageFinder(MetaPathFinder):
-    """Finds some packages beside the standard library, and none of their neighbours."""
+    """Finds the given packages, and no others that are installed in the same folder."""
 
     def __init__(self, folders: dict[str, str]) -> None:
         self._folders = folders
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return where a package is loaded from; its own modules are found by Python's usual finder."""
+        """Return the spec of a given package; Python's own finder finds its submodules."""
         folder = self._folders.get(name)
         if folder is None:
             return None
@@ -71,7 +71,10 @@ class PackageFinder(MetaPathFinder):
 
 
 def execute(source: str) -> int:
-    """Run the code; the value of a last line that is an expression is printed, as an interpreter does."""
+    """Run the code and print the value of a final expression, as the interactive interpreter does.
+
+    Returns the exit status: 1 after an exception, whose traceback is printed, else 0.
+    """
     namespace = {"__name__": "__main__", "__builtins__": __builtins__}
     try:
         tree = ast.parse(source, FILENAME)
@@ -85,14 +88,14 @@ def execute(source: str) -> int:
                 sys.stdout.write(f"{value!r}\n")
     except SystemExit:
         return 0
-    except BaseException as error:  # noqa: BLE001  the boundary to the code: whatever it raises is its output
+    except BaseException as error:  # noqa: BLE001  boundary to untrusted code: its exceptions are output
         sys.stdout.write("".join(_format(error)))
         return 1
     return 0
 
 
 def _format(error: BaseException) -> list[str]:
-    """Return a traceback of the code's own frames, without ours."""
+    """Return the traceback without the frames of this file."""
     report = traceback.TracebackException.from_exception(error)
     report.stack[:] = [frame for frame in report.stack if frame.filename != __file__]
     return list(report.format())

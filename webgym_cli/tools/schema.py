@@ -1,4 +1,4 @@
-"""A function's parameters as a model that checks arguments, and as the JSON schema that a policy reads."""
+"""Models of functions' parameters, which validate arguments and yield the JSON schema for the policy."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ from pydantic.errors import PydanticUserError
 from webgym_cli.errors import UsageError
 
 _KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-# Characters of a reason why an argument does not fit.
+# Maximum length of the reason why an argument is invalid, in characters.
 _MESSAGE = 200
 
 
 class BadArgumentsError(ValueError):
-    """A call's arguments don't fit the tool's parameters. The message is for the policy."""
+    """The arguments of a call don't match the tool's parameters. The message is for the policy."""
 
 
 def argument_model(name: str, function: Callable[..., Any], texts: dict[str, str], hidden: str = "") -> type[BaseModel]:
     """Return the model of a function's parameters, described by `texts`, without the hidden one.
 
-    Raises `UsageError` where it has no schema.
-
-    Fields have neutral names and the parameters' names as aliases: a parameter may be called `json` or `copy`.
+    Fields have neutral names and the parameters' names as aliases, because a parameter may be called `json` or `copy`
+    like a method of the model. Raises `UsageError` if the parameters have no JSON schema.
     """
     try:
         hints = typing.get_type_hints(function, include_extras=True)
@@ -53,13 +52,13 @@ def argument_model(name: str, function: Callable[..., Any], texts: dict[str, str
 
 
 def parameters_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON schema of a model of parameters, without the titles that pydantic makes up."""
+    """Return the JSON schema of a parameter model, without the titles that pydantic generates."""
     schema = _plain(model.model_json_schema())
     return {"type": "object", "properties": {}, **schema}
 
 
 def check_arguments(model: type[BaseModel], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments in the parameters' types, defaults left out. Raises `BadArgumentsError`."""
+    """Validate arguments and return them in the parameters' types, without defaults. Raises `BadArgumentsError`."""
     try:
         validated = model.model_validate(arguments)
     except ValidationError as error:
@@ -79,7 +78,7 @@ def _reason(detail: Any) -> str:
 
 
 def _plain(value: Any, *, names: bool = False) -> Any:
-    """Drop the titles. `names`: the keys are names of parameters, so a `title` among them is one of these."""
+    """Remove the titles. `names`: the keys are parameter names, so a `title` among them is kept."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if not isinstance(value, dict):

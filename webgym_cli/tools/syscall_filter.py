@@ -1,13 +1,13 @@
-"""The seccomp filter of the Python sandbox: a classic BPF program that allows the system calls of a list, no others."""
+"""The seccomp filter of the Python sandbox: a classic BPF program that allows only the listed system calls."""
 
 from __future__ import annotations
 
 import struct
 from functools import cache
 
-# Machines that have a filter: the column of the tables below and the machine's number in audit records.
+# Supported machines: column of the tables below, and the machine's AUDIT_ARCH number.
 MACHINES = {"x86_64": (1, 0xC000003E), "aarch64": (2, 0xC00000B7)}
-# Memory, time, the process's own signals and what it has open: name, number on x86_64, number on aarch64.
+# Memory, time, own signals and open file descriptors, as `name:number on x86_64:number on aarch64`.
 ALWAYS = """
     read:0:63 write:1:64 readv:19:65 writev:20:66 pread64:17:67 pwrite64:18:68 lseek:8:62 close:3:57 dup:32:23 dup2:33:-
     dup3:292:24 fstat:5:80 mmap:9:222 mprotect:10:226 munmap:11:215 mremap:25:216 madvise:28:233 brk:12:214 futex:202:98
@@ -20,19 +20,19 @@ ALWAYS = """
     getgid:104:176 getegid:108:177 getrlimit:97:163 getrusage:98:165 uname:63:160 sysinfo:99:179 getcpu:309:168
     getcwd:79:17
 """
-# For processes whose files are confined by other means: a filter can't look at a path.
+# For processes whose file access is confined by other means, because a filter can't inspect paths.
 READ = """
     open:2:- openat:257:56 stat:4:- lstat:6:- newfstatat:262:79 statx:332:291 access:21:- faccessat:269:48
     faccessat2:439:439 getdents64:217:61
 """
-# For processes with a scratch folder of their own.
+# For processes with a private scratch folder.
 WRITE = """
     mkdir:83:- mkdirat:258:34 rmdir:84:- unlink:87:- unlinkat:263:35 rename:82:- renameat:264:38
     renameat2:316:276 ftruncate:77:46
 """
 
 F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC = 1, 2, 3, 1030
-# The flags with which glibc and musl call `clone` for a thread; each other value is refused.
+# The flags with which glibc and musl call `clone` for a thread; all other values are refused.
 THREAD_FLAGS = (0x3D0F00, 0x7D0F00)
 
 _KILL, _ERRNO, _ALLOW = 0x80000000, 0x50000, 0x7FFF0000
@@ -46,7 +46,7 @@ Instruction = tuple[int, int, int, int]
 
 @cache
 def filter_blocks(machine: str) -> dict[str, bytes] | None:
-    """Return the parts of the filter for a machine; None where it has none.
+    """Return the parts of the filter for a machine; None if it is not supported.
 
     A program is `base`, then any of `threads`, `read` and `write`, then `end`.
     """
@@ -54,13 +54,13 @@ def filter_blocks(machine: str) -> dict[str, bytes] | None:
         return None
     column, audit = MACHINES[machine]
     base = [(_LOAD, 0, 0, _MACHINE), (_EQUAL, 1, 0, audit), (_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
-    if machine == "x86_64":  # numbers from 2^30 on are those of the x32 interface, which the list doesn't know
+    if machine == "x86_64":  # numbers from 2^30 on belong to the x32 ABI, which the list does not cover
         base += [(_ABOVE, 0, 1, 0x40000000), (_RETURN, 0, 0, _KILL)]
     base += _allow(ALWAYS, column)
     base += _allow_argument("fcntl:72:25", column, 1, (F_GETFD, F_SETFD, F_GETFL, F_DUPFD_CLOEXEC))
-    # Python asks for each file whether it is a terminal, and falls back to fcntl on this very error
+    # Python uses ioctl to test whether a file is a terminal, and falls back to fcntl on this error
     base += _refuse("ioctl:16:29", column, _ENOTTY)
-    base += _refuse("clone3:435:435", column, _ENOSYS)  # libc then calls clone, whose flags can be read here
+    base += _refuse("clone3:435:435", column, _ENOSYS)  # libc then calls clone, whose flags a filter can check
     base += _allow_argument("sched_getaffinity:204:123", column, 0, (0,))
     base += _allow_own_limits(column)
     return {
@@ -73,7 +73,7 @@ def filter_blocks(machine: str) -> dict[str, bytes] | None:
 
 
 def syscall_numbers(table: str, column: int) -> dict[str, int]:
-    """Return the numbers of a table's system calls; a machine may lack some."""
+    """Return the numbers of a table's system calls, without those that a machine lacks."""
     rows = (entry.split(":") for entry in table.split())
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
@@ -94,14 +94,14 @@ def _refuse(entry: str, column: int, error: int) -> list[Instruction]:
 
 
 def _allow_argument(entry: str, column: int, index: int, values: tuple[int, ...]) -> list[Instruction]:
-    """Allow a call whose argument has one of some values. Its lower 32 bits are compared: the kernel reads an int."""
+    """Allow a call whose argument is one of `values`. Only 32 bits are compared, because the kernel reads an int."""
     check: list[Instruction] = [(_LOAD, 0, 0, _ARGUMENTS + 8 * index)]
     check += [(_EQUAL, len(values) - place, 0, value) for place, value in enumerate(values)]
     return _check(entry, column, [*check, (_RETURN, 0, 0, _ERRNO | _EPERM), (_RETURN, 0, 0, _ALLOW)])
 
 
 def _allow_own_limits(column: int) -> list[Instruction]:
-    """Allow `prlimit64` to read the limits of this process (id 0): the pointer to new ones is NULL in both halves."""
+    """Allow `prlimit64` to read limits of this process: pid 0, and a NULL pointer (in both halves) to new limits."""
     zeros = [_ARGUMENTS, _ARGUMENTS + 16, _ARGUMENTS + 20]
     check: list[Instruction] = []
     for place, offset in enumerate(zeros, 1):
@@ -110,7 +110,7 @@ def _allow_own_limits(column: int) -> list[Instruction]:
 
 
 def _check(entry: str, column: int, check: list[Instruction]) -> list[Instruction]:
-    # a check ends in a return on each path: what follows it still has the call's number in the accumulator
+    # every path of a check returns, so the code after it still has the call's number in the accumulator
     return [(_EQUAL, 0, len(check), _number(entry, column)), *check]
 
 

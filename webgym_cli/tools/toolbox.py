@@ -1,4 +1,4 @@
-"""The tools of one episode: their state, and calls that always end and never throw at the episode."""
+"""The tools of one episode: their state, and calls with deadlines whose exceptions become results."""
 
 from __future__ import annotations
 
@@ -18,36 +18,36 @@ from webgym_cli.tools.define import Tool, to_output
 from webgym_cli.tools.schema import BadArgumentsError, check_arguments
 from webgym_cli.tools.workers import TooLateError, Workers
 
-# Characters of an exception's words that the policy gets to read.
+# Maximum length of an exception's message for the policy, in characters.
 _REASON = 500
-# Deadline of a tool's `close`.
+# Deadline of a tool's `close`, in seconds.
 CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """What came of one call."""
+    """Result of one call."""
 
     name: str
-    """The tool that was called, or whatever the policy called so."""
+    """Name of the called tool, as the policy wrote it."""
     text: str
-    """What the policy gets to read, cut to the tool's limit."""
+    """Text for the policy, truncated to the tool's limit."""
     image: bytes | None = None
-    """A PNG image for the policy to see."""
+    """PNG image for the policy."""
     error: bool = False
-    """Whether the call failed: no such tool, wrong arguments, an exception, too late."""
+    """Whether the call failed: unknown tool, invalid arguments, an exception, or a timeout."""
     terminal: bool = False
-    """Whether the episode ends with it."""
+    """Whether the call ends the episode."""
     info: Mapping[str, Any] = field(default_factory=dict)
-    """What else came of it, for the reward function."""
+    """Additional results for the reward function."""
 
 
 class Toolbox:
     """The tools that one episode may call.
 
-    The state of a tool that is a class belongs to the episode: it is made with the first call and closed with the box.
-    Calls of the same turn run side by side; those of one stateful tool, and of all tools that take the episode's
-    context, one after the other, in their order.
+    Instances of class tools belong to the episode: they are created with the first call and closed with the toolbox.
+    Calls of one turn run concurrently, but calls of one stateful tool, and of all tools that take the episode's
+    context, run one after the other in their order.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Toolbox:
         }
 
     async def call_all(self, calls: Sequence[ToolCall]) -> list[CallResult]:
-        """Make the calls of one turn, side by side, and return what came of each, in their order.
+        """Run the calls of one turn concurrently and return their results in order.
 
-        Raises `BoundaryError` where a tool fails as infrastructure, or returns what is no output.
+        Raises `BoundaryError` if a tool fails as infrastructure or returns an invalid output.
         """
-        # Where one fails as infrastructure, the calls beside it come to their end.
+        # If one call fails as infrastructure, the others still run to their end.
         results = await asyncio.gather(*map(self._call, calls), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -81,7 +81,7 @@ class Toolbox:
         return [result for result in results if isinstance(result, CallResult)]
 
     async def close(self) -> None:
-        """Close the tools that have a state; what one of them raises is no concern of an episode that is over."""
+        """Close the stateful tools. Their exceptions are ignored, because the episode is over."""
         states = list(self.context.tools.values())
         self.context.tools.clear()
         closers = [close for state in states if callable(close := getattr(state, "close", None))]
@@ -102,27 +102,27 @@ class Toolbox:
         return await self._make_call(tool, arguments)
 
     async def _make_call(self, tool: Tool, arguments: Mapping[str, Any]) -> CallResult:
-        """Make a call with arguments that fit. Whatever the tool does, it becomes a result in time."""
+        """Run a call with valid arguments; exceptions other than `BoundaryError`, and timeouts, become results."""
         seconds = tool.timeout or self._limits.tool_timeout
         try:
             value = await self._workers.call(lambda: self._target(tool)(**arguments), seconds)
         except TooLateError:
-            self.context.tools.pop(tool.name, None)  # a thread that is left behind may still use the old one
+            self.context.tools.pop(tool.name, None)  # an abandoned thread may still use the old instance
             lost = "; its state is lost" if tool.stateful else ""
             return CallResult(tool.name, f"Error: stopped after {seconds:g} s{lost}", error=True)
         except BoundaryError:
             raise
-        except Exception as error:  # noqa: BLE001  the boundary to a tool: what it raises is for the policy to read
+        except Exception as error:  # noqa: BLE001  boundary to tools: the policy reads the exception
             return CallResult(tool.name, self._cut(tool, f"Error: {_words(error)}"), error=True)
         return self._result(tool, value)
 
     def _target(self, tool: Tool) -> Callable[..., Any]:
-        """Return what is called, in the thread that calls it: making a state may take its time."""
+        """Return the callable. Runs in the worker thread, because creating an instance may take long."""
         target = self._find_state(tool) if tool.stateful else tool.make()
         return functools.partial(target, **{tool.context: self.context}) if tool.context else target
 
     def _find_state(self, tool: Tool) -> Callable[..., Any]:
-        """Return the episode's instance of a tool that is a class."""
+        """Return the episode's instance of a class tool; create it on the first call."""
         states = self.context.tools
         if tool.name not in states:
             states[tool.name] = tool.make(**({tool.made_with: self.context} if tool.made_with else {}))
@@ -147,7 +147,7 @@ class Toolbox:
         )
 
     def _cut(self, tool: Tool, text: str) -> str:
-        """Return a text that can be stored, cut to the tool's limit; a cut one says so."""
+        """Return a text that can be stored, truncated to the tool's limit with a note."""
         whole = text.encode(errors="replace").decode()
         limit = tool.max_length or self._limits.tool_max_length
         return whole if len(whole) <= limit else f"{whole[:limit]}\n[{len(whole) - limit} more characters are left out]"
@@ -161,7 +161,7 @@ def _words(error: Exception) -> str:
 
 
 def as_openai(calls: Sequence[ToolCall], first: int) -> list[dict[str, Any]]:
-    """Return calls as OpenAI's messages have them, numbered from `first`."""
+    """Return calls in the format of OpenAI's messages, with ids numbered from `first`."""
     return [
         {
             "id": f"call_{number}",

@@ -1,4 +1,4 @@
-"""Runs other people's functions beside the event loop, for so long and no longer."""
+"""Runs functions of tools and plugins with deadlines, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -13,33 +13,32 @@ from typing import Any
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
-# Threads that were told to stop and did not: at so many, no further function is called.
+# Maximum number of threads that did not end at their deadline; beyond it, no function is called.
 MAX_STUCK = 64
 
 
 class _Stopped(BaseException):
-    """Thrown into a thread whose time is over. No `Exception`: a loop that catches those ends too."""
+    """Raised in a thread at its deadline. Not an `Exception`, so that `except Exception` does not catch it."""
 
 
 class TooLateError(Exception):
-    """A function was not done in time. No `TimeoutError`: functions raise those themselves."""
+    """A function exceeded its deadline. Not a `TimeoutError`, because functions raise those themselves."""
 
 
 class Workers:
-    """Calls functions, sync ones each in a thread of its own, async ones in the loop.
+    """Calls functions: sync ones in a thread of their own, async ones in the event loop.
 
-    At its deadline a thread has an exception thrown into it, which ends whatever Python code runs there. One that is
-    blocked elsewhere (a read that never returns) is left behind: it holds up neither the caller nor the end of the
-    process.
+    At the deadline an exception is raised in the thread, which ends Python code. A thread that is blocked elsewhere
+    (a read that never returns) is abandoned: it delays neither the caller nor the exit of the process.
     """
 
     def __init__(self) -> None:
         self._stuck: list[threading.Thread] = []
 
     async def call(self, function: Callable[[], Any], seconds: float) -> Any:
-        """Return what a function without arguments returns, awaited if need be, within so many seconds.
+        """Call a function without arguments within `seconds` and return its result, awaited if necessary.
 
-        Raises `TooLateError`, or what the function raises; `BoundaryError` when too many threads are stuck.
+        Raises `TooLateError`, the function's exception, or `BoundaryError` if too many threads are stuck.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
@@ -67,27 +66,27 @@ class Workers:
 
 
 async def _within(future: asyncio.Future[Any], seconds: float, stop: Callable[[], object]) -> Any:
-    """Return a future's result. When the time is over, or we are cancelled, `stop` it without waiting for that."""
+    """Return a future's result. At the deadline or on cancellation, call `stop` without waiting for its effect."""
     try:
         done, _ = await asyncio.wait({future}, timeout=seconds)
         if done:
             return future.result()
     finally:
         if not future.done():
-            future.add_done_callback(lambda late: late.cancelled() or late.exception())  # nobody asks any more
+            future.add_done_callback(lambda late: late.cancelled() or late.exception())  # retrieves a late exception
             future.cancel()
             stop()
     raise TooLateError(f"not done within {seconds:g} s")
 
 
 def _run(function: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any]) -> None:
-    """Call a function in this thread, and tell its loop how that ended."""
+    """Call a function in this thread and pass its result or exception to the event loop."""
     with contextlib.suppress(_Stopped):
         try:
             value = function()
         except _Stopped:
             return
-        except BaseException as error:  # noqa: BLE001  the boundary to other people's code: the caller decides
+        except BaseException as error:  # noqa: BLE001  boundary to tools and plugins: the caller decides
             outcome = _to_exception(error)
             _tell(loop, future, lambda: future.set_exception(outcome))
         else:
@@ -95,7 +94,7 @@ def _run(function: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: a
 
 
 async def _harmless(value: Awaitable[Any]) -> Any:
-    """Await something of other people's; what would end the loop, or look like our own end, is an error of theirs."""
+    """Await a result; convert exceptions that would end the loop or look like our own cancellation."""
     try:
         return await value
     except BaseException as error:
@@ -106,10 +105,10 @@ async def _harmless(value: Awaitable[Any]) -> Any:
 
 
 def _to_exception(error: BaseException) -> Exception:
-    """Return an exception that a future can hold: one that would end the process or the loop becomes harmless."""
+    """Return an exception that a future can hold: a `RuntimeError` for one that would end the process or the loop."""
     return error if isinstance(error, Exception) and not isinstance(error, StopIteration) else RuntimeError(repr(error))
 
 
 def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], settle: Callable[[], None]) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+    with contextlib.suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(lambda: None if future.done() else settle())
