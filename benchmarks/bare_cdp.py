@@ -134,7 +134,7 @@ class Page:
             raise RuntimeError(f"the page did not go on: {answer}")
 
     async def _screenshot(self) -> bytes:
-        return base64.b64decode((await self._call("Page.captureScreenshot", {"format": "png"}))["data"])
+        return base64.b64decode((await self._call("Page.captureScreenshot", self._job["screenshot"]))["data"])
 
     def _call(self, method: str, params: dict[str, Any]) -> asyncio.Task[dict[str, Any]]:
         return self._browser.send(method, params, self._session)

@@ -23,6 +23,7 @@ from benchmarks.episodes import CLICKS, LENGTH, NETWORK, NOTHING, PAGE, POLICY, 
 from benchmarks.harness import Row, Series, emit, machine, program, rounded, say, table
 from benchmarks.schedulers import DESCRIPTIONS, NAIVE, OURS, REFILL
 from webgym_cli.environments.browser.observe import observe_script
+from webgym_cli.environments.browser.page_connection import SCREENSHOT
 from webgym_cli.environments.miniwob.oracle import list_expert_tasks
 from webgym_cli.environments.miniwob.pages import INIT_SCRIPT, SHOW_JS, START_JS, page_url
 from webgym_cli.errors import WebGymError
@@ -187,13 +188,19 @@ def matched(sizes: Sizes) -> list[Row]:
         scripts = tuple(still.scripts(sizes.matched_episodes, number + 1))
         return program("engine", Job(scripts, SESSIONS, size=VIEWPORT).to_json())
 
-    def bare(number: int) -> Result:
-        say(f"matched step, repeat {number + 1} of {sizes.matched_repeats}: bare CDP")
-        seeds = [script.seed for script in still.scripts(sizes.matched_episodes, number + 1)]
-        return program("bare_cdp", bare_job(command, seeds, sizes.matched_steps))
+    def bare(name: str, screenshot: dict[str, Any]) -> Callable[[int], Result]:
+        def run(number: int) -> Result:
+            say(f"matched step, repeat {number + 1} of {sizes.matched_repeats}: {name}")
+            seeds = [script.seed for script in still.scripts(sizes.matched_episodes, number + 1)]
+            return program("bare_cdp", bare_job(command, seeds, sizes.matched_steps, screenshot))
 
-    results = alternated(sizes.matched_repeats, {"ours": engine, "bare": bare})
-    ours, theirs = results["ours"], results["bare"]
+        return run
+
+    encodings = {"bare CDP": {"format": "png"}, "bare CDP, our PNG encoding": SCREENSHOT}
+    results = alternated(
+        sizes.matched_repeats, {"ours": engine} | {name: bare(name, told) for name, told in encodings.items()}
+    )
+    ours = results["ours"]
     shared = {
         "sessions": SESSIONS,
         "viewport": VIEWPORT,
@@ -203,11 +210,11 @@ def matched(sizes: Sizes) -> list[Row]:
         "policy": "answers at once",
         "step": "click at a point, wait until the page has drawn, page information, PNG screenshot",
     }
-    case, name = f"matched step N={SESSIONS}", "bare CDP"
+    case = f"matched step N={SESSIONS}"
 
-    def row(metric: str, read: Callable[[Result], float], target: float | None, **more: Any) -> Row:
+    def row(metric: str, read: Callable[[Result], float], target: float | None, name: str, **more: Any) -> Row:
         target = target if sizes.judged else None
-        values, others = series(ours, read), series(theirs, read)
+        values, others = series(ours, read), series(results[name], read)
         return Row(
             case,
             metric,
@@ -219,13 +226,16 @@ def matched(sizes: Sizes) -> list[Row]:
             higher_is_better=read is steps_per_second,
         )
 
-    parts = {"ours": split(ours, "cpu_ms_per_step"), name: split(theirs, "cpu_ms_per_step")}
-    held = {"ours": split(ours, "pss_mb"), name: split(theirs, "pss_mb")}
+    default, same = encodings
+    cpu_parts = {name: split(side, "cpu_ms_per_step") for name, side in results.items()}
+    memory_parts = {name: split(side, "pss_mb") for name, side in results.items()}
     return [
-        row("steps_per_s", steps_per_second, 0.9),
-        row("cpu_ms_per_step", cpu, 0.8, medians_by_process=parts),
-        row("pss_mb", memory, None, medians_by_process=held),
-        row("peak_pss_mb", peak, None),
+        row("steps_per_s", steps_per_second, 0.9, default),
+        row("steps_per_s", steps_per_second, None, same),
+        row("cpu_ms_per_step", cpu, 0.8, default, medians_by_process=cpu_parts),
+        row("cpu_ms_per_step", cpu, None, same),
+        row("pss_mb", memory, None, default, medians_by_process=memory_parts),
+        row("peak_pss_mb", peak, None, default),
         Row(
             case,
             "pss_mb_of_eight_sessions",
@@ -236,8 +246,8 @@ def matched(sizes: Sizes) -> list[Row]:
     ]
 
 
-def bare_job(command: Sequence[str], seeds: Sequence[int], steps: int) -> dict[str, Any]:
-    """Return what the bare script has to do: our browser, our scripts, our clicks."""
+def bare_job(command: Sequence[str], seeds: Sequence[int], steps: int, screenshot: dict[str, Any]) -> dict[str, Any]:
+    """Return the bare script's job: our browser, our scripts, our clicks, and the parameters of its screenshots."""
     return {
         "command": list(command),
         "init_scripts": [observe_script(watch_listeners=True), INIT_SCRIPT],
@@ -245,6 +255,7 @@ def bare_job(command: Sequence[str], seeds: Sequence[int], steps: int) -> dict[s
         "show": SHOW_JS,
         "url": page_url(PAGE),
         "clicks": CLICKS,
+        "screenshot": screenshot,
         "size": VIEWPORT,
         "seeds": list(seeds),
         "steps": steps,

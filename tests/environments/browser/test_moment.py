@@ -13,7 +13,7 @@ from webgym_cli.environments.browser.moment import _TRIES as TRIES
 from webgym_cli.environments.browser.moment import take_moment
 from webgym_cli.records.trajectory import Element
 
-DRAWN = png(1) + b"\0" * 20_000  # too large for a blank picture
+DRAWN = png(1) + b"\0" * 30_000  # too large for a blank picture
 BLANK = png(1)
 
 

@@ -41,6 +41,18 @@ def test_miniwob_starts_its_browser_without_webgl_unless_it_is_asked_for(webgl, 
     assert browser_for_pages(BrowserSettings(webgl=webgl)).webgl == started
 
 
+async def test_the_documents_of_earlier_episodes_are_collected_in_a_context_that_is_used_again():
+    async with MiniWobPool(load(), InteractionMode.COORDINATES) as pool:
+        environment = pool.new()
+        for seed in range(8):
+            await environment.reset(Task(id="click-button"), seed)
+        session = environment._session
+        channel = (await session.connection()).channel
+        assert session.uses == 7
+        assert (await channel.send("Memory.getDOMCounters"))["documents"] <= 4
+        await environment.close()
+
+
 def test_contexts_live_as_long_as_the_settings_say():
     pool = MiniWobPool(load(overrides=["browser.context_minutes=2", "browser.width=800"]), InteractionMode.COORDINATES)
     assert (pool.options.life_seconds, pool.options.width) == (120.0, 160)

@@ -15,8 +15,8 @@ _TRIES = 3
 # The same if `patient`: a busy machine takes few screenshots within the time limit.
 _PATIENT_TRIES = 8
 _BLANK_PAUSE = 0.25
-# A PNG of one colour is far smaller than this; a larger one need not be decoded.
-_BYTES_A_MEGAPIXEL = 16 * 1024
+# A PNG of one colour has at most 18,000 bytes a megapixel; a larger one need not be decoded.
+_BYTES_A_MEGAPIXEL = 24 * 1024
 # Colour difference (of 255) below which pixels count as equal.
 _ALMOST = 3
 # CSS pixels by which an element may move while the picture is taken.

@@ -17,6 +17,9 @@ from webgym_cli.jobs.workers import race
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
 
+# Parameters of a screenshot. Fast compression saves 6 ms of CPU time for 1280x768 pixels, a seventh of a step; files of
+# nine pages were 1.4 to 3 times as large.
+SCREENSHOT = {"format": "png", "optimizeForSpeed": True}
 # How the browser says that there is nothing to draw just now, between two documents.
 _NOT_NOW = ("unable to capture screenshot", "not attached to an active page")
 _PAUSE = 0.05
@@ -60,7 +63,7 @@ class PageConnection:
             def is_replaced(before: int = self.traffic.documents) -> bool:
                 return self.traffic.documents > before
 
-            drawing = self.channel.send("Page.captureScreenshot", {"format": "png"})
+            drawing = self.channel.send("Page.captureScreenshot", SCREENSHOT)
             try:
                 async with race(drawing, self.traffic.until(is_replaced)) as (drawn, _):
                     if drawn.done() or (await asyncio.wait((drawn,), timeout=_LAST_CHANCE))[0]:

@@ -14,7 +14,16 @@ from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.miniwob.oracle import OracleScene, next_action, require_expert
-from webgym_cli.environments.miniwob.pages import HEIGHT, INIT_SCRIPT, SCENE_JS, SHOW_JS, START_JS, WIDTH, page_url
+from webgym_cli.environments.miniwob.pages import (
+    GC_ARGUMENT,
+    HEIGHT,
+    INIT_SCRIPT,
+    SCENE_JS,
+    SHOW_JS,
+    START_JS,
+    WIDTH,
+    page_url,
+)
 from webgym_cli.environments.miniwob.spec import page_of
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
@@ -40,8 +49,9 @@ _AWAY = (-20.0, -20.0)
 
 
 def browser_for_pages(browser: BrowserSettings) -> BrowserSettings:
-    """Return how the browser is started for MiniWoB's pages, which use no WebGL."""
-    return browser.model_copy(update={"webgl": "off"}) if browser.webgl == "auto" else browser
+    """Return the browser settings for MiniWoB's pages, which use no WebGL and start a garbage collection themselves."""
+    webgl = "off" if browser.webgl == "auto" else browser.webgl
+    return browser.model_copy(update={"webgl": webgl, "args": (GC_ARGUMENT, *browser.args)})
 
 
 class MiniWobPool:
@@ -59,6 +69,7 @@ class MiniWobPool:
             context_arguments={"timezone_id": "UTC"},
         )
         self.browsers = BrowserPool(browser_for_pages(browser))
+        self._is_remote = bool(browser.cdp_urls)
         self._idle: list[BrowserSession] = []
 
     async def __aenter__(self) -> MiniWobPool:
@@ -98,8 +109,8 @@ class MiniWobPool:
     async def _load_page(self, session: BrowserSession, url: str) -> BrowserSession:
         try:
             await session.goto(url)
-            if session.uses:
-                # Without this Chrome accumulates 70 MB of earlier pages in each context.
+            if session.uses and self._is_remote:
+                # `START_JS` can't collect garbage in a browser that was started without `GC_ARGUMENT`.
                 async with session.guard("collecting garbage"):
                     await session.page.request_gc()
         except BaseException:
