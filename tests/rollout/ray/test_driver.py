@@ -124,6 +124,21 @@ async def test_a_rank_that_can_not_work_leaves_it_to_the_others(scaled):
     assert "no Chromium here" in scaled.told("rank_lost")[0]["message"]
 
 
+async def test_a_rank_that_is_opened_when_the_command_ends_is_killed(scaled, monkeypatch):
+    opening, never = asyncio.Event(), asyncio.Event()
+
+    async def open_slowly(self, *arguments):
+        opening.set()
+        await never.wait()
+
+    monkeypatch.setattr(ray_worker.RolloutWorker, "open", open_slowly)
+    command = asyncio.create_task(scaled.roll(4))
+    await opening.wait()
+    command.cancel()
+    await asyncio.wait((command,))
+    assert command.cancelled() and sorted(scaled.cluster.killed) == ["n0", "n1"]
+
+
 @pytest.mark.parametrize("error", [UsageError("no such task"), StoreError("disk full")])
 async def test_what_concerns_all_ranks_ends_the_command(scaled, error):
     with pytest.raises(type(error), match=str(error)):

@@ -9,13 +9,14 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.train.nodes.node_runs import NAME, ready
-from webgym_cli.errors import JobError, PeerLostError, RunLockedError, UsageError
+from webgym_cli.errors import JobError, PeerLostError, RunLockedError, UsageError, WebGymError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
 from webgym_cli.train.failure import trainer_error
 from webgym_cli.train.nodes import worker
 from webgym_cli.train.nodes.coordinator import COORDINATOR, coordinate
+from webgym_cli.train.nodes.messages import NodeHello
 from webgym_cli.train.nodes.topology import NodeTopology, from_env
 from webgym_cli.train.nodes.worker import run_worker_node
 from webgym_cli.train.plan import plan_training
@@ -226,6 +227,22 @@ async def test_who_does_not_know_the_token_is_sent_away(nodes):
         writer.close()
 
 
+async def test_a_node_that_sends_nonsense_is_lost_and_may_join_again(nodes):
+    with coordinate(nodes.run, nodes.settings, FIRST):
+        facts = read_json(nodes.run.coordinator)
+        hello = NodeHello(token=facts["token"], rank=1, nodes=2, host="x", pid=1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", facts["port"])
+        writer.write(hello.model_dump_json().encode() + b"\n")
+        assert await reader.readline() and not COORDINATOR.get().missing()
+        writer.write(b"nonsense\n")
+        assert await reader.read() == b""
+        writer.close()
+        assert COORDINATOR.get().missing() == [1]
+        async with nodes.follower():
+            while COORDINATOR.get().missing():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+
+
 async def test_a_node_that_hangs_is_named(nodes, monkeypatch):
     """Its process lives and its connection stands, but it sends nothing any more."""
     monkeypatch.setenv("BEHAVE", "1:hang")
@@ -244,12 +261,19 @@ async def test_a_node_that_hangs_is_named(nodes, monkeypatch):
             await nodes.lead(sink=lambda event: event["event"] == "train" and hangs.set())
 
 
-async def test_a_node_that_can_not_start_is_told_with_its_own_error(nodes, monkeypatch):
+@pytest.mark.parametrize(
+    ("error", "raised", "said", "hint"),
+    [
+        (UsageError("no such folder here", hint="mount it"), UsageError, "no such folder here", "mount it"),
+        (KeyError("a bug"), WebGymError, "KeyError: 'a bug'", "webgym resume"),
+    ],
+)
+async def test_a_node_that_can_not_start_is_told_with_its_own_error(nodes, monkeypatch, error, raised, said, hint):
     async def refuse(*arguments):
-        raise UsageError("no such folder here", hint="mount it")
+        raise error
 
     monkeypatch.setattr(worker, "run_trainer", refuse)
     async with nodes.follower():
-        with pytest.raises(UsageError, match=r"^node 1 \(.*\): no such folder here") as caught:
+        with pytest.raises(raised, match=rf"^node 1 \(.*\): {said}") as caught:
             await nodes.lead()
-    assert caught.value.hint == "mount it"
+    assert hint in caught.value.hint

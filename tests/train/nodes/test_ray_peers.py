@@ -155,6 +155,12 @@ def test_ray_and_torchruns_variables_exclude_each_other(scene):
         plan_training(scene.run, scene.settings, {"NNODES": "2", "NODE_RANK": "0"})
 
 
+def test_a_rendezvous_port_that_is_none_is_refused(scene):
+    scene.ready()
+    with pytest.raises(UsageError, match=r"MASTER_PORT: 70000 is no port"):
+        plan_training(scene.run, scene.settings, {"MASTER_PORT": "70000"})
+
+
 def test_the_plan_tells_the_nodes(scene):
     scene.ready(nodes=3)
     plan = plan_training(scene.run, scene.settings, {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}).to_json()
