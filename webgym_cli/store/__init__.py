@@ -1,1 +1,1 @@
-"""The run directory: every path, the append-only truth, the images, the lock."""
+"""The run directory: paths, append-only files, images, index and lock."""

@@ -1,4 +1,4 @@
-"""The LoRA adapter of the current policy: what it is served as, and what the next training goes on with."""
+"""The LoRA adapter of the current policy, which the next training continues and the server loads by name."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from webgym_cli.store.checkpoints import checkpoints, current, folder, locate_mo
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json
 
-# The folder of a checkpoint that keeps its LoRA adapter by itself, in PEFT's format, and the file that describes it.
+# Folder of a checkpoint with its separate LoRA adapter in PEFT's format, and the adapter's configuration file.
 ADAPTER, ADAPTER_CONFIG = "adapter", "adapter_config.json"
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterStart:
-    """What a LoRA training begins with."""
+    """Initial adapter of a LoRA training."""
 
     model: str
-    """The model that the adapter is on: a folder or a hub id."""
+    """The base model of the adapter: a folder or a hub id."""
     folder: Path | None
-    """The adapter that it goes on with; None: a new one."""
+    """The adapter to continue; None: a new one."""
     adapter: LoraAdapter
-    """What the training makes."""
+    """The adapter that the training produces."""
 
 
 def plan_adapter(run: RunDir, settings: Settings, wanted: LoraAdapter, *, renew: bool = False) -> AdapterStart:
-    """Return where the next LoRA training begins: with the current policy's adapter where that is as wanted.
+    r"""Return the start of the next LoRA training: the current policy's adapter if it matches `wanted`.
 
-    So all versions have the same model below them for as long as the adapter's settings stay. Else, and with `renew`,
-    the adapter is a new one on the policy's weights.
+    All versions then share one base model as long as the adapter's settings stay the same. Otherwise, and with `renew`,
+    a new adapter is trained on the policy's weights.
     """
     newest, current_adapter = current(run), find_adapter(run, settings)
     if newest and newest.adapter and current_adapter and newest.adapter.goes_on(wanted) and not renew:
@@ -44,7 +44,7 @@ def plan_adapter(run: RunDir, settings: Settings, wanted: LoraAdapter, *, renew:
 
 
 def read_adapter(config: Mapping[str, Any]) -> LoraAdapter | None:
-    """Return the adapter that LLaMA-Factory's settings ask for, on no model yet; None without LoRA."""
+    """Return the adapter described by LLaMA-Factory's settings, without a base model; None without LoRA."""
     if config.get("finetuning_type") != "lora":
         return None
     rank = int(config.get("lora_rank") or 8)
@@ -58,7 +58,7 @@ def read_adapter(config: Mapping[str, Any]) -> LoraAdapter | None:
 
 
 def find_adapter(run: RunDir, settings: Settings) -> tuple[str, Path] | None:
-    """Return the current policy as a model and the LoRA adapter on it; None where one of them is not there."""
+    """Return the current policy's base model and LoRA adapter; None if either is missing."""
     newest = current(run)
     if newest is None or newest.adapter is None:
         return None
@@ -72,7 +72,7 @@ def find_adapter(run: RunDir, settings: Settings) -> tuple[str, Path] | None:
 
 
 def is_plain_adapter(folder: Path) -> bool:
-    """Whether an adapter is B times A on linear layers and nothing else, as vLLM takes it; False: it can't be read."""
+    """Whether an adapter is only B times A on linear layers, as vLLM requires; False if it can't be read."""
     try:
         config = read_json(folder / ADAPTER_CONFIG)
         extra = (config.get("use_dora"), config.get("modules_to_save"), config.get("bias", "none") != "none")

@@ -1,4 +1,4 @@
-"""The sites that shut the browser out: left out until their time is over."""
+"""Sites that blocked the browser; their episodes are skipped until the block expires."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Block(Record):
 
 @dataclass(slots=True)
 class Blocklist:
-    """A run's blocklist: what is on disk, and what is added."""
+    """Blocklist of a run: the file's entries and those added since."""
 
     run: RunDir
     hours: float
-    """How long a site is left out; 0: not at all."""
+    """Duration of a block in hours; 0: nothing is blocked."""
     _blocks: dict[tuple[str, str], Block] = field(default_factory=dict)
-    """The newest by site and trajectory."""
+    """Newest entry by site and trajectory."""
 
     def __post_init__(self) -> None:
-        """Read what is there; a line that can't be read blocks nothing."""
+        """Read the file; unreadable lines are ignored."""
         if self.run.blocklist.is_file():
             for _, line in read_lines(self.run.blocklist):
                 try:
@@ -47,14 +47,14 @@ class Blocklist:
                     continue
 
     def sites(self) -> frozenset[str]:
-        """Return the sites that are left out now."""
+        """Return the sites that are blocked now."""
         if not self.hours:
             return frozenset()
         now = datetime.now(UTC)
         return frozenset(site for (site, _), block in self._blocks.items() if block.expires_at > now)
 
     def add(self, url: str, trajectory: str, reason: str) -> Block | None:
-        """Leave a site out from now on; None where `hours` is 0 or the address has no site. Raises `StoreError`."""
+        """Block a site; None if `hours` is 0 or the URL has no site. Raises `StoreError`."""
         site, now = site_of(url), datetime.now(UTC)
         if not self.hours or not site:
             return None
@@ -70,7 +70,7 @@ class Blocklist:
         return block
 
     def lift(self, trajectory: str) -> None:
-        """End the blocks that a trajectory set: its site did not block the browser after all. Raises `StoreError`."""
+        """End the blocks that a trajectory caused, after a new judgement found no bot check. Raises `StoreError`."""
         now = datetime.now(UTC)
         for (_, cause), block in list(self._blocks.items()):
             if cause == trajectory and block.expires_at > now:

@@ -1,4 +1,4 @@
-"""One writer a run. Readers need no lock."""
+"""Run lock: one writer per run; readers need no lock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webgym_cli.util.files import read_json, write_json
 
 @contextmanager
 def lock_run(run: RunDir, command: str) -> Iterator[None]:
-    """Hold the run. Raises `RunLockedError` that names the holder; the operating system frees it when we die."""
+    """Hold the run's lock. Raises `RunLockedError` naming the holder; the operating system releases it if we die."""
     try:
         run.root.mkdir(parents=True, exist_ok=True)
         lock = FileLock(run.lock)

@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: one event a line, only ever appended to."""
+"""`metrics.jsonl`: one event per line, append-only."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ EventT = TypeVar("EventT", bound=StoredEvent)
 
 
 def append_event(run: RunDir, event: Event) -> None:
-    """Append an event with its time, without its words for people. Raises `StoreError`."""
+    """Append an event with its time, without its message. Raises `StoreError`."""
     facts = {key: value for key, value in event.items() if key != "message"}
     append_lines(run.metrics, json.dumps({**facts, "at": now()}, ensure_ascii=False))
 
 
 def read_events(run: RunDir, *names: str) -> Iterator[dict[str, Any]]:
-    """Yield the events of these names, oldest first; a line that a crash tore is skipped."""
+    """Yield the events with these names, oldest first; a line truncated by a crash is skipped."""
     if run.metrics.is_file():
         for _, line in read_lines(run.metrics):
-            with contextlib.suppress(ValueError):  # the line that a crash tore
+            with contextlib.suppress(ValueError):  # a line truncated by a crash
                 event = json.loads(line)
                 if isinstance(event, dict) and event.get("event") in names:
                     yield event
 
 
 def read_valid_events(run: RunDir, record: type[StoredEvent]) -> Iterator[dict[str, Any]]:
-    """Yield the events of a kind with all their keys, oldest first; a damaged one, with others, is skipped."""
+    """Yield the valid events of a kind with all their keys, oldest first; invalid ones are skipped."""
     for event in read_events(run, record.name_of_event):
         with contextlib.suppress(ValidationError):
             record.model_validate(event)
@@ -42,7 +42,7 @@ def read_valid_events(run: RunDir, record: type[StoredEvent]) -> Iterator[dict[s
 
 
 def read_records(run: RunDir, record: type[EventT]) -> Iterator[EventT]:
-    """Yield the events of a kind as records, oldest first; one with other values than the record's is skipped."""
+    """Yield the events of a kind as records, oldest first; invalid ones are skipped."""
     for event in read_events(run, record.name_of_event):
         with contextlib.suppress(ValidationError):
             yield record.model_validate(event)

@@ -1,4 +1,4 @@
-"""The plans of a run's iterations: which episodes were drawn, written before the first of them."""
+"""Rollout plans: the sampled episodes of each iteration, written before the first of them runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webgym_cli.util.files import read_jsonl
 
 
 def read_plan(run: RunDir, split: Split, iteration: int) -> tuple[Episode, ...]:
-    """Return the episodes planned so far; none when there is no plan. Raises `StoreError`."""
+    """Return the episodes planned so far; empty without a plan. Raises `StoreError`."""
     path = run.plan(split, iteration)
     if not path.is_file():
         return ()

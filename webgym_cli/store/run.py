@@ -1,4 +1,4 @@
-"""A run is a directory, and the directory is the database: every path in it is born here."""
+"""The run directory, which is the database: all of its paths are defined here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def now() -> str:
 
 
 class _PathBelow:
-    """A path that is in every run under the same name."""
+    """A path relative to the run, the same in every run."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -41,10 +41,10 @@ class _PathBelow:
 
 @dataclass(frozen=True, slots=True)
 class RunDir:
-    """The paths of a run. Nothing is created until something is written."""
+    """Paths of a run. Nothing is created until something is written."""
 
     root: Path
-    """The run's `save_path`, made absolute: children work in folders of their own."""
+    """The run's `save_path`, made absolute because child processes have other working directories."""
 
     def __post_init__(self) -> None:
         """Make the root absolute."""
@@ -53,46 +53,46 @@ class RunDir:
     config = _PathBelow("config.json")
     """The resolved settings (no secrets)."""
     provenance = _PathBelow("run.json")
-    """Who made the run, with which versions; never rewritten."""
+    """Creator and versions of the run; never rewritten."""
     lock = _PathBelow("lock")
     """The lock file."""
     lock_holder = _PathBelow("lock.holder")
-    """Who holds the lock."""
+    """The lock's holder."""
     state = _PathBelow("state.json")
-    """The command that is under way: what `resume` takes up again."""
+    """The running command, which `resume` continues."""
     metrics = _PathBelow("metrics.jsonl")
-    """One JSON object a line, an event each."""
+    """Events, one JSON object per line."""
     tracking = _PathBelow("tracking.json")
-    """How much of the metrics Weights & Biases was given."""
+    """Which part of the metrics was sent to Weights & Biases."""
     screenshots = _PathBelow("screenshots")
     """The image store, shared by all iterations."""
     dataset = _PathBelow("llamafactory_data")
-    """What `prepare` writes."""
+    """Output of `prepare`."""
     rl_data = _PathBelow("rl_data")
-    """An iteration's batch for policy gradients."""
+    """Policy-gradient batch of an iteration."""
     batches = _PathBelow("batches.jsonl")
-    """The ledger: which trajectories each training is made of, one batch a line."""
+    """Batch ledger: the trajectories of each training, one batch per line."""
     action_logprobs = _PathBelow("action_logprobs.jsonl")
-    """How probable policies found stored actions: one JSON object a line, an action each."""
+    """Log-probabilities of stored actions under policies, one JSON object per action and line."""
     checkpoints = _PathBelow("checkpoints")
-    """What training wrote."""
+    """Output of training."""
     logs = _PathBelow("logs")
-    """The logs, a folder an attempt."""
+    """Logs, one folder per attempt."""
     coordinator = _PathBelow("nodes/coordinator.json")
-    """Where the other nodes of a training reach node 0; removed when node 0's command ends."""
+    """Address of node 0 for the other nodes of a training; removed when node 0's command ends."""
     first_version = _PathBelow("first_version.json")
-    """The version of the first policy, where imported episodes have iterations before it."""
+    """Version of the first policy, if imported episodes belong to earlier iterations."""
     blocklist = _PathBelow("blocklist.jsonl")
-    """The sites that shut the browser out, one JSON object a line."""
+    """Sites that blocked the browser, one JSON object per line."""
     report = _PathBelow("report.html")
     """The run as one HTML page, made by `webgym report`."""
 
     def plan(self, split: Split, iteration: int) -> Path:
-        """The seeded plan of an iteration: written before its first episode."""
+        """Rollout plan of an iteration, written before its first episode."""
         return self.root / "tasks" / f"{split}.iteration_{iteration:04d}.jsonl"
 
     def new_tasks(self, iteration: int) -> Path:
-        """The tasks that were made for an iteration: where there are some, its training episodes are of these alone."""
+        """Tasks generated for an iteration; if there are any, its training episodes use only these."""
         return self.root / "tasks" / f"new.iteration_{iteration:04d}.jsonl"
 
     def trajectories(self, split: Split) -> Path:
@@ -100,57 +100,57 @@ class RunDir:
         return self.root / f"{split}_trajectories"
 
     def part(self, split: Split, iteration: int, rank: int = 0) -> Path:
-        """The append-only file of one writer: the truth."""
+        """Append-only trajectory file of one writer."""
         return self.trajectories(split) / f"iteration_{iteration:04d}" / f"part-{rank}.jsonl"
 
     def verdicts(self, split: Split, iteration: int, rank: int = 0) -> Path:
-        """The append-only file of one judge's verdicts on an iteration's trajectories."""
+        """Append-only file of one judge's verdicts on an iteration's trajectories."""
         return self.part(split, iteration).parent / f"verdicts-{rank}.jsonl"
 
     @property
     def index(self) -> Path:
-        """The index of the trajectories: derived, rebuilt at any time."""
+        """Index of the trajectories; derived, can be rebuilt at any time."""
         return self.root / "index.parquet"
 
     def page(self, trajectory: str) -> Path:
-        """The HTML page of a trajectory, made by `webgym show`; its id can't lead out of the folder."""
+        """HTML page of a trajectory, made by `webgym show`. Its id can't lead out of the folder."""
         return self.root / "pages" / f"{quote(trajectory, safe='')}.html"
 
     def status(self, split: Split = Split.TRAIN) -> Path:
-        """What a rollout is doing now, which may have one of the other split beside it: replaced each second."""
+        """Current state of a split's rollout, replaced every second."""
         name = "rollout" if split is Split.TRAIN else "evaluation"
         return self.root / "status" / f"{name}-0.json"
 
     def model(self, settings: Settings) -> Path:
-        """The current policy: a link that is replaced by rename, so never half-written."""
+        """Current policy: a symbolic link, replaced by rename and therefore never half-written."""
         return self.root / settings.algorithm_config.model_output_name
 
     @property
     def exists(self) -> bool:
-        """Whether this folder holds a run."""
+        """Whether this folder contains a run."""
         return self.config.is_file()
 
     @property
     def orm(self) -> RunDir:
-        """The run in which this one's outcome reward model is trained: no episodes, settings of its own."""
-        # A run of its own, so that its checkpoints are never taken for this run's policy.
+        """Run in which this run's outcome reward model is trained: no episodes, its own settings."""
+        # A separate run, so that its checkpoints never count as this run's policy.
         return RunDir(self.root / "orm")
 
     @property
     def survey(self) -> RunDir:
-        """The run in which a curriculum's first policy is tried on the original tasks: it trains nothing."""
-        # A run of its own, so that these episodes are not part of a phase's.
+        """Run in which a curriculum's first policy is evaluated on the original tasks; nothing is trained in it."""
+        # A separate run, so that these episodes do not count for any phase.
         return RunDir(self.root / "survey")
 
     @property
     def orm_of(self) -> RunDir | None:
-        """The run whose outcome reward model is trained here; None for any other."""
+        """The run whose outcome reward model is trained here; None for other runs."""
         outer = RunDir(self.root.parent)
         return outer if outer.orm == self and outer.exists else None
 
 
 def refuse_output_in_run(path: Path) -> None:
-    """Raise `UsageError` for a person's output that would lie in a run: what is there is read as the run's own."""
+    """Raise `UsageError` for a user's output file within a run, where it would be read as part of the run."""
     place = path.resolve()
     for folder in (place, *place.parents):
         run = RunDir(folder)
@@ -159,7 +159,7 @@ def refuse_output_in_run(path: Path) -> None:
 
 
 def open_run(path: Path) -> tuple[RunDir, Settings]:
-    """Return an existing run and its settings. Raises `MissingStageError` without one."""
+    """Return an existing run and its settings. Raises `MissingStageError` if there is none."""
     run = RunDir(path)
     require_readable(run)
     require_run(run, path)
@@ -167,13 +167,13 @@ def open_run(path: Path) -> tuple[RunDir, Settings]:
 
 
 def require_run(run: RunDir, path: Path) -> None:
-    """Raise `MissingStageError` where there is no run at a path, which is as a person named it."""
+    """Raise `MissingStageError` if there is no run at the path that the user gave."""
     if not run.exists:
         raise MissingStageError(f"{path}: there is no run{name_runs_near(path)}", hint=f"webgym rollout {path}")
 
 
 def require_readable(run: RunDir) -> None:
-    """Raise `StoreError` for a run of a newer version or with its settings lost, `UsageError` where a file is."""
+    """Raise `StoreError` for a run of a newer version or without settings, `UsageError` if the path is a file."""
     if not (place := next(folder for folder in (run.root, *run.root.parents) if folder.exists())).is_dir():
         raise UsageError(f"{run.root}: {place} is a file, a run is a folder", hint="name another folder")
     if not run.exists and (run.provenance.exists() or _has_begun(run)):
@@ -186,9 +186,9 @@ def require_readable(run: RunDir) -> None:
 
 
 def _read_newer_version(file: Path) -> str:
-    """Return the version that made a run where it is a newer one than this; else empty, also for a damaged file."""
+    """Return the version that made a run if it is newer than this one; else empty, also for a damaged file."""
 
-    def minor(version: str) -> list[int]:  # the parts that change settings and records
+    def minor(version: str) -> list[int]:  # the parts whose change may alter settings and records
         return [int(part) for part in version.split(".")[:2]]
 
     with suppress(StoreError, TypeError, KeyError, ValueError, AttributeError):
@@ -198,14 +198,14 @@ def _read_newer_version(file: Path) -> str:
 
 
 def saved_settings(run: RunDir) -> Settings:
-    """Return a run's settings as they were saved, whatever the environment says now. Raises `StoreError`."""
+    """Return a run's saved settings, independent of the environment. Raises `StoreError`."""
     return parse_saved(read_json(run.config))
 
 
 def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] | None = None) -> None:
-    """Raise `SettingsError` where settings differ that a known run keeps. `sources`: where each value came from.
+    r"""Raise `SettingsError` for changes of settings that are fixed for a run. `sources`: origin of each value.
 
-    The base model may be corrected before the first episode, and where it is out of reach.
+    The base model may be changed before the first episode, and if it is unavailable.
     """
     if not run.exists:
         return
@@ -233,13 +233,13 @@ def _has_begun(run: RunDir) -> bool:
 
 
 def _is_out_of_reach(run: RunDir, model: str) -> bool:
-    """Whether a model is a folder that is gone, or was never here and nothing is prepared or trained with it."""
+    """Whether a model is a missing folder, or was never here and nothing was prepared or trained with it."""
     unused = not run.dataset.exists() and not run.checkpoints.exists()
     return find_model_folder(model) is None and (unused or Path(model).is_absolute())
 
 
 def create_or_open(run: RunDir, settings: Settings) -> None:
-    """Write the settings of a new run, or of a known one after checking that they may change. Needs the lock."""
+    """Write the settings of a new run, or of an existing one after checking the changes. Needs the lock."""
     refuse_changes(run, settings)
     if run.exists and saved_settings(run) == settings:
         return
@@ -251,9 +251,9 @@ def create_or_open(run: RunDir, settings: Settings) -> None:
 
 
 def run_id(run: RunDir, settings: Settings) -> str:
-    """Return the run's id at Weights & Biases: the setting, else 16 hex digits that tell who made it, when and how.
+    r"""Return the run's id at Weights & Biases: the setting, or 16 hex digits derived from the run's origin.
 
-    Empty where there is no run yet.
+    Empty if the run does not exist yet.
     """
     if settings.log_config.run_id or not run.provenance.is_file():
         return settings.log_config.run_id
@@ -261,7 +261,7 @@ def run_id(run: RunDir, settings: Settings) -> str:
 
 
 def new_attempt(run: RunDir) -> Path:
-    """Make the log folder of this attempt and point `logs/latest` at it. Raises `StoreError`."""
+    """Create the log folder of this attempt and point `logs/latest` to it. Raises `StoreError`."""
     names = (path.name.removeprefix("attempt_") for path in run.logs.glob("attempt_*"))
     number = max((int(name) for name in names if name.isdecimal()), default=0) + 1
     folder = run.logs / f"attempt_{number:04d}"

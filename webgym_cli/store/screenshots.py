@@ -1,7 +1,7 @@
-"""The images: named by their content, written once, before the line that names them.
+r"""Image store: content-addressed files, each written once and before the line that references it.
 
-A PNG can give way to a WebP of the same pixels (`webgym gc RUN --recode webp`). Its name stays the digest of the PNG;
-the ledger of its folder, `3f/recoded.jsonl`, has the digest of what took its place.
+A PNG can be replaced by a WebP with the same pixels (`webgym gc RUN --recode webp`). Its name remains the PNG's digest;
+the folder's ledger, `3f/recoded.jsonl`, has the digest of the WebP.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from webgym_cli.records.trajectory import Screenshot
 from webgym_cli.util.files import append_lines, read_lines, write_atomic
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-# Name of a folder's ledger.
+# File name of a folder's ledger.
 LEDGER = "recoded.jsonl"
 _DIGITS = frozenset("0123456789abcdef")
 
 
 class Recoded(Record):
-    """What became of a PNG that was to be re-encoded: one line of a ledger. The newest line of an image counts."""
+    """Result of re-encoding a PNG: one line of a ledger. The newest line of an image counts."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Digest of the PNG, which remains the image's name."""
@@ -48,29 +48,29 @@ class ScreenshotStore:
         """The folder of the store."""
 
     def png(self, sha256: str) -> Path:
-        """Return where an image is, or would be, as it was taken."""
+        """Return the path of an image's PNG, whether or not it exists."""
         return self.root / sha256[:2] / f"{sha256}.png"
 
     def webp(self, sha256: str) -> Path:
-        """Return where an image is, or would be, once it is re-encoded."""
+        """Return the path of an image's WebP, whether or not it exists."""
         return self.root / sha256[:2] / f"{sha256}.webp"
 
     def path(self, sha256: str) -> Path:
-        """Return the file that holds an image; where its PNG would be when there is none."""
+        """Return the path of an image's file; that of its PNG if there is none."""
         return Path(self.locate(sha256))
 
     def locate(self, sha256: str) -> str:
-        """Return the same as a text: a dataset names thousands of images."""
+        """Return `path` as text, which is faster for datasets with thousands of images."""
         stem = f"{self.root}/{sha256[:2]}/{sha256}"
         webp = not os.path.exists(f"{stem}.png") and os.path.exists(f"{stem}.webp")  # noqa: PTH110
         return f"{stem}.webp" if webp else f"{stem}.png"
 
     def locate_beside(self, sha256: str) -> str:
-        """Return the same as seen from a folder beside the store: what names it so can be copied along with it."""
+        """Return the path relative to a folder next to the store, so that both can be copied together."""
         return f"..{self.locate(sha256).removeprefix(str(self.root.parent))}"
 
     def put(self, png: bytes) -> Screenshot:
-        """Store an image unless it is there, and return its reference. Raises `StoreError`."""
+        """Store an image if it is new and return its reference. Raises `StoreError`."""
         width, height = png_size(png)
         sha256 = hashlib.sha256(png).hexdigest()
         if not _renew(self.path(sha256)):
@@ -78,7 +78,7 @@ class ScreenshotStore:
         return Screenshot(sha256=sha256, width=width, height=height)
 
     def get(self, sha256: str) -> bytes:
-        """Return an image's bytes, a PNG or a WebP. Raises `StoreError` when it is missing or altered."""
+        """Return an image's bytes (PNG or WebP). Raises `StoreError` if it is missing or altered."""
         try:
             content = self.png(sha256).read_bytes()
         except FileNotFoundError:
@@ -103,8 +103,8 @@ class ScreenshotStore:
         return content
 
     def find_recoded(self, sha256: str) -> Recoded | None:
-        """Return an image's line of the ledger; None without a readable one."""
-        # Read anew each time, as it grows while others read; one of 256 ledgers is small enough for that.
+        """Return an image's ledger line; None if there is no readable one."""
+        # Not cached, since it grows while others read; each of the 256 ledgers is small.
         try:
             content = self._ledger(sha256[:2]).read_bytes()
         except OSError:
@@ -118,7 +118,7 @@ class ScreenshotStore:
         return None
 
     def ledger(self, folder: str) -> dict[str, Recoded]:
-        """Return what the ledger of a folder says of each image; a line that can't be read says nothing."""
+        """Return a folder's ledger by digest; unreadable lines are ignored."""
         path, entries = self._ledger(folder), {}
         for _, text in read_lines(path) if path.is_file() else ():
             with contextlib.suppress(ValidationError):
@@ -127,17 +127,17 @@ class ScreenshotStore:
         return entries
 
     def note_recoded(self, folder: str, lines: Iterable[Recoded]) -> None:
-        """Append to the ledger of a folder (`3f`) durably. Raises `StoreError`."""
+        """Append to a folder's (`3f`) ledger durably. Raises `StoreError`."""
         append_lines(self._ledger(folder), *(line.model_dump_json() for line in lines))
 
     def folders(self) -> list[str]:
-        """Return the names of the folders that hold images, in order."""
+        """Return the names of the folders with images, sorted."""
         if not self.root.is_dir():
             return []
         return sorted(entry.name for entry in self.root.iterdir() if len(entry.name) == 2 and _is_hex(entry.name))
 
     def images(self, folder: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-        """Yield the digest and the file of each image in a folder; an image in both forms comes twice."""
+        """Yield digest and file of each image in a folder; an image in both formats appears twice."""
         with os.scandir(self.root / folder) as entries:
             for entry in entries:
                 name, _, suffix = entry.name.partition(".")
@@ -149,7 +149,7 @@ class ScreenshotStore:
 
 
 def png_size(png: bytes) -> tuple[int, int]:
-    """Return width and height in pixels. Raises `StoreError` when the bytes are no PNG."""
+    """Return width and height in pixels. Raises `StoreError` if the bytes are not a PNG."""
     if len(png) < 24 or not png.startswith(PNG_SIGNATURE):
         raise StoreError("a screenshot is not a PNG image")
     width, height = struct.unpack(">II", png[16:24])
@@ -157,21 +157,21 @@ def png_size(png: bytes) -> tuple[int, int]:
 
 
 def data_url_type(image: bytes) -> str:
-    """Return the MIME type of an image of the store by its first bytes."""
+    """Return the MIME type of a stored image, from its first bytes."""
     return "image/png" if image.startswith(PNG_SIGNATURE) else "image/webp"
 
 
 def data_url(image: bytes) -> str:
-    """Return an image of the store as a data URL."""
+    """Return a stored image as a data URL."""
     return f"data:{data_url_type(image)};base64,{base64.b64encode(image).decode()}"
 
 
 def _renew(path: Path) -> bool:
-    """Return whether an image is stored, with its modification time set to now."""
-    # The grace period of `webgym gc` begins anew: the line that names the image is still to be written.
+    """Set an image's modification time to now; return whether it exists."""
+    # This restarts the grace period of `webgym gc`: the line that references the image is not written yet.
     try:
         os.utime(path)
-    except PermissionError:  # another user's file: it is there, only its age stays
+    except PermissionError:  # another user's file exists; only its time stays unchanged
         return True
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Which command is under way in a run: written when it begins, cleared when it is done, so that `resume` can tell."""
+"""The running command of a run: written at its start and removed at its end, for `resume`."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from webgym_cli.util.text import hide_passwords
 
 
 class RunningCommand(Record):
-    """A command that began and has not finished."""
+    """A command that has started and not finished."""
 
     command: Literal["rollout", "judge", "score", "generate", "import", "prepare", "train", "loop", "curriculum"]
     options: dict[str, Any]
-    """Options of the command, as arguments of its function."""
+    """Options of the command, as keyword arguments of its function."""
     since: str
     """ISO 8601, UTC."""
 
 
 def begin(run: RunDir, command: str, options: dict[str, Any]) -> None:
-    """Note that a command begins."""
+    """Record the start of a command."""
     noted = RunningCommand.model_validate({"command": command, "options": options, "since": now()})
     write_json(run.state, hide_passwords(noted.model_dump(mode="json")))
 
 
 def finish(run: RunDir) -> None:
-    """Note that it is done."""
+    """Record the end of the command."""
     run.state.unlink(missing_ok=True)
 
 
 def read_running_command(run: RunDir) -> RunningCommand | None:
-    """Return the command that was interrupted, or None. Raises `StoreError` when the note is damaged."""
+    """Return the interrupted command, or None. Raises `StoreError` if the file is damaged."""
     if not run.state.is_file():
         return None
     try:

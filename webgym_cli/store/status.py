@@ -1,4 +1,4 @@
-"""What a rollout is doing now, as other shells can read it: a file a split, replaced each second. No lock."""
+"""Live status of rollouts for other processes: one file per split, replaced every second, without a lock."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json, write_json
 
-# Seconds without a word after which a writer counts as gone.
+# Seconds without an update after which a writer counts as silent.
 SILENT_AFTER = 15.0
-# Seconds that a process's start may seem to move when the clock is set.
+# Tolerance in seconds for a process's start time, which moves when the clock is set.
 _SAME_PROCESS = 60.0
 
-# Held between the look at what a file says and its replacement.
+# Held while a status file is checked and replaced.
 _WRITING = threading.Lock()
 
 
 class RolloutState(StrEnum):
-    """What became of a rollout. A writer knows the first four; `lost` and `silent` is what its readers see."""
+    """State of a rollout. Writers store the first four; readers derive `lost` and `silent`."""
 
     RUNNING = "running"
     FINISHED = "finished"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
     LOST = "lost"
-    """It wrote that it runs, but its process is gone."""
+    """Stored as running, but the process has ended."""
     SILENT = "silent"
-    """It wrote that it runs, but has not written for `SILENT_AFTER` seconds."""
+    """Stored as running, but not updated for `SILENT_AFTER` seconds."""
 
 
 class RankStatus(StoredRecord):
-    """The status file of one rollout, which its first rank writes."""
+    """Status file of one rollout, written by its first rank."""
 
     rank: int = Field(ge=0)
     pid: int
@@ -55,16 +55,16 @@ class RankStatus(StoredRecord):
     """Start of the rollout."""
     updated_at: AwareDatetime
     state: RolloutState
-    """The state, as its writer stored it."""
+    """State as stored by the writer."""
     snapshot: dict[str, Any]
 
     @property
     def here(self) -> bool:
-        """Whether the writer's process can be looked up: it runs, or ran, on this machine."""
+        """Whether the writer's process runs, or ran, on this machine and can be checked."""
         return self.host == socket.gethostname()
 
     def seen(self, at: datetime | None = None) -> RolloutState:
-        """Return the state as a reader sees it at that time (now)."""
+        """Return the state as derived by a reader at the given time (default: now)."""
         if self.state is not RolloutState.RUNNING:
             return self.state
         if self.here and not is_process_alive(self.pid, self.process_started):
@@ -73,15 +73,15 @@ class RankStatus(StoredRecord):
         return RolloutState.SILENT if silence > SILENT_AFTER else RolloutState.RUNNING
 
     def may_go_on(self, at: datetime | None = None) -> bool:
-        """Return whether more can be expected of it: it runs, or its process lives and is only held up."""
+        """Whether the rollout may still continue: it runs, or its process is alive but delayed."""
         seen = self.seen(at)
         return seen is RolloutState.RUNNING or (seen is RolloutState.SILENT and self.here)
 
 
 def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = RolloutState.RUNNING) -> None:
-    """Replace the status of a rollout by this snapshot of its monitor. Raises `StoreError`.
+    r"""Replace a rollout's status with this snapshot of its monitor. Raises `StoreError`.
 
-    Once a rollout's end is written, a late word of the same process that it runs changes nothing.
+    Once the end of a rollout is stored, later running states of the same process are ignored.
     """
     status = RankStatus(
         rank=0,
@@ -101,9 +101,9 @@ def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = Ro
 
 
 def read_status(run: RunDir) -> list[RankStatus]:
-    """Return the rollouts that go on: of training episodes, of an evaluation; else the newest alone.
+    r"""Return the running rollouts (training, evaluation); if there are none, the newest one.
 
-    What can't be read is left out.
+    Unreadable files are ignored.
     """
     rollouts = [status for split in Split if (status := _read(run.status(split)))]
     going = [status for status in rollouts if status.may_go_on()]
@@ -111,7 +111,7 @@ def read_status(run: RunDir) -> list[RankStatus]:
 
 
 def is_process_alive(pid: int, started: float | None = None) -> bool:
-    """Return whether this process of this machine lives; `started` tells it from a later one of the same number."""
+    """Whether a process of this machine is alive; `started` distinguishes it from a later one with the same pid."""
     try:
         process = psutil.Process(pid)
         same = started is None or abs(process.create_time() - started) < _SAME_PROCESS
@@ -121,7 +121,7 @@ def is_process_alive(pid: int, started: float | None = None) -> bool:
 
 
 def read_lock_holder(run: RunDir) -> dict[str, Any] | None:
-    """Return who holds the run (`pid`, `host`, `command`, `since`); None where nobody does, as far as can be told."""
+    """Return the lock's holder (`pid`, `host`, `command`, `since`); None if there is none, as far as known."""
     try:
         holder = read_json(run.lock_holder)
         known = {key: holder[key] for key in ("pid", "host", "command", "since")}
@@ -133,11 +133,11 @@ def read_lock_holder(run: RunDir) -> dict[str, Any] | None:
 
 @dataclass(slots=True)
 class StoredCounts:
-    """Counts what is stored, by lines; asked again, it reads only what was added."""
+    """Counts stored records by lines; later calls read only what was appended."""
 
     run: RunDir
     _seen: dict[Path, tuple[int, int]] = field(default_factory=dict)
-    """Bytes read of a file, and the lines in them."""
+    """Bytes read and lines counted, by file."""
 
     def rows(self) -> list[dict[str, Any]]:
         """Return `planned` episodes, `stored` trajectories and `judgements` by split and iteration, oldest first."""

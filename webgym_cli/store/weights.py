@@ -1,4 +1,4 @@
-"""The headers of weights files: names, kinds and shapes of the tensors, read without loading any."""
+"""Headers of weight files: names, dtypes and shapes of the tensors, without loading them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 
 def read_header(file: Path) -> dict[str, dict[str, Any]]:
-    """Return the tensors of a safetensors file: by name, `dtype`, `shape` and `data_offsets`.
+    r"""Return the tensors of a safetensors file by name: `dtype`, `shape` and `data_offsets`.
 
-    Raises `ValueError` for a file that is torn or none, and `OSError`.
+    Raises `ValueError` for a truncated or invalid file, and `OSError`.
     """
     with file.open("rb") as stream:
         start = stream.read(8)
@@ -28,7 +28,7 @@ def read_header(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def is_complete_file(file: Path) -> bool:
-    """Tell whether a safetensors file is as long as its header says."""
+    """Whether a safetensors file has the length that its header implies."""
     try:
         ends = [int(tensor["data_offsets"][1]) for tensor in read_header(file).values()]
         with file.open("rb") as stream:
@@ -39,7 +39,7 @@ def is_complete_file(file: Path) -> bool:
 
 
 def list_tensors(folder: Path) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Yield name, kind (`BF16`, `F32`, ...) and shape of each tensor in a model's folder. Raises as `header`."""
+    """Yield name, dtype (`BF16`, `F32`, ...) and shape of each tensor in a model folder. Raises as `read_header`."""
     for file in sorted(folder.glob("*.safetensors")):
         for name, tensor in read_header(file).items():
             yield name, str(tensor["dtype"]), tuple(int(size) for size in tensor["shape"])

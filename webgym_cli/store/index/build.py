@@ -1,4 +1,4 @@
-"""Keeps the index up with the truth: only bytes that were appended since are read."""
+"""Incremental update of the index: only bytes appended since the last update are read."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import is_json
 from webgym_cli.util.gc_pause import rare_collections
 
-# Bytes of truth that are read for one fragment: this bounds the memory.
+# Bytes of a source per fragment, which bounds the memory.
 _CHUNK = 32 << 20
-# Bytes that are read at once when the last line's end is looked for.
+# Block size in bytes of the backward search for the last line end.
 _BLOCK = 1 << 20
-# Fragments are joined up to so many bytes of truth.
+# Maximum bytes of a source per merged fragment.
 _LARGEST = 64 << 20
-# So long fragments stay after a longer one took their place.
+# How long replaced fragments are kept: running queries may still read them.
 _KEEP_SECONDS = 3600.0
 _LOCK_TIMEOUT = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePlan:
-    """What is to be done for one file of the truth."""
+    """Planned work for one source file."""
 
     source: SourceFile
     wrong: bool
-    """Whether what is there belongs to other content than the file has now."""
+    """Whether the fragments belong to other content than the file has now."""
     new: ByteRange
-    """What is to be read."""
+    """Byte range to read."""
 
     @property
     def idle(self) -> bool:
@@ -55,7 +55,7 @@ class SourcePlan:
 
 
 def update(run: RunDir, sink: EventSink | None = None) -> None:
-    """Index what was appended since. Does nothing, and needs no lock, when nothing was. Raises `StoreError`."""
+    """Index the bytes appended since the last update; no lock is taken if there are none. Raises `StoreError`."""
     if all(plan.idle for plan in plan_index(run)):
         return
     with _lock(run):
@@ -63,7 +63,7 @@ def update(run: RunDir, sink: EventSink | None = None) -> None:
 
 
 def rebuild(run: RunDir, sink: EventSink | None = None) -> None:
-    """Build the index anew from the truth. Raises `StoreError`."""
+    """Rebuild the index from the source files. Raises `StoreError`."""
     with _lock(run):
         for folder in run.index.iterdir():
             if folder.is_dir():
@@ -72,13 +72,13 @@ def rebuild(run: RunDir, sink: EventSink | None = None) -> None:
 
 
 def plan_index(run: RunDir) -> list[SourcePlan]:
-    """Return what is to be done for each file of the truth."""
+    """Return the planned work for each source file."""
     catalog = Catalog(run)
     return [_plan(catalog, source) for source in fragments.list_sources(run)]
 
 
 def find_superseded(run: RunDir) -> list[Path]:
-    """Return fragments of no use: damaged, replaced long ago, incomplete, or of a source that is gone."""
+    """Return obsolete fragments: damaged, replaced long ago, incomplete, or of a deleted source."""
     catalog = Catalog(run)
     chains = {source.name: catalog.chain(source) for source in fragments.list_sources(run)}
     useless = list(catalog.damaged)
@@ -91,7 +91,7 @@ def find_superseded(run: RunDir) -> list[Path]:
 
 
 def _is_old(path: Path) -> bool:
-    """Whether a fragment is there so long that no query still reads the shorter ones whose place it took."""
+    """Whether a fragment is old enough that no running query reads the shorter fragments that it replaced."""
     return time.time() - path.stat().st_mtime >= _KEEP_SECONDS
 
 
@@ -104,8 +104,8 @@ def _plan(catalog: Catalog, source: SourceFile) -> SourcePlan:
 
 
 def _still_fits(catalog: Catalog, source: SourceFile, last: ByteRange, size: int) -> bool:
-    """Return whether the file still has the content that was indexed."""
-    # A file of the truth only grows, unless someone mended or replaced it: its tail is then another.
+    """Whether the file still starts with the indexed content."""
+    # Source files only grow unless they were repaired or replaced; then the digest of their tail differs.
     if size < last.end:
         return False
     known = fragments.read_tail_digest(catalog.fragments(source.main, source.name)[last])
@@ -113,8 +113,8 @@ def _still_fits(catalog: Catalog, source: SourceFile, last: ByteRange, size: int
 
 
 def _whole_lines(path: Path, start: int, size: int) -> int:
-    """Return where the last complete line ends."""
-    # The rest is still being written, or a crash tore it.
+    """Return the end offset of the last complete line."""
+    # The remainder is still being written, or was truncated by a crash.
     rest = b""
     with path.open("rb") as file:
         for end in range(size, start, -_BLOCK):
@@ -148,7 +148,7 @@ def _execute(run: RunDir, plans: list[SourcePlan], sink: EventSink | None) -> No
 
 
 def _chunks(path: Path, span: ByteRange) -> Iterator[ByteRange]:
-    """Yield the span in pieces that end with a line."""
+    """Yield the range in chunks that end at line ends."""
     start = span.start
     with path.open("rb") as file:
         while start < span.end:
@@ -170,9 +170,9 @@ def _write(run: RunDir, source: SourceFile, span: ByteRange) -> None:
 def add_line(
     run: RunDir, source: SourceFile, text: bytes, start: int, rows: dict[str, list[Row]]
 ) -> Trajectory | Judgement | None:
-    """Add the rows of a line and return its record; of one that can't be used, where it stands and why.
+    r"""Add the rows of a line and return its record; for an unusable line, add a row of damage.
 
-    None: it can't be read. A trajectory that is `misplaced` is returned, though its only row is one of damage.
+    None: the line can't be parsed. A trajectory in the wrong folder is returned, but its only row is one of damage.
     """
     where: Row = {"split": source.split.value, "iteration": source.iteration}
     line: Row = {"file": str(source.path.relative_to(run.root)), "start": start, "size": len(text)}
@@ -202,7 +202,7 @@ def table_of(name: str, rows: list[Row]) -> pa.Table:
 
 
 def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column; a number that its type can't hold is null. Python's are unbounded, and the truth has them."""
+    """Return a column; numbers outside the type's range become null, since Python's are unbounded."""
     try:
         return pa.array(values, kind)
     except (OverflowError, pa.ArrowInvalid):
@@ -218,8 +218,8 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
 
 
 def _join(run: RunDir, source: SourceFile) -> None:
-    """Join a source's last fragments while the one before is not much longer."""
-    # As in a log-structured merge tree: few files, each row rewritten a few times only.
+    """Merge a source's last fragments until the previous one is much longer."""
+    # As in a log-structured merge tree: few files, and each row is rewritten only a few times.
     catalog = Catalog(run)
     chain = catalog.chain(source)
     parts = [chain.pop()] if chain else []
@@ -239,7 +239,7 @@ def _join(run: RunDir, source: SourceFile) -> None:
 
 @contextmanager
 def _lock(run: RunDir) -> Iterator[None]:
-    """Hold the index. Raises `StoreError` when it can't be written or is not set free."""
+    """Lock the index. Raises `StoreError` if it can't be written or locked in time."""
     try:
         run.index.mkdir(parents=True, exist_ok=True)
         lock = FileLock(run.index / ".lock")

@@ -1,9 +1,9 @@
-"""The files of the index: each covers a range of bytes of one append-only file, and says so in its name.
+r"""Index files ("fragments"): each covers a byte range of one append-only source file, given in its name.
 
 The set of files is the index's whole state. Steps and damage of a range are written before its trajectories (or
-judgements), so a range whose main fragment is there is complete. The name has the content's digest, too: a fragment
-that was cut off or altered is as good as gone. Fragments that a longer one replaced stay for a while: a query that
-began before may still read them.
+judgements), so a range with its main fragment is complete. The name also contains the content's digest: a truncated or
+altered fragment counts as missing. Fragments replaced by a longer one are kept for a while, because running queries may
+still read them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.index.schema import FORMAT, TABLES
 from webgym_cli.store.run import RunDir
 
-# Bytes at the end of a range whose digest shows that the file is still the one that was read.
+# Number of bytes at the end of a range whose digest detects a changed source file.
 _TAIL = 4096
 _NAME = re.compile(r"(?P<source>.+)\.(?P<start>\d+)-(?P<end>\d+)\.(?P<digest>[0-9a-f]+)\.parquet")
 _META = b"webgym"
@@ -33,7 +33,7 @@ _META = b"webgym"
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourceFile:
-    """One append-only file of the truth."""
+    """One append-only source file."""
 
     split: Split
     iteration: int
@@ -41,40 +41,40 @@ class SourceFile:
 
     @property
     def name(self) -> str:
-        """How fragments call it."""
+        """Name of the source in fragment names."""
         return f"{self.split}.{self.iteration:04d}.{self.path.stem}"
 
     @property
     def main(self) -> str:
-        """The table that its lines are the rows of."""
+        """Main table: one row per line of the source."""
         return "judgements" if self.path.stem.startswith("verdicts-") else "trajectories"
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The tables that it gives rows to, in the order of writing: the main one last."""
+        """Tables with rows of the source, in writing order: the main one last."""
         return ("damage", self.main) if self.main == "judgements" else ("damage", "steps", self.main)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ByteRange:
-    """A range of bytes of a source that is indexed, or is to be."""
+    """An indexed byte range of a source, or one to be indexed."""
 
     start: int
     end: int
 
     @property
     def size(self) -> int:
-        """Bytes of the source."""
+        """Length in bytes."""
         return self.end - self.start
 
 
 class Catalog:
-    """The fragments that are there and whole, as they were when this was made."""
+    """The valid fragments at the time of construction."""
 
     def __init__(self, run: RunDir) -> None:
         self._paths: dict[tuple[str, str], dict[ByteRange, Path]] = {}
         self.damaged: list[Path] = []
-        """Fragments that were cut off or altered."""
+        """Truncated or altered fragments."""
         for table in TABLES:
             for path in sorted((fragments_folder(run) / table).glob("*.parquet")):
                 match = _NAME.fullmatch(path.name)
@@ -89,18 +89,18 @@ class Catalog:
         return self._paths.get((table, source), {})
 
     def chain(self, source: SourceFile) -> list[ByteRange]:
-        """Return the spans of which every table is there and that cover the source from its first byte on."""
+        """Return consecutive ranges from the source's first byte on for which every table has a fragment."""
         return find_covering(set.intersection(*(set(self.fragments(table, source.name)) for table in source.tables)))
 
     def everything(self) -> Iterable[tuple[str, str, ByteRange, Path]]:
-        """Yield table, source, span and path of every fragment."""
+        """Yield table, source, range and path of every fragment."""
         for (table, source), spans in self._paths.items():
             for span, path in spans.items():
                 yield table, source, span, path
 
 
 def list_sources(run: RunDir) -> list[SourceFile]:
-    """Return the files of the truth, in the order of splits, iterations and names."""
+    """Return the source files, ordered by split, iteration and name."""
     sources = []
     for split in Split:
         for iteration in list_iterations(run, split):
@@ -111,9 +111,9 @@ def list_sources(run: RunDir) -> list[SourceFile]:
 
 
 def read_lines(path: Path, span: ByteRange) -> Iterator[tuple[int, bytes]]:
-    """Yield (first byte, bytes without the line's end) of each line in a range that begins with a line.
+    r"""Yield (offset, bytes without line end) of each line of a range that starts at a line start.
 
-    Raises `StoreError` when the file can't be read.
+    Raises `StoreError` if the file can't be read.
     """
     try:
         with path.open("rb") as file:
@@ -127,12 +127,12 @@ def read_lines(path: Path, span: ByteRange) -> Iterator[tuple[int, bytes]]:
 
 
 def fragments_folder(run: RunDir) -> Path:
-    """Return the folder of this version's fragments."""
+    """Return the fragment folder of this index version."""
     return run.index / f"v{FORMAT}"
 
 
 def find_covering(spans: Iterable[ByteRange]) -> list[ByteRange]:
-    """Return the spans that cover a source from its first byte on without a gap, the longest of several."""
+    """Return the ranges that cover a source from its first byte without gaps, preferring the longest."""
     longest: dict[int, ByteRange] = {}
     for span in spans:
         if span.size and (span.start not in longest or span.end > longest[span.start].end):
@@ -144,7 +144,7 @@ def find_covering(spans: Iterable[ByteRange]) -> list[ByteRange]:
 
 
 def write(run: RunDir, source: SourceFile, span: ByteRange, tables: dict[str, pa.Table], tail: str) -> None:
-    """Write the fragments of a span, each by rename, the main table's last. Raises `StoreError`."""
+    """Write the fragments of a range, each atomically by rename, the main table's last. Raises `StoreError`."""
     for table in source.tables:
         folder = fragments_folder(run) / table
         temporary = folder / f".{source.name}.{span.start}-{span.end}.new"
@@ -163,8 +163,8 @@ def write(run: RunDir, source: SourceFile, span: ByteRange, tables: dict[str, pa
 
 
 def remove(run: RunDir, source: SourceFile, start: int) -> None:
-    """Remove what a source has beyond a byte: rows of other content, or rests of what is incomplete."""
-    # The main table's go first: a range without it never counts as complete.
+    """Remove a source's fragments from a byte offset on: rows of replaced content, or incomplete fragments."""
+    # The main table's first: a range without it never counts as complete.
     for table in reversed(source.tables):
         for path in (fragments_folder(run) / table).glob("*.parquet"):
             match = _NAME.fullmatch(path.name)
@@ -173,12 +173,12 @@ def remove(run: RunDir, source: SourceFile, start: int) -> None:
 
 
 def read(path: Path, table: str) -> pa.Table:
-    """Return a fragment's rows. Raises `OSError` or `pa.ArrowException` when it is damaged."""
+    """Return a fragment's rows. Raises `OSError` or `pa.ArrowException` if it is damaged."""
     return pq.read_table(path, schema=TABLES[table])
 
 
 def read_tail_digest(path: Path) -> str:
-    """Return the digest that a fragment has of the end of its range; empty when it has none."""
+    """Return the fragment's digest of the end of its range; empty if it has none."""
     try:
         metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
     except (OSError, pa.ArrowException):
@@ -187,7 +187,7 @@ def read_tail_digest(path: Path) -> str:
 
 
 def compute_tail_digest(path: Path, span: ByteRange) -> str:
-    """Return the digest of the last bytes of a range of a file."""
+    """Return the digest of the last bytes of a file's range."""
     start = max(0, span.end - _TAIL)
     with path.open("rb") as file:
         file.seek(start)
@@ -204,7 +204,7 @@ def _is_intact(path: Path, digest: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _digest_of_state(path: Path, size: int, changed: int) -> str:
-    """Return the digest, read once while the file has this size and this time of change."""
+    """Return the digest; cached for the file's size and modification time."""
     return _digest(path)
 
 

@@ -1,4 +1,4 @@
-"""Means of rewards, their extras, steps and tool calls over scored trajectories, by SQL over the index."""
+"""Means of rewards, their extras, step counts and tool calls over scored trajectories, by SQL over the index."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webgym_cli.store.index.query import Index
 
 
 class MeanPoint(TypedDict):
-    """The mean of one value over an iteration's scored trajectories."""
+    """Mean of one value over the scored trajectories of an iteration."""
 
     key: str
     """The group."""
@@ -18,7 +18,7 @@ class MeanPoint(TypedDict):
     """`mean_reward`, `mean_steps`, `reward_extra/NAME` or `tool_calls/NAME`."""
     mean: float
     trajectories: int
-    """Those that it is of."""
+    """Number of averaged trajectories."""
 
 
 _MEANS = """
@@ -37,9 +37,9 @@ FROM named JOIN counted USING (key, iteration) GROUP BY key, iteration, name ORD
 
 
 def read_means(index: Index, key: str, where: str = "true", parameters: Sequence[Any] = ()) -> Iterator[MeanPoint]:
-    """Yield `key` (an SQL expression), `iteration`, `name`, `mean` and the number of trajectories that it is of.
+    r"""Yield the means by `key` (an SQL expression) and iteration, with the number of averaged trajectories.
 
-    A call that a trajectory did not make counts as 0; an extra that it does not have is not counted.
+    Tool calls that a trajectory did not make count as 0; missing reward extras are not counted.
     """
     for row in index.rows(_MEANS.format(key=key, where=where), parameters):
         count = row["trajectories" if row["name"].startswith("tool_calls/") else "valued"]

@@ -1,4 +1,4 @@
-"""Paired comparison of two iterations on the same tasks: gained, lost, kept, failed, with McNemar's exact test."""
+"""Paired comparison of two iterations on the same tasks (gained, lost, kept, failed) with McNemar's exact test."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from webgym_cli.records.statistics import mcnemar
 from webgym_cli.store.index.query import Index
 
-# A case of several scored attempts counts as solved from this share of successes on.
+# Minimum share of successes for a case with several scored attempts to count as solved.
 SOLVED_SHARE = 0.5
 
 _CASES = """
@@ -36,24 +36,24 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PairedCase:
-    """What one side did on one task, or on one task and seed."""
+    """Result of one side on one task, or on one task and seed."""
 
     task_key: str
     seed: int | None
-    """None where cases are whole tasks."""
+    """None if cases are whole tasks."""
     task: str
     """The task's id."""
     site: str
     id: str
-    """The newest trajectory's."""
+    """Id of the newest trajectory."""
     rate: float | None
-    """Share of successes among the scored attempts; None without any."""
+    """Success rate of the scored attempts; None without any."""
     steps: float
     """Mean over the attempts."""
 
     @property
     def solved(self) -> bool:
-        """Whether it counts as solved."""
+        """Whether the case counts as solved."""
         return self.rate is not None and self.rate >= SOLVED_SHARE
 
 
@@ -61,9 +61,9 @@ Pair = tuple[PairedCase, PairedCase]
 
 
 def read_cases(index: Index, where: str, values: Sequence[Any], *, by_seed: bool = True) -> Iterator[PairedCase]:
-    """Yield the cases among the trajectories for which a condition holds, by task key and seed. Raises `StoreError`.
+    r"""Yield the cases of the trajectories that match a condition, by task key and seed. Raises `StoreError`.
 
-    The same task with the same seed is the same case in every run; not `by_seed`: the same task is.
+    Equal task and seed make the same case in every run; without `by_seed`, equal tasks do.
     """
     sql = _CASES.format(seed="seed" if by_seed else "NULL::BIGINT", where=where)
     return (PairedCase(**row) for row in index.rows(sql, values))
@@ -72,7 +72,7 @@ def read_cases(index: Index, where: str, values: Sequence[Any], *, by_seed: bool
 def join_cases(
     first: Iterable[PairedCase], second: Iterable[PairedCase]
 ) -> Iterator[tuple[PairedCase | None, PairedCase | None]]:
-    """Yield each case of either side with that of the other, or None; those of the first side come first."""
+    """Yield the cases of both sides in pairs, with None for a missing one; the first side's cases come first."""
     others = {(case.task_key, case.seed): case for case in second}
     for case in first:
         yield case, others.pop((case.task_key, case.seed), None)
@@ -89,11 +89,11 @@ def find_change(pair: Pair) -> Change:
 
 
 def count_changes(pairs: Iterable[Pair]) -> dict[Change, int]:
-    """Return how many pairs changed in which way; zeroes included."""
+    """Return the number of pairs per change, zeros included."""
     counts = Counter(map(find_change, pairs))
     return {change: counts[change] for change in Change}
 
 
 def compute_p_value(counts: dict[Change, int]) -> float:
-    """Return the p-value of McNemar's exact test on what was gained and lost."""
+    """Return the p-value of McNemar's exact test on gained and lost pairs."""
     return mcnemar(counts[Change.GAINED], counts[Change.LOST])

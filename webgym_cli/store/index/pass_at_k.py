@@ -1,4 +1,4 @@
-"""pass@k: how often one of k attempts at a task would succeed, by split and iteration, over tasks."""
+"""pass@k: the probability that one of k attempts at a task succeeds, averaged over tasks, by split and iteration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webgym_cli.records.statistics import pass_at_k
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import TrajectoryQuery
 
-# A k is given while at least this share of the tasks has so many scored attempts: with fewer it tells of others.
+# Minimum share of tasks with at least k scored attempts; below it pass@k would describe other tasks.
 ENOUGH = 0.5
 
 _TASKS = """
@@ -28,7 +28,7 @@ class PassRate(TypedDict):
 
     rate: float
     tasks: int
-    """Those with at least k scored attempts."""
+    """Number of tasks with at least k scored attempts."""
 
 
 class PassRates(TypedDict):
@@ -38,15 +38,15 @@ class PassRates(TypedDict):
     k: dict[str, PassRate]
 
 
-# Scored attempts, successes, and the number of tasks that have just these.
+# (scored attempts, successes, number of such tasks).
 Tally = list[tuple[int, int, int]]
 
 
 def compute_pass_rates(index: Index, query: TrajectoryQuery) -> dict[str, PassRates]:
-    """Return, for each `<split> <iteration>`, its tasks and for each k the mean of pass@k and the tasks behind it.
+    r"""Return the number of tasks and mean pass@k with its number of tasks, for each `<split> <iteration>`.
 
-    Tasks are told apart by their content. k is 1, 2, 4, 8 ... as far as enough tasks have as many scored attempts.
-    Raises `StoreError`.
+    Tasks are identified by content. k is 1, 2, 4, 8, ... as long as enough tasks have k scored attempts. Raises
+    `StoreError`.
     """
     where, values = query.where()
     tallies: dict[str, Tally] = defaultdict(list)

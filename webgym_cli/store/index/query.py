@@ -1,4 +1,4 @@
-"""Questions to the buffer in SQL, answered from the index: nothing is loaded that isn't asked for."""
+"""SQL queries over the index with DuckDB."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from webgym_cli.store.run import RunDir
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout has no use for them
     from duckdb import DuckDBPyConnection
 
-# What DuckDB may hold; more goes to a temporary folder.
+# DuckDB's memory limit; it spills to a temporary folder.
 _MEMORY = "192MB"
 _ZONED = "TIMESTAMP WITH TIME ZONE"
-# Rows that are fetched at once.
+# Rows per fetch.
 _ROWS = 128
 
-# SQL: the fields of a `LineRef`, from the columns of `trajectories`.
+# SQL expression: the fields of a `LineRef`, from the columns of `trajectories`.
 LINE_REF = """{
     'id': id, 'file': file, 'offset': start, 'length': size,
     'verdict_file': verdict_file, 'verdict_offset': verdict_start, 'verdict_length': verdict_size
 }"""
 
-# The judgement that counts in each trajectory's outcome, as `records.judgement` chooses it and puts it there.
+# Trajectories with their effective judgement, as defined in `records.judgement`.
 _TRAJECTORIES = """
 CREATE VIEW trajectories AS
 WITH newest AS (
@@ -64,14 +64,14 @@ SELECT *, CASE WHEN failure IS NULL THEN reward >= success_threshold END AS succ
 
 
 class Index:
-    """The tables of a run's index, as `open_index` gives them: views `trajectories`, `stored`, `steps`, ..."""
+    """Tables of a run's index, from `open_index`: views `trajectories`, `stored`, `steps`, ..."""
 
     def __init__(self, run: RunDir, connection: DuckDBPyConnection) -> None:
         self._run = run
         self._connection = connection
 
     def rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a query, a few at a time. Raises `StoreError` when the index is damaged."""
+        """Yield the rows of a query, fetched in batches. Raises `StoreError` if the index is damaged."""
         import duckdb
 
         try:
@@ -98,18 +98,18 @@ class Index:
     def places(
         self, where: str = "true", parameters: Sequence[Any] = (), order: str = "iteration, split, file, start"
     ) -> Iterator[LineRef]:
-        """Yield where the trajectories stand for which a condition holds."""
+        """Yield the line locations of the trajectories that match a condition."""
         sql = f"SELECT {LINE_REF} AS place FROM trajectories WHERE {where} ORDER BY {order}"
         return (LineRef(**row["place"]) for row in self.rows(sql, parameters))
 
     def damaged_lines(self, where: str, parameters: Sequence[Any] = ()) -> list[str]:
-        """Return the lines that can't be read, of a split and iteration that a condition chooses."""
+        """Return the unreadable lines of the splits and iterations that match a condition."""
         rows = self.rows(f"SELECT file, start, reason FROM damage WHERE {where} ORDER BY file, start", parameters)
         root = self._run.root
         return [f"{root / row['file']}: the line at byte {row['start']} is damaged: {row['reason']}" for row in rows]
 
     def check_where(self, expression: str) -> str:
-        """Return a user's SQL condition in parentheses. Raises `UsageError` in DuckDB's words when it is invalid."""
+        """Return a user's SQL condition in parentheses. Raises `UsageError` with DuckDB's message if it is invalid."""
         import duckdb
 
         condition = f"({expression}\n)"
@@ -134,9 +134,9 @@ class Index:
 def open_index(
     run: RunDir, *, progress: EventSink | None = None, as_of: Mapping[str, int] | None = None
 ) -> Iterator[Index]:
-    """Catch up with the truth and yield the index. Its memory doesn't grow with the buffer. Raises `StoreError`.
+    r"""Update the index and yield it. Its memory does not grow with the buffer. Raises `StoreError`.
 
-    `as_of`: bytes of each file, relative to the run, that are seen; None: all of all files.
+    `as_of`: visible size of each file, by path relative to the run; None: everything.
     """
     import duckdb
 
@@ -162,7 +162,7 @@ def open_index(
                 _restrict(connection, as_of)
             connection.execute(_TRAJECTORIES)
             folders = {file.parent for files in fragments.values() for file in files}
-            # A temporary index links to the run's own, and DuckDB asks where a link leads.
+            # A temporary index links to the run's own, and DuckDB checks the resolved path.
             own = RunDir(run.root).index.resolve()
             _lock(connection, folders | {own / folder.relative_to(run.index) for folder in folders})
             yield Index(run, connection)
@@ -171,7 +171,7 @@ def open_index(
 
 
 def _restrict(connection: DuckDBPyConnection, as_of: Mapping[str, int]) -> None:
-    """Hide the trajectories and judgements whose lines begin after the given bytes of their files."""
+    """Hide the trajectories and judgements whose lines start after the given file sizes."""
     ends = "SELECT unnest(?::VARCHAR[]) AS file, unnest(?::BIGINT[]) AS bytes"
     connection.execute(f"CREATE TABLE as_of AS {ends}", [list(as_of), list(as_of.values())])
     for view in ("stored", "judgements"):
@@ -181,16 +181,16 @@ def _restrict(connection: DuckDBPyConnection, as_of: Mapping[str, int]) -> None:
 
 
 def _lock(connection: DuckDBPyConnection, folders: Collection[Path]) -> None:
-    """Keep a person's SQL from every file but the index's own, from Python's variables, and from changing that."""
+    """Restrict a user's SQL to the index's files: no other files, no Python variables, no change of these settings."""
     listing = ", ".join(_quote(f"{folder}/") for folder in folders)
     connection.execute(f"SET allowed_directories = [{listing}]")
     connection.execute("SET python_enable_replacements = false")
     connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")  # the last: it holds for the settings above too
+    connection.execute("SET lock_configuration = true")  # last, because it locks the settings above too
 
 
 def _cast_zoned(sql: str, types: Sequence[str]) -> str:
-    """Return a query of types whose moments with a time zone come as text: DuckDB needs pytz for more."""
+    """Return the query with timestamps with time zone cast to text, for which DuckDB would need pytz."""
     casts = (f"CAST(c{position} AS {kind.replace(_ZONED, 'VARCHAR')})" for position, kind in enumerate(types))
     names = (f"c{position}" for position in range(len(types)))
     return f"SELECT {', '.join(casts)} FROM ({sql.rstrip().rstrip(';')}\n) AS given({', '.join(names)})"
@@ -201,8 +201,8 @@ def _quote(text: str) -> str:
 
 
 def refresh_index(run: RunDir, sink: EventSink) -> None:
-    """Index what was appended, so that the next reader need not; a failure is only reported."""
-    # The index is derived: a full disk must not end the stage that wrote the truth.
+    """Index appended lines, so that the next reader need not; a failure is only reported."""
+    # The index is derived data: a full disk must not end the stage that has just stored its results.
     from webgym_cli.store.index.build import update
 
     try:
@@ -212,12 +212,12 @@ def refresh_index(run: RunDir, sink: EventSink) -> None:
 
 
 def format_duckdb_error(error: BaseException) -> str:
-    """Return what DuckDB says as one line, without its picture of the place."""
+    """Return DuckDB's error message as one line, without its excerpt of the query."""
     return " ".join(str(error).partition("\nLINE ")[0].split())
 
 
 def _files(run: RunDir) -> dict[str, list[Path]]:
-    """Return the fragments of each table that cover the truth."""
+    """Return the fragments of each table that cover the source files."""
     from webgym_cli.store.index import fragments
     from webgym_cli.store.index.schema import TABLES
 
@@ -231,7 +231,7 @@ def _files(run: RunDir) -> dict[str, list[Path]]:
 
 
 def _view(connection: DuckDBPyConnection, table: str, files: list[Path]) -> None:
-    """Make the view of a table over its fragments; without any, an empty table."""
+    """Create a table's view over its fragments; without fragments, an empty table."""
     from webgym_cli.store.index.schema import TABLES
 
     name = "stored" if table == "trajectories" else table

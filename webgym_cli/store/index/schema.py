@@ -1,4 +1,4 @@
-"""The tables of the index: what a reader can ask of the buffer without opening a trajectory. Pure."""
+"""Schema of the index tables: the queryable fields of trajectories, steps and judgements. Pure."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from webgym_cli.records.judgement import Judgement, environment_score, scored_by
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.util.urls import site_of
 
-# Version of the tables; an index of another version is built anew.
+# Version of the tables; an index of another version is rebuilt.
 FORMAT = 5
 
 Row = dict[str, Any]
 RecordT = TypeVar("RecordT")
-# Name -> its type, and its value in the row of a record. docs/data-formats.md tells what each means.
+# Column name -> its type, and a function from record to value. docs/data-formats.md describes the columns.
 Columns = Mapping[str, tuple[pa.DataType, Callable[[RecordT], Any]]]
 
 TEXT, INT, LONG, REAL, BOOL = pa.string(), pa.int32(), pa.int64(), pa.float64(), pa.bool_()
-# UTC, without a zone: DuckDB's Python needs another library for the zone.
+# UTC without a time zone: for zoned timestamps DuckDB's Python API needs another library.
 MOMENT = pa.timestamp("us")
 # The fields of `records.sampling.Sampling`.
 SAMPLING = pa.struct([("temperature", REAL), ("top_k", INT), ("top_p", REAL), ("min_p", REAL), ("logprobs", TEXT)])
@@ -34,13 +34,13 @@ def _moment(text: str) -> datetime:
 
 
 def _votes(judgement: Judgement) -> Iterator[tuple[float, int]]:
-    """Yield, for each question that was voted on, the share that went with the decision and the number of votes."""
+    """Yield, for each voted question, the share of votes for the decision and the number of votes."""
     for verdict in (judgement.claims, *judgement.facts, judgement.reference):
         if verdict is not None and verdict.votes:
             yield sum(vote is verdict.passed for vote in verdict.votes) / len(verdict.votes), len(verdict.votes)
 
 
-# One row a stored trajectory, as it was written.
+# One row per stored trajectory, as written.
 TRAJECTORY: Columns[Trajectory] = {
     "id": (TEXT, lambda one: one.id),
     "episode": (TEXT, lambda one: one.episode),
@@ -48,7 +48,7 @@ TRAJECTORY: Columns[Trajectory] = {
     "iteration": (INT, lambda one: one.iteration),
     "attempt": (INT, lambda one: one.attempt),
     "task": (TEXT, lambda one: one.task.id),
-    "task_key": (TEXT, lambda one: one.task.key),  # equal tasks are equal in every run
+    "task_key": (TEXT, lambda one: one.task.key),  # equal for equal tasks in all runs
     "environment": (TEXT, lambda one: one.task.environment),
     "site": (TEXT, lambda one: site_of(one.task.start_url) or one.task.environment),
     "band": (TEXT, lambda one: one.task.band.value),
@@ -56,7 +56,7 @@ TRAJECTORY: Columns[Trajectory] = {
     "instruction": (TEXT, lambda one: one.instruction),
     "seed": (LONG, lambda one: one.seed),
     "policy": (TEXT, lambda one: one.policy),
-    "sampling": (SAMPLING, lambda one: one.sampling and one.sampling.model_dump()),  # null where nobody told
+    "sampling": (SAMPLING, lambda one: one.sampling and one.sampling.model_dump()),  # null if unknown
     "prompt_version": (TEXT, lambda one: str(one.prompt.version)),
     "interaction_mode": (TEXT, lambda one: one.prompt.interaction_mode.value),
     "steps": (INT, lambda one: len(one.steps)),
@@ -75,7 +75,7 @@ TRAJECTORY: Columns[Trajectory] = {
     "seconds": (REAL, lambda one: one.seconds),
     "started_at": (MOMENT, lambda one: _moment(one.started_at)),
 }
-# One row a step.
+# One row per step.
 STEP: Columns[Step] = {
     "step": (INT, lambda one: one.index),
     "url": (TEXT, lambda one: one.observation.url),
@@ -96,7 +96,7 @@ STEP: Columns[Step] = {
     "policy_seconds": (pa.float32(), lambda one: one.policy_seconds),
     "environment_seconds": (pa.float32(), lambda one: one.environment_seconds),
 }
-# One row a judgement; of a trajectory the judge's newest counts, else the ORM's newest.
+# One row per judgement; a trajectory's newest one by a judge is effective, else its newest by an ORM.
 JUDGEMENT: Columns[Judgement] = {
     "source": (TEXT, lambda one: one.source),
     "probability": (REAL, lambda one: one.probability),
@@ -114,7 +114,7 @@ JUDGEMENT: Columns[Judgement] = {
 
 
 def build_row(columns: Columns[RecordT], record: RecordT) -> Row:
-    """Return a record's own part of its row."""
+    """Return the columns of a row that come from the record itself."""
     return {name: value(record) for name, (_, value) in columns.items()}
 
 
@@ -123,11 +123,11 @@ def _types(columns: Columns[Any]) -> list[tuple[str, pa.DataType]]:
 
 
 _OWNER = [("trajectory", TEXT), ("split", TEXT), ("iteration", INT)]
-# Where a line stands: its file, relative to the run, its first byte, its bytes without its end.
+# Location of a line: its file relative to the run, its offset, and its length without the line end.
 _PLACE = [("file", TEXT), ("start", LONG), ("size", LONG)]
 TABLES: dict[str, pa.Schema] = {
     "trajectories": pa.schema([*_types(TRAJECTORY), *_PLACE]),
     "steps": pa.schema([*_OWNER, *_types(STEP)]),
     "judgements": pa.schema([*_OWNER, *_types(JUDGEMENT), *_PLACE]),
-    "damage": pa.schema([*_OWNER[1:], *_PLACE, ("reason", TEXT)]),  # a row a line that can't be read
+    "damage": pa.schema([*_OWNER[1:], *_PLACE, ("reason", TEXT)]),  # one row per unreadable line
 }

@@ -1,4 +1,4 @@
-"""Which trajectories are asked for, as a SQL condition over the index's view `trajectories`. Pure."""
+"""Filters of trajectories, as an SQL condition over the index's view `trajectories`. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from webgym_cli.records.task import DifficultyBand, Split
 
-# Stands for every kind of failure.
+# Matches every kind of failure.
 ANY = "any"
 
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryQuery:
-    """Which trajectories are asked for: those that meet every condition that is set. None: all."""
+    """Filter of trajectories: all set conditions must hold; None: any value."""
 
     split: Split | None = None
     iteration: int | None = None
@@ -24,13 +24,13 @@ class TrajectoryQuery:
     failure: str | None = None
     """A kind of failure, or `any`."""
     site: str | None = None
-    """A registrable domain, or an environment's name where tasks have no address."""
+    """A registrable domain, or an environment's name if its tasks have no URL."""
     band: DifficultyBand | None = None
     expression: str | None = None
-    """A SQL condition over `trajectories` that `Index.check_where` has let through."""
+    """An SQL condition over `trajectories`, checked by `Index.check_where`."""
 
     def where(self) -> tuple[str, list[Any]]:
-        """Return the condition, for behind WHERE or FILTER, and the values of its `?`, in order."""
+        """Return the condition for WHERE or FILTER, and the values of its `?` placeholders in order."""
         conditions: list[str] = []
         values: list[Any] = []
         for column in ("split", "iteration", "task", "reward", "site", "band"):

@@ -1,4 +1,4 @@
-"""The index in a temporary folder, for those who may write nothing into the run."""
+"""An index in a temporary folder, for users without write access to the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webgym_cli.store.run import RunDir
 
 @dataclass(frozen=True, slots=True)
 class _RunWithTemporaryIndex(RunDir):
-    """A run whose index is elsewhere."""
+    """A run with its index in another folder."""
 
     folder: Path
 
@@ -25,7 +25,7 @@ class _RunWithTemporaryIndex(RunDir):
 
 @contextmanager
 def temporary_index(run: RunDir) -> Iterator[RunDir]:
-    """Give the run with an index that is gone afterwards. It begins with what the run's own index has, by links."""
+    """Yield the run with a temporary index, which starts with links to the run's own fragments."""
     with tempfile.TemporaryDirectory(prefix="webgym-aside-") as folder:
         for fragment in run.index.rglob("*.parquet"):
             link = Path(folder) / fragment.relative_to(run.index)
