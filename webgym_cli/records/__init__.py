@@ -1,1 +1,1 @@
-"""The vocabulary: Task -> Trajectory (Steps, Outcome) -> Sample -> Checkpoint. Frozen models, no I/O."""
+"""Data records: Task -> Trajectory (Steps, Outcome) -> Sample -> Checkpoint. Frozen pydantic models without I/O."""

@@ -1,4 +1,4 @@
-"""The actions of an agent: one closed vocabulary, which action sets put into words; with tools, calls of them."""
+"""Actions of an agent: one set of names and arguments for all action sets, and tool calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webgym_cli.records.tool import ToolCall
 
 
 class InteractionMode(StrEnum):
-    """How the policy points at things."""
+    """How the policy refers to elements of a page."""
 
     COORDINATES = "coordinates"
     """By a point, each axis normalised to 0-1000 (function `computer_use`)."""
@@ -21,7 +21,7 @@ class InteractionMode(StrEnum):
 
 
 class ActionName(StrEnum):
-    """What can be done. Action sets name these, or some of them, in their own words."""
+    """Kinds of actions. Each action set offers all or some of them under its own names."""
 
     CLICK = "click"
     TYPE = "type"
@@ -32,11 +32,11 @@ class ActionName(StrEnum):
     NAVIGATE = "navigate"
     ANSWER = "answer"
     KEY = "key"
-    """Press keys, several of them together."""
+    """Press one or more keys together."""
     SELECT_OPTION = "select_option"
     DRAG = "drag"
     UPLOAD_FILE = "upload_file"
-    """Give a file field files of the task's folder."""
+    """Choose files of the task's folder in a file field."""
     GO_FORWARD = "go_forward"
     RELOAD = "reload"
     NEW_TAB = "new_tab"
@@ -45,24 +45,24 @@ class ActionName(StrEnum):
     ACCEPT_DIALOG = "accept_dialog"
     DISMISS_DIALOG = "dismiss_dialog"
     ZOOM = "zoom"
-    """See a region enlarged."""
+    """Enlarge a region of the screenshot."""
     TERMINATE = "terminate"
-    """End the episode: the task can't be done."""
+    """End the episode because the task is infeasible."""
     CALL = "call"
-    """Call tools, in the environment `tools` only."""
+    """Call tools; only in the environment `tools`."""
 
 
-# What can be done in a browser.
+# Actions of a browser environment.
 WEB_ACTIONS = tuple(name for name in ActionName if name is not ActionName.CALL)
-# The answer of a policy that ends its episode because the task can't be done, as WebArena's tasks expect it.
+# Answer of an episode that the policy ended as infeasible, as WebArena's tasks expect it.
 NOT_FEASIBLE = "N/A"
-# Coordinates run from 0 to this number on both axes.
+# Maximum coordinate on both axes.
 NORMALISED = 1000
-# The actions that need an element or a point.
+# Actions that require an element or a point.
 POINTING = frozenset(
     {ActionName.CLICK, ActionName.HOVER, ActionName.TYPE, ActionName.SELECT_OPTION, ActionName.UPLOAD_FILE}
 )
-# What else an action needs.
+# Other required arguments by action.
 NEEDED = {
     ActionName.TYPE: "text",
     ActionName.KEY: "keys",
@@ -75,7 +75,7 @@ NEEDED = {
     ActionName.ANSWER: "text",
     ActionName.CALL: "calls",
 }
-# Fields that came later than the first stored actions: left out of a line where they are not set.
+# Fields added after the first stored actions; omitted from a line if unset.
 LATER_FIELDS = (
     *("button", "clicks", "modifiers", "keys", "here", "append", "submit", "amount"),
     *("to_element_id", "to_coordinate", "tab"),
@@ -83,7 +83,7 @@ LATER_FIELDS = (
 
 
 class Action(Record):
-    """One parsed action. Exactly the arguments that its name needs are set."""
+    """One parsed action with exactly the arguments that its name requires or allows."""
 
     name: ActionName
     element_id: int | None = Field(default=None, ge=0)
@@ -125,14 +125,14 @@ class Action(Record):
 
     @model_serializer(mode="wrap")
     def _leave_out_unset(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # Lines of the store have the bytes that they had before these fields existed.
+        # Lines stored before these fields existed keep their bytes, and thus their digests.
         return {name: value for name, value in dump(self).items() if value is not None or name not in LATER_FIELDS}
 
     @model_validator(mode="after")
     def _has_its_arguments(self) -> Action:
         for text in (self.text, self.url):
             if text:
-                text.encode()  # half a surrogate pair is a ValueError: it could not be stored
+                text.encode()  # an unpaired surrogate raises ValueError: it could not be stored
         if self.name in POINTING and self.element_id is None and self.coordinate is None and not self.here:
             raise ValueError(f"the action {self.name} lacks a place")
         if self.name is ActionName.DRAG and self.to_element_id is None and self.to_coordinate is None:
@@ -146,7 +146,7 @@ class Action(Record):
 
 
 class CustomAction(Record):
-    """An action of an action set that a plugin registered."""
+    """An action of an action set registered by a plugin."""
 
     name: str = Field(min_length=1)
     """Name in the action set."""
@@ -155,14 +155,14 @@ class CustomAction(Record):
 
     @property
     def text(self) -> str | None:
-        """The argument `text`: the answer, of an action that ends an episode with one."""
+        """The argument `text`: the answer, if the action ends an episode with one."""
         text = self.arguments.get("text")
         return text if isinstance(text, str) else None
 
     @property
     def element_id(self) -> None:
-        """Nothing: which element an argument names, only the action set knows."""
+        """None: only the action set knows which argument names an element."""
 
     @property
     def coordinate(self) -> None:
-        """Nothing, likewise."""
+        """None, for the same reason."""

@@ -1,4 +1,4 @@
-"""The base of all records."""
+"""Base classes of all records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 
 def moment_of(text: str) -> datetime:
-    """Return a stored moment in UTC. Raises `ValueError` when the text is none, or has no zone."""
+    """Return a stored timestamp in UTC. Raises `ValueError` if it is invalid or has no time zone."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
@@ -24,28 +24,28 @@ def _check(text: str) -> str:
     return text
 
 
-# A moment as ISO 8601 with its zone: kept as it was written, so a record goes back to the same bytes.
+# Timestamp in ISO 8601 with time zone; kept as written, so that a record serializes to the same bytes.
 Moment = Annotated[str, AfterValidator(_check)]
 
 
 class Record(BaseModel):
-    """A frozen record. Unknown fields are refused: a record that we can't represent must not lose data silently."""
+    """A frozen record. Unknown fields are refused, since dropping them would lose data silently."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
         use_attribute_docstrings=True,
-        ser_json_inf_nan="strings",  # JSON has no infinity; null would not be read back
+        ser_json_inf_nan="strings",  # JSON has no infinity, and null could not be read back
     )
 
 
 class StoredRecord(Record):
-    """A record that tells the version of its form."""
+    """A record with the version of its schema."""
 
     schema_: Literal[1] = Field(default=1, alias="schema")
 
     model_config = ConfigDict(populate_by_name=True)
 
     def to_line(self) -> str:
-        """Return the stored form: one line of JSON without a line end."""
+        """Return the record as one line of JSON without a line end."""
         return self.model_dump_json(by_alias=True)

@@ -1,4 +1,4 @@
-"""What one training is made of: a line of `batches.jsonl`."""
+"""Training batch: the trajectories of one training, as a line of `batches.jsonl`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from pydantic import Field
 from webgym_cli.records.base import Moment, Record, StoredRecord
 
 LoopMode = Literal["sync", "async"]
-# The reason of a `DroppedGroup` that is too old.
+# Reason of a `DroppedGroup` that exceeds the staleness bound.
 STALE = "stale"
 
 
 class BatchSelection(Record):
-    """Which trajectories a batch is to be made of; what is made of them follows from the settings."""
+    """Trajectories selected for a batch; the settings determine how they are used."""
 
     iterations: tuple[int, ...]
     trajectories: frozenset[str]
     """Ids."""
     stale: frozenset[str] = frozenset()
-    """Those of them that are left out: too old for `loop.max_staleness`."""
+    """Those of them that are dropped because they exceed `loop.max_staleness`."""
     as_of: dict[str, int]
-    """Bytes of each file of trajectories and judgements that count."""
+    """Size in bytes up to which each file of trajectories and judgements is read."""
     episodes: int
-    """Planned episodes of the groups that count for the size of the batch."""
+    """Planned episodes of the groups that count towards the batch size."""
 
 
 class BatchGroup(Record):
-    """Trajectories whose rewards are compared with one another, or a single one."""
+    """Trajectories whose rewards are compared with one another (a GRPO group), or a single trajectory."""
 
     id: str
     """Id of the group's first planned episode; without a plan, the id of the trajectory's episode."""
@@ -38,7 +38,7 @@ class BatchGroup(Record):
 
 
 class DroppedGroup(BatchGroup):
-    """A group, or a part of one, that was ready and is not trained on."""
+    """A complete group, or a part of one, that is not trained on."""
 
     reason: str
     """A `MaskReason` or the name of a filter; `stale`: too old for `loop.max_staleness`."""
@@ -47,7 +47,7 @@ class DroppedGroup(BatchGroup):
 
 
 class TrainingBatch(StoredRecord):
-    """What one training is made of; of several lines with one `parent` the last one counts."""
+    """Batch of one training. If several lines have the same `parent`, the last one is valid."""
 
     parent: int = Field(ge=0)
     """The policy version that is trained."""
@@ -74,12 +74,12 @@ class TrainingBatch(StoredRecord):
 
     @property
     def group_ids(self) -> frozenset[str]:
-        """Ids of the groups that it used up, trained on or dropped."""
+        """Ids of the groups consumed by the batch: trained on or dropped."""
         return frozenset(group.id for group in (*self.groups, *self.dropped))
 
     @property
     def selection(self) -> BatchSelection:
-        """What it was made of, for making it again."""
+        """The selection from which the batch was made, to make it again."""
         stale = [group for group in self.dropped if group.reason == STALE]
         return BatchSelection(
             iterations=self.iterations,

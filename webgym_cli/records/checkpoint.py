@@ -1,4 +1,4 @@
-"""What training made."""
+"""Checkpoint records: the results of trainings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from webgym_cli.records.base import Record
 
 
 class LoraAdapter(Record):
-    """The LoRA adapter in a checkpoint's folder `adapter`, which its weights have merged into them."""
+    """LoRA adapter in a checkpoint's folder `adapter`; the checkpoint's weights include it."""
 
     base: str
-    """The model below the adapter: a checkpoint's name, or the base model."""
+    """The adapter's base model: a checkpoint's name, or the run's base model."""
     rank: int
     alpha: int
     targets: str
@@ -20,12 +20,12 @@ class LoraAdapter(Record):
     """Whether the vision tower is adapted."""
 
     def goes_on(self, other: LoraAdapter) -> bool:
-        """Whether a training of the other one can go on with this one."""
+        """Whether a training of the other adapter can continue from this one."""
         return self.model_copy(update={"base": other.base}) == other
 
 
 class Checkpoint(Record):
-    """`checkpoint.json` beside the weights: written last, so its presence says that the checkpoint is complete."""
+    """`checkpoint.json` in the weights' folder. It is written last, so its presence marks a complete checkpoint."""
 
     name: str
     """The folder's name under `checkpoints/`."""

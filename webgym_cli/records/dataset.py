@@ -1,4 +1,4 @@
-"""What `prepare` hands to `train`."""
+"""Records of the data that `prepare` writes for `train`."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 from webgym_cli.records.base import Record, StoredRecord
 from webgym_cli.records.sampling import Sampling
 
-# The datasets' names in `dataset_info.json`.
+# Names of the datasets in `dataset_info.json`.
 TRAIN, VALIDATION = "webgym_training", "webgym_validation"
-# The samples, a JSON array each.
+# Files with the samples, one JSON array each.
 TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
-# The files by which `prepare` tells `train` what to do.
+# Files that configure the training.
 TRAIN_CONFIG, WANDB_ENV, DEEPSPEED, PREPARED = "train_config.yaml", "wandb_env.sh", "deepspeed.json", "prepared.json"
 
-# The files of a batch for policy gradients.
+# Files of a policy-gradient batch.
 ROWS, TRAJECTORIES, SUMMARY, DROPPED = "rows.jsonl", "trajectories.jsonl", "rl.json", "dropped.json"
 
 
 class Prepared(Record):
-    """`prepared.json`: written last into a dataset's folder, so its presence says that the dataset is complete."""
+    """`prepared.json` in a dataset's folder. It is written last, so its presence marks a complete dataset."""
 
     iteration: int
     """The iteration whose training this dataset is for."""
@@ -40,14 +40,14 @@ class Prepared(Record):
 
 
 class RlData(StoredRecord):
-    """`rl.json`: written last, so its presence says that the batch is complete."""
+    """`rl.json`, the summary of a policy-gradient batch. It is written last, so its presence marks a complete batch."""
 
     iteration: int
     """The iteration whose training this batch is for."""
     model_name: str
     """Name of the checkpoint that the training creates: `model_<YYYYmmdd_HHMMSS>`."""
     policy: str
-    """The model that is trained: the checkpoint's name, or the base model."""
+    """The model to train: the checkpoint's name, or the base model."""
     model: str
     """Its path, or the base model's Hub id."""
     sampling: Sampling
@@ -68,5 +68,5 @@ class RlData(StoredRecord):
     """SHA-256 of `rows.jsonl`."""
 
     def facts(self) -> dict[str, Any]:
-        """Return it as JSON values, without what only `webrl` has where there is none."""
+        """Return the fields as JSON values, without those that only `webrl` sets if they are unset."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,4 +1,4 @@
-"""What a rollout plans: one line of an iteration's plan."""
+"""Planned episodes: the lines of a rollout plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from webgym_cli.records.task import Split, Task
 
 
 class Episode(Record):
-    """One planned episode: everything that decides what the agent meets, drawn before the first one runs."""
+    """One planned episode with everything that determines its start, sampled before the rollout."""
 
     id: str
     """`<split>-<iteration>-<number>`."""

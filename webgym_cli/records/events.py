@@ -1,6 +1,6 @@
-"""Events: how stages report progress. Those that are read again, or summed up in words, have a type each.
+r"""Events: progress reports of the stages. Events that are read again or summarized have a typed dictionary each.
 
-`docs/events.md` is their page: the tests compare it with these types and with each event that the source makes.
+`docs/events.md` documents them; tests compare it with these types and with the events that the code emits.
 """
 
 from __future__ import annotations
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
 
 
 class Event(TypedDict, total=False):
-    """One event: its name, and what any event may have. Its own facts are further keys, only ever added to."""
+    """Common keys of all events. Each kind adds its own keys, which are never removed."""
 
     event: Required[ReadOnly[str]]
     message: str
-    """For people, in one line."""
+    """A one-line message for users."""
     bar: str
-    """The progress bar that `done` and `total` move; default: the event's name."""
+    """The progress bar that `done` and `total` belong to; default: the event's name."""
     done: int
     total: int
     facts: str
-    """Words beside the bar."""
+    """Text next to the bar."""
     transient: bool
-    """Only for a live board: neither written to stdout nor kept in a log."""
+    """Only for the live view: neither written to stdout nor logged."""
 
 
-# Takes the events of a stage, in order.
+# Receives the events of a stage in order.
 EventSink = Callable[[Event], None]
 
 
 def make_event(event: str, **facts: object) -> Event:
-    """Return an event whose facts nobody here reads: those of a record, of a plan, or a few of its own."""
+    """Return an event whose keys no code reads: those of a record or a plan, or a few of its own."""
     return cast(Event, {"event": event, **facts})
 
 
 def rename_event(summary: Event, event: str, **facts: object) -> Event:
-    """Return the event under another name, with further facts."""
+    """Return an event under another name, with additional keys."""
     return cast(Event, {**summary, **facts, "event": event})
 
 
 class EpisodeEvent(Event):
-    """`trajectory`, `judged`: an episode was stored, or has its judgement."""
+    """`trajectory`, `judged`: an episode was stored, or its judgement was."""
 
     id: str
     task: str
@@ -58,16 +58,16 @@ class EpisodeEvent(Event):
 
 
 class SuccessFacts(TypedDict):
-    """How often it went well."""
+    """Success rate of episodes."""
 
     successes: int
     success_rate: float | None
     interval: list[float]
-    """Of 95 %."""
+    """95 % confidence interval."""
 
 
 class RewardFacts(SuccessFacts):
-    """What the episodes came to whose reward is known."""
+    """Results of the episodes with a known reward."""
 
     episodes: int
     mean_reward: float | None
@@ -77,7 +77,7 @@ class RewardFacts(SuccessFacts):
 
 
 class CommandFacts(TypedDict):
-    """What a command itself did of a rollout."""
+    """Statistics of one rollout command."""
 
     collected: int
     steps: int
@@ -96,18 +96,18 @@ class CommandFacts(TypedDict):
 
 
 class RolloutSummary(Event, RewardFacts, CommandFacts):
-    """`rollout`, `evaluation`: the episodes of an iteration so far, of a `survey` too."""
+    """`rollout`, `evaluation`: results of an iteration's episodes so far, also of a `survey`."""
 
     split: Split
     iteration: int
     policy: str
     owed: int
     unjudged: int
-    """Stored episodes whose reward waits for `webgym judge`."""
+    """Stored episodes that still need `webgym judge`."""
 
 
 class AgreementFacts(TypedDict):
-    """How often two sources of verdicts agree on what both know."""
+    """Agreement between two sources of verdicts on the trajectories that both have judged."""
 
     both: int
     same: int
@@ -115,7 +115,7 @@ class AgreementFacts(TypedDict):
 
 
 class JudgeSummary(Event, SuccessFacts):
-    """`judge`: a `webgym judge` is done."""
+    """`judge`: result of `webgym judge`."""
 
     judged: int
     verdicts: int
@@ -129,7 +129,7 @@ class JudgeSummary(Event, SuccessFacts):
 
 
 class ScoreSummary(Event, SuccessFacts):
-    """`score`: a `webgym score` is done."""
+    """`score`: result of `webgym score`."""
 
     scored: int
     asked: int
@@ -143,7 +143,7 @@ class ScoreSummary(Event, SuccessFacts):
 
 
 class GenerationSummary(Event):
-    """`generate`: a `webgym tasks generate` is done."""
+    """`generate`: result of `webgym tasks generate`."""
 
     seeds: int
     proposed: int
@@ -160,7 +160,7 @@ class GenerationSummary(Event):
 
 
 class PhaseSummary(Event):
-    """`phase`: the training of a curriculum's phase is done."""
+    """`phase`: the training of a curriculum's phase has finished."""
 
     phase: int
     phases: int
@@ -176,24 +176,24 @@ class PhaseSummary(Event):
 
 
 class ServerEvent(Event, total=False):
-    """`serve`, `swap`, `sleep`, `wake`, `stop`, `replica`, `swap_failed`, `unload_failed`: the state of a server."""
+    """`serve`, `swap`, `sleep`, `wake`, `stop`, `replica`, `swap_failed`, `unload_failed`: state of a server."""
 
     seconds: float
     how: str
-    """`in_place`, `adapter` (beside the weights that were served) or `restart`."""
+    """`in_place`, `adapter` (loaded in addition to the served weights) or `restart`."""
     url: str
     model: str
     level: int
     again: bool
-    """Whether a server that died is started again."""
+    """Whether a server that died is restarted."""
     reason: str
 
 
 class TrainerStep(Event):
-    """`train`: the trainer has logged a step."""
+    """`train`: a logged training step."""
 
     loss: NotRequired[float]
     eval_loss: NotRequired[float]
     learning_rate: NotRequired[float]
     eta: NotRequired[float]
-    """Seconds."""
+    """Remaining time in seconds."""

@@ -1,4 +1,4 @@
-"""Why an episode ended: by itself (`Stop`) or because something around it broke (`FailureKind`)."""
+"""Why an episode ended: normally (`Stop`) or because of an infrastructure failure (`FailureKind`)."""
 
 from __future__ import annotations
 
@@ -6,34 +6,33 @@ from enum import StrEnum
 
 
 class Stop(StrEnum):
-    """How an episode that worked came to its end."""
+    """Normal end of an episode."""
 
     ANSWERED = "answered"
-    """The policy gave its answer."""
+    """The policy answered."""
     TERMINATED = "terminated"
-    """The environment declared the episode over."""
+    """The environment ended the episode."""
     STEP_LIMIT = "step_limit"
-    """The policy used all the steps it was given."""
+    """The policy used all allowed steps."""
     STUCK = "stuck"
-    """The policy repeated one action, or gave replies that are none, as often as the settings allow."""
+    """The policy repeated one action, or sent unparseable responses, as often as the settings allow."""
 
 
 class FailureKind(StrEnum):
-    """The closed list of infrastructure failures. None of them is ever a reward of 0."""
+    """Infrastructure failures; none of them is ever a reward of 0."""
 
     BROWSER_CRASHED = "browser_crashed"
     """The browser process or the page died."""
     NAVIGATION_FAILED = "navigation_failed"
     """The start page could not be reached, or stayed blank."""
     START_PAGE_FAILED = "start_page_failed"
-    """The start page is none for good: an error status, an endless redirect, a download or an address out of bounds."""
+    """The start page is permanently unusable: an error status, an endless redirect, a download, a forbidden address."""
     AUTHENTICATION_REQUIRED = "authentication_required"
-    """The start page asks for a user and a password (HTTP authentication), or refused ours
-    (`browser.http_credentials`)."""
+    """The start page requires HTTP authentication, or rejected the credentials (`browser.http_credentials`)."""
     SITE_BLOCKED = "site_blocked"
-    """The site shut the browser out (captcha, access denied): its domain goes on the blocklist."""
+    """The site blocked the browser (captcha, access denied); its domain is added to the blocklist."""
     PAGE_TIMEOUT = "page_timeout"
-    """A browser call passed its deadline."""
+    """A browser call exceeded its timeout."""
     POLICY_UNAVAILABLE = "policy_unavailable"
     """The policy server did not answer, or answered with a server error."""
     POLICY_REFUSED = "policy_refused"
@@ -41,29 +40,31 @@ class FailureKind(StrEnum):
     ENVIRONMENT_ERROR = "environment_error"
     """The environment's own code failed (its page threw, its reward can't be read)."""
     JUDGE_FAILED = "judge_failed"
-    """The judge gave no readable verdict: neither a success nor a failure. `webgym judge` asks again."""
+    """The judge gave no readable verdict: neither a success nor a failure. `webgym judge` repeats it."""
     EPISODE_TIMEOUT = "episode_timeout"
-    """The whole episode passed its deadline."""
+    """The episode exceeded its timeout."""
     CANCELLED = "cancelled"
     """The run was stopped while the episode ran."""
 
     @property
     def counts_as_attempt(self) -> bool:
-        """Whether the episode used up one of its attempts: a cancelled one did not."""
+        """Whether the episode used one of its attempts; a cancelled one did not."""
         return self is not FailureKind.CANCELLED
 
     @property
     def may_recur(self) -> bool:
-        """Whether the next episode may fail of the same cause: not where one site, the judge or we were it."""
+        """Whether other episodes may fail for the same reason; not if the cause was one site, the judge, or webgym
+        itself.
+        """
         return self not in (FailureKind.CANCELLED, FailureKind.SITE_BLOCKED, FailureKind.JUDGE_FAILED)
 
     @property
     def retryable(self) -> bool:
-        """Whether another attempt may fare better."""
+        """Whether another attempt may succeed."""
         final = (FailureKind.START_PAGE_FAILED, FailureKind.AUTHENTICATION_REQUIRED)
         return self.may_recur and self not in final
 
 
 def is_rolled_out(failure: FailureKind | None) -> bool:
-    """Whether an episode with this failure, or none, came to its end: a judge that fails takes nothing of it back."""
+    """Whether an episode with this failure (or None) ran to its end; a failed judge does not change that."""
     return failure in (None, FailureKind.JUDGE_FAILED)

@@ -1,4 +1,4 @@
-"""The groups that tasks fall into: apart from `records.task`, for the command line is quick without pydantic."""
+"""Enumerations of task groups, separate from `records.task` so that the command line can avoid importing pydantic."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Split(StrEnum):
-    """Which set a task or trajectory belongs to. Test tasks never reach training."""
+    """Split of a task or trajectory. Test tasks are never trained on."""
 
     TRAIN = "train"
     TEST = "test"

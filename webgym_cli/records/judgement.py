@@ -1,7 +1,7 @@
-"""What was said of a trajectory by a judge, or by an outcome reward model (ORM): its probability of success.
+r"""Judgements of trajectories by a judge model or an outcome reward model (ORM).
 
-Judgements are stored beside the trajectories. Of a judge's and of a model's the newest one each is looked at, and one
-of the two counts: the judge's, unless the judge failed. What a model says decides only where nobody else did.
+Judgements are stored beside the trajectories. The newest one of each source is considered, and one of them is
+effective: the judge's, unless the judge failed. An ORM's verdict is used only if no other source has decided.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from webgym_cli.records.trajectory import Outcome, Score, Trajectory
 
 
 class Verdict(Record):
-    """The judge's decision on one question, over all votes."""
+    """Decision of the judge on one question, over all votes."""
 
     question: str
     """The question: a fact of the rubric, the claim check, or the reference answer."""
@@ -30,7 +30,7 @@ class Verdict(Record):
 
 
 class Judgement(StoredRecord):
-    """One judgement of one trajectory, as one line of the store (`schema` 1)."""
+    """One judgement of one trajectory, one line of the store (`schema` 1)."""
 
     trajectory: str
     """The trajectory's id."""
@@ -78,45 +78,45 @@ class Judgement(StoredRecord):
 
 
 def scored_by_environment(trajectory: Trajectory) -> bool:
-    """Whether the environment itself tells how the episode went: its reward then stands, whatever a judge says.
+    r"""Whether the environment itself determines the reward, regardless of any judge.
 
-    Where a judge was to decide although the environment has an opinion, the reward was left open.
+    If a judge was meant to decide although the environment has a score, the reward was left open.
     """
     outcome = trajectory.outcome
     scored = outcome.stop is Stop.TERMINATED or any(score.source == "environment" for score in outcome.scores)
-    # Only the environment knows what a page of its own (MiniWoB) asked: a judge would have nothing to go by.
+    # Only the environment knows the instruction on a page of its own (MiniWoB), so a judge can't decide.
     drawn = not trajectory.task.instruction and "://" not in trajectory.task.start_url
     return (scored and outcome.reward is not None) or drawn
 
 
 def environment_score(trajectory: Trajectory) -> float | None:
-    """Return the environment's own score, as it gave it; None without one."""
+    """Return the environment's own score; None if it has none."""
     return next((score.value for score in trajectory.outcome.scores if score.source == "environment"), None)
 
 
 def environment_verdict(trajectory: Trajectory) -> bool | None:
-    """Return whether the environment itself holds the task for solved; None when it has no opinion."""
+    """Return whether the environment considers the task solved; None if it has no score."""
     if (score := environment_score(trajectory)) is not None:
         return score >= trajectory.outcome.success_threshold
     return trajectory.outcome.success if scored_by_environment(trajectory) else None
 
 
 def needs_judge(trajectory: Trajectory) -> bool:
-    """Whether a trajectory's reward is a judge's to give: it worked, and its environment has no opinion."""
+    """Whether a trajectory's reward must come from a judge: it did not fail, and its environment has no score."""
     return is_rolled_out(trajectory.outcome.failure) and not scored_by_environment(trajectory)
 
 
 def newest_judgement(judgements: Sequence[Judgement], source: Literal["judge", "orm"]) -> Judgement | None:
-    """Return the newest judgement of a source; they come oldest first."""
+    """Return the newest judgement of a source from a list in ascending order."""
     return next((judgement for judgement in reversed(judgements) if judgement.source == source), None)
 
 
 def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:
-    """Return the judgement that counts, of a trajectory's judgements, oldest first: the judge's newest.
+    r"""Return the effective judgement from a trajectory's judgements in ascending order: the judge's newest.
 
-    Without one, or where the judge failed: the outcome reward model's newest.
+    Without one, or if the judge failed: the outcome reward model's newest.
     """
-    # The judge sees the evidence and a rubric; the reward model only estimates what it would decide.
+    # The judge sees the evidence and a rubric; the reward model only predicts its decision.
     by_judge, by_orm = newest_judgement(judgements, "judge"), newest_judgement(judgements, "orm")
     if by_judge is None or (by_orm is not None and by_judge.failure is FailureKind.JUDGE_FAILED):
         return by_orm
@@ -124,11 +124,11 @@ def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:
 
 
 def with_verdict(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
-    """Return the trajectory with the judgement in its outcome.
+    r"""Return the trajectory with the judgement in its outcome.
 
-    A failure of infrastructure stays what it is. A reward of the environment's own stays too; the judge's opinion
-    stands beside it among the scores. An ORM's is the reward only where none is known: its probability is the score,
-    and the reward is 1 where that reached the threshold, else 0.
+    An infrastructure failure remains. A reward from the environment remains too, with the judge's opinion as an
+    additional score. An ORM's verdict sets the reward only if it is unknown: the score is its probability, and the
+    reward is 1 if that reached the threshold, else 0.
     """
     before = trajectory.outcome
     if not is_rolled_out(before.failure):

@@ -1,4 +1,4 @@
-"""What a step becomes for training."""
+"""Training samples made from steps."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Literal
 
 from webgym_cli.records.base import Record
 
-# Stands for one image inside a message's text, as ShareGPT and LLaMA-Factory have it.
+# Placeholder of one image in a message's text, as in ShareGPT and LLaMA-Factory.
 IMAGE = "<image>"
 
 
 class Message(Record):
-    """One chat message; each `<image>` in `content` stands for the next entry of the conversation's images."""
+    """One chat message; each `<image>` in `content` refers to the next of the conversation's images."""
 
     role: Literal["system", "user", "assistant"]
     content: str
 
 
 class Sample(Record):
-    """A prompt and the response that is trained on: the last message is always the assistant's."""
+    """A prompt and the response to train on, which is the last message, always from the assistant."""
 
     messages: tuple[Message, ...]
     images: tuple[str, ...]
@@ -30,4 +30,4 @@ class Sample(Record):
     iteration: int
     reward: float
     tokens: int | None = None
-    """Prompt and response in tokens, images counted; None when no tokenizer was at hand."""
+    """Length of prompt and response in tokens, including images; None if no tokenizer was available."""

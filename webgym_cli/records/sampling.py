@@ -1,4 +1,4 @@
-"""What the tokens of an episode were sampled from."""
+"""Sampling parameters and policy version of an episode's tokens."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pydantic import Field
 
 from webgym_cli.records.base import Record
 
-# What log-probabilities are of: the distribution that was sampled from, or the model's own before temperature, top_k,
+# Distribution of log-probabilities: the one that was sampled from, or the model's own before temperature, top_k,
 # top_p and min_p.
 Logprobs = Literal["processed", "raw"]
 
 
 class PolicyVersion(Record):
-    """Which weights of a run's policy produced a response."""
+    """Policy version (weights) that produced a response."""
 
     number: int = Field(ge=0)
     """Number of trainings that produced these weights; 0: the base model."""
@@ -23,7 +23,7 @@ class PolicyVersion(Record):
 
 
 class Sampling(Record):
-    """The distribution that a policy's tokens were sampled from, beside its weights, as the server was asked for it."""
+    """The distribution from which a policy's tokens were sampled, as requested from the server."""
 
     temperature: float = Field(ge=0)
     """Sampling temperature; 0: greedy."""
@@ -39,10 +39,10 @@ class Sampling(Record):
 
     @property
     def greedy(self) -> bool:
-        """Whether nothing was sampled."""
+        """Whether decoding was greedy."""
         return self.temperature == 0
 
     @property
     def untouched(self) -> bool:
-        """Whether the model's own distribution was sampled from: raw log-probabilities are then of it too."""
+        """Whether the model's own distribution was sampled from, so that raw log-probabilities equal processed ones."""
         return (self.temperature, self.top_k, self.top_p, self.min_p) == (1.0, -1, 1.0, 0.0)

@@ -1,4 +1,4 @@
-"""Success rates with their uncertainty."""
+"""Success rates with confidence intervals, pass@k, and McNemar's test."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def difference(first: tuple[int, int], second: tuple[int, int], z: float = Z95) 
 
 
 def pass_at_k(attempts: int, successes: int, k: int) -> float:
-    """Return the chance that one of k attempts at a task succeeds, given so many successes in so many attempts.
+    r"""Return the unbiased estimate of pass@k for one task, from its number of attempts and successes.
 
-    The unbiased estimator 1 - C(n-c, k) / C(n, k) (Chen et al. 2021, "Evaluating Large Language Models Trained on
-    Code"), in whole numbers, so that it is exact for any n. Needs 1 <= k <= attempts.
+    1 - C(n-c, k) / C(n, k) (Chen et al. 2021, "Evaluating Large Language Models Trained on Code"), with integers and
+    therefore exact for any n. Needs 1 <= k <= attempts.
     """
     ways = math.comb(attempts, k)
     return (ways - math.comb(attempts - successes, k)) / ways
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Return the two-sided p-value of gains and losses over pairs, if neither side were better; 1 without any.
+    r"""Return the two-sided p-value of gained and lost pairs under equal success rates; 1 without any.
 
-    McNemar's test (McNemar 1947) in its exact form: gains among the pairs that differ are binomial with 1/2.
+    McNemar's test (McNemar 1947) in its exact form: gains among the differing pairs are binomial with p = 1/2.
     """
     differ = gained + lost
     tail = sum(math.comb(differ, count) for count in range(min(gained, lost) + 1))

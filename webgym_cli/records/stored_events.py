@@ -1,4 +1,4 @@
-"""The records of the events that are read again from `metrics.jsonl`."""
+"""Records of the events that are read again from `metrics.jsonl`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webgym_cli.records.base import Moment, Record, moment_of
 
 
 def _finite(value: Any) -> Any:
-    """Return None for NaN and infinity: JSON has no number for a loss that diverged."""
+    """Return None for NaN and infinity: JSON has no number for a diverged loss."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -46,12 +46,12 @@ Number = Annotated[int | None, BeforeValidator(lambda value: value if isinstance
 
 
 class StoredEvent(Record):
-    """A line of `metrics.jsonl`, as far as others read it."""
+    """A line of `metrics.jsonl` with the keys that are read again."""
 
-    # Lines of older and newer versions have other keys: those that are named here keep their meaning.
+    # Lines of older and newer versions have other keys; the named ones keep their meaning.
     model_config = ConfigDict(extra="ignore", strict=True)
     name_of_event: ClassVar[str]
-    """The value of the key `event`."""
+    """Value of the key `event`."""
 
 
 class DatasetEvent(StoredEvent):
@@ -77,24 +77,24 @@ class TrainingEvent(StoredEvent):
     steps: int
     """Optimizer steps."""
     loss: Annotated[float | None, BeforeValidator(_finite)] = None
-    """Mean loss; None when it was not logged or is not finite."""
+    """Mean loss; None if it was not logged or is not finite."""
     created_at: str
     metrics: Annotated[dict[str, float], BeforeValidator(_finite_numbers)] = Field(default_factory=dict)
-    """What our own trainer measured; empty for others."""
+    """Metrics of webgym's own trainer; empty for other backends."""
 
 
 class EvaluationEvent(StoredEvent):
-    """A policy version was rolled out on the held-out episodes."""
+    """A policy version was evaluated on the test episodes."""
 
     name_of_event = "evaluation"
     iteration: int
     episodes: int
-    """Those whose reward is known."""
+    """Episodes with a known reward."""
     success_rate: float | None
     interval: list[float] = Field(min_length=2, max_length=2)
-    """Of 95 %."""
+    """95 % confidence interval."""
     mean_reward: float | None = None
-    """None also where an older version wrote it."""
+    """None also if an older version wrote the line."""
 
 
 class BatchEvent(StoredEvent):
@@ -102,28 +102,28 @@ class BatchEvent(StoredEvent):
 
     name_of_event = "batch"
     iteration: int
-    """The version that is trained."""
+    """The policy version to train."""
     episodes: int
     groups: int
     staleness: dict[str, Any]
-    """`mean`, `p95`, `max`, and `tokens`: their number by staleness."""
+    """`mean`, `p95`, `max`, and `tokens`: number of tokens by staleness."""
     ready: int
     open: int
     trainer_wait_seconds: float
     admission_wait_seconds: float
-    """Summed over the slots."""
+    """Sum over the slots."""
     held_seconds: float
-    """Summed over the episodes."""
+    """Sum over the episodes."""
 
 
 class PhaseEvent(StoredEvent):
-    """The training of a curriculum's phase is done."""
+    """The training of a curriculum's phase has finished."""
 
     name_of_event = "phase"
     phase: int
     iteration: int
     version: int
-    """Of the new policy."""
+    """Version of the new policy."""
     new_tasks: int | None = None
     """Generated tasks that passed the filters; None: the tasks are the original ones."""
     turned_down: int | None = None
@@ -133,9 +133,9 @@ class PhaseEvent(StoredEvent):
     successes: int
 
 
-# Lenient: the report of a long run must not fail on a line that a person or an older version wrote.
+# Lenient: the report of a long run must not fail on a line that was edited or written by an older version.
 class TimedEvent(StoredEvent):
-    """When a stage or a server ended something, and how long that took. A value of another type counts as missing."""
+    """End and duration of a stage or server action. A value of the wrong type counts as missing."""
 
     event: str
     at: Timestamp = None
@@ -144,11 +144,11 @@ class TimedEvent(StoredEvent):
     iteration: Number = None
     policy: Text = None
     judge_tail_seconds: Seconds = None
-    """Seconds at the end in which only judgements came."""
+    """Seconds at the end of a rollout with only judgements outstanding."""
     stages: Annotated[dict[str, float], BeforeValidator(_stage_totals)] = Field(default_factory=dict)
-    """Seconds of the episodes' own stages (reset, policy, act, ...), summed over the episodes."""
+    """Seconds per episode stage (reset, policy, act, ...), summed over the episodes."""
     model_name: Text = None
-    """Of a dataset: the checkpoint that it is for."""
+    """For a dataset: the checkpoint that it is prepared for."""
     name: Text = None
-    """Of a training: its checkpoint."""
+    """For a training: its checkpoint."""
     created_at: Timestamp = None

@@ -1,4 +1,4 @@
-"""What an agent is asked to do."""
+"""Tasks of an agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from webgym_cli.records.groups import Split as Split
 
 
 class Task(Record):
-    """One task. Its `key` is a hash of its content, so that equal tasks are equal in every run."""
+    """One task. Its `key` is a hash of its content, so equal tasks have equal keys in all runs."""
 
     id: str = Field(min_length=1)
     """Name of the task; for MiniWoB the page's name."""
@@ -41,6 +41,6 @@ class Task(Record):
 
     @cached_property
     def key(self) -> str:
-        """16 hex digits of the SHA-256 of the content, in whichever order it was written."""
+        """16 hex digits of the SHA-256 of the content, independent of the order of fields."""
         content = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""A call of a tool, as a policy wrote it."""
+"""Tool calls as written by a policy."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pydantic import Field, field_validator
 
 from webgym_cli.records.base import Record
 
-# Lists and objects within each other, in a call's arguments.
+# Maximum nesting depth of a call's arguments.
 MAX_DEPTH = 32
 
 
 class ToolCall(Record):
-    """One call of a tool. Whether there is such a tool, and whether the arguments fit it, is another matter."""
+    """One tool call. Whether the tool exists and accepts the arguments is checked elsewhere."""
 
     name: str = Field(min_length=1, max_length=200)
     arguments: dict[str, Any]
@@ -25,12 +25,14 @@ class ToolCall(Record):
     def _storable(cls, arguments: dict[str, Any]) -> dict[str, Any]:
         if _depth(arguments) > MAX_DEPTH:
             raise ValueError(f"arguments are nested more than {MAX_DEPTH} deep")
-        json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode()  # ValueError: no JSON, or half a character
+        json.dumps(
+            arguments, allow_nan=False, ensure_ascii=False
+        ).encode()  # ValueError: no JSON, or an unpaired surrogate
         return arguments
 
 
 def _depth(value: Any) -> int:
-    """Return how deep a value of JSON is nested, without recursion: it may be deep."""
+    """Return the nesting depth of a JSON value, without recursion, which deep values would exhaust."""
     depth, level = 0, [value]
     while level := [item for item in level if isinstance(item, dict | list)]:
         depth += 1

@@ -1,4 +1,4 @@
-"""What happened in one episode."""
+"""Trajectory of one episode: steps, observations, outcome, and prompt parameters."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.webrl import AnyAction
 
-# A trajectory succeeded when its reward reaches this value, unless `rollout.success_threshold` says otherwise.
+# Minimum reward of a success, unless `rollout.success_threshold` is set.
 SUCCESS_REWARD = 1.0
 
 
 class Element(Record):
-    """One element that the policy can act on, as it was listed to it."""
+    """One listed page element that the policy can act on."""
 
     id: int = Field(ge=0)
     """The number drawn on the screenshot; counts from 0 in document order."""
@@ -37,7 +37,7 @@ class Element(Record):
 
 
 class Screenshot(Record):
-    """A reference to a stored image: its content's SHA-256 is its address."""
+    """Reference to a stored image by the SHA-256 of its content."""
 
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     width: int = Field(gt=0)
@@ -91,17 +91,17 @@ class Observation(Record):
     def compute_digest(self) -> str:
         """Return what `digest` must be."""
         parts: dict[str, Any] = {"url": True, "title": True, "elements": True, "screenshot": {"sha256"}}
-        content = self.model_dump_json(include=parts, exclude_defaults=True)  # fields to come leave it as it is
+        content = self.model_dump_json(include=parts, exclude_defaults=True)  # later fields must not change it
         return hashlib.sha256(content.encode()).hexdigest()
 
     @property
     def pictures(self) -> tuple[Screenshot, ...]:
-        """All that was there to see: the screenshot, the images of results."""
+        """All images of the observation: the screenshot and those of results."""
         return tuple(filter(None, (self.screenshot, *(result.image for result in self.results))))
 
 
 class ParseErrorKind(StrEnum):
-    """Why a response is not an action. Nothing is ever guessed."""
+    """Why a response contains no valid action. Responses are never repaired by guessing."""
 
     NO_TOOL_CALL = "no_tool_call"
     SEVERAL_TOOL_CALLS = "several_tool_calls"
@@ -129,7 +129,7 @@ class Generation(Record):
 
 
 class SentPrompt(Record):
-    """The messages that another system sent for a step, where it kept them."""
+    """The messages of an imported step, if the other system stored them."""
 
     messages: tuple[Message, ...]
     images: tuple[str, ...]
@@ -137,7 +137,7 @@ class SentPrompt(Record):
 
 
 class Step(Record):
-    """One observation, and the policy's response and action."""
+    """One step: observation, response and action."""
 
     index: int = Field(ge=0)
     observation: Observation
@@ -164,18 +164,18 @@ class Step(Record):
 
 
 class Score(Record):
-    """The score that one source gave a trajectory."""
+    """Score of a trajectory from one source."""
 
     source: Literal["environment", "judge", "orm", "function"]
     value: float
     """The source's own value."""
     detail: str = ""
     extras: dict[str, float] = Field(default_factory=dict)
-    """The other numbers that a reward function returned, by name."""
+    """Additional numbers returned by a reward function, by name."""
 
 
 class Outcome(Record):
-    """How an episode ended. With a `failure` there is no reward: such a trajectory is never training data."""
+    """Outcome of an episode. With a `failure` there is no reward, and the trajectory is never trained on."""
 
     reward: float | None = None
     """Any real number; None until it is known, and always None with a failure."""
@@ -195,17 +195,17 @@ class Outcome(Record):
 
     @property
     def extras(self) -> dict[str, float]:
-        """The other numbers that the reward's sources gave, by name."""
+        """Additional numbers of all reward sources, by name."""
         return {name: value for score in self.scores for name, value in score.extras.items()}
 
     @property
     def success(self) -> bool | None:
-        """Whether the task was solved; None when that is not known."""
+        """Whether the task was solved; None if unknown."""
         return None if self.failure or self.reward is None else self.reward >= self.success_threshold
 
 
 class PromptVersion(StrEnum):
-    """How the policy is asked to write its response."""
+    """Prompt version: how the policy is asked to write its response."""
 
     VANILLA = "vanilla"
     """The action in a sentence, then its call."""
@@ -218,18 +218,18 @@ class PromptVersion(StrEnum):
 
 
 def is_webrl(version: str) -> bool:
-    """Return whether a prompt shows pages as text, and its actions are WebRL's."""
+    """Whether a prompt version shows pages as text and uses WebRL's actions."""
     return version in (PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED)
 
 
-# A built-in prompt version, or the name of an action set that a plugin registered.
+# A built-in prompt version, or the name of an action set registered by a plugin.
 PromptName = Annotated[
     PromptVersion | str, BeforeValidator(lambda value: next((one for one in PromptVersion if one == value), value))
 ]
 
 
 class PromptSpec(Record):
-    """Everything beside the steps that a prompt is rendered from."""
+    """All prompt parameters other than the steps."""
 
     version: PromptName = PromptVersion.VANILLA
     interaction_mode: InteractionMode = InteractionMode.COORDINATES
@@ -256,7 +256,7 @@ class PromptSpec(Record):
 
 
 class Trajectory(StoredRecord):
-    """One episode, as one line of the store (`schema` 1)."""
+    """One episode, one line of the store (`schema` 1)."""
 
     id: str
     """`<split>-<iteration>-<episode>`, with `.<attempt>` from the second attempt on."""
@@ -283,10 +283,10 @@ class Trajectory(StoredRecord):
 
     @property
     def awaits_judgement(self) -> bool:
-        """Whether it worked but its reward is not known yet."""
+        """Whether the episode did not fail but its reward is still unknown."""
         return self.outcome.failure is None and self.outcome.reward is None
 
     def count_calls(self) -> Counter[str]:
-        """Count the policy's calls of each tool."""
+        """Return the number of the policy's calls of each tool."""
         actions = (step.action for step in self.steps if isinstance(step.action, Action))
         return Counter(call.name for action in actions for call in action.calls or ())

@@ -1,4 +1,4 @@
-"""WebArena's own words for a task's sites and for how an episode is scored."""
+"""WebArena's terms for sites and evaluations of tasks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from webgym_cli.records.base import Record
 
-# Stand between texts of which one, or all, are meant.
+# Separators of alternative texts, and of texts that are all required.
 OR, AND = "|OR|", "|AND|"
 _SPLIT = re.compile(r"\|(?:OR|AND)\|")
 
 
 class WebArenaSite(StrEnum):
-    """The sites of WebArena. The placeholder for one's address is its name in capitals, like `__SHOPPING_ADMIN__`."""
+    """Sites of WebArena. A site's URL placeholder is its name in capitals, like `__SHOPPING_ADMIN__`."""
 
     SHOPPING = "shopping"
     SHOPPING_ADMIN = "shopping_admin"
@@ -29,40 +29,40 @@ class WebArenaSite(StrEnum):
 
     @property
     def placeholder(self) -> str:
-        """What stands for its address in a task."""
+        """Placeholder of its URL in tasks."""
         return f"__{self.upper()}__"
 
 
 def is_address(text: str) -> bool:
-    """Tell whether a text is a whole http(s) address."""
+    """Whether a text is a complete HTTP(S) URL."""
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in text
-    except ValueError:  # a port that is no number, half an IPv6 address
+    except ValueError:  # an invalid port or IPv6 address
         return False
 
 
 class EvalType(StrEnum):
-    """What is looked at to score an episode."""
+    """What the evaluation of an episode checks."""
 
     STRING_MATCH = "string_match"
     """The answer."""
     URL_MATCH = "url_match"
     """The address of the last page."""
     PROGRAM_HTML = "program_html"
-    """What pages hold afterwards."""
+    """Contents of pages after the episode."""
 
 
 class UrlRule(StrEnum):
-    """How the last page's address is compared."""
+    """How the URL of the last page is compared."""
 
     EXACT = "EXACT"
     GOLD_IN_PRED = "GOLD in PRED"
-    """The wanted address leads to it: the same path or one above, with the wanted parameters among its own."""
+    """The last URL equals or extends the expected one: the same path or one below it, with the expected parameters."""
 
 
 class Expected(Record):
-    """What a text must be like: each rule that is set has to hold."""
+    """Requirements on a text; all rules that are set must hold."""
 
     exact_match: str | None = None
     must_include: tuple[str, ...] | None = None
@@ -94,7 +94,7 @@ class Expected(Record):
 
 
 class HtmlTarget(Record):
-    """One place to look at after the episode."""
+    """One page to check after the episode."""
 
     url: str = Field(min_length=1)
     """`last` for the last page, an address, or `func:` with a helper."""
@@ -106,9 +106,9 @@ class HtmlTarget(Record):
 
 
 class Evaluation(Record):
-    """How an episode is scored: the product over its types, each 0 or 1."""
+    """Evaluation of an episode: the product over its types, each 0 or 1."""
 
-    model_config = ConfigDict(extra="ignore")  # what is left are remarks by the tasks' authors
+    model_config = ConfigDict(extra="ignore")  # other fields are remarks of the tasks' authors
 
     eval_types: tuple[EvalType, ...] = Field(min_length=1)
     reference_answers: Expected | None = None
@@ -147,14 +147,14 @@ class Evaluation(Record):
         return self
 
     def _require_addresses(self) -> None:
-        """Raise `ValueError` for alternatives of which one is empty, and for two addresses at once."""
+        """Raise `ValueError` for alternatives with an empty one, and for two URLs at once."""
         addresses = (self.reference_url or "").split(OR)
         if AND in (self.reference_url or "") or not all(address.strip() for address in addresses):
             raise ValueError(f"reference_url: addresses with {OR} between them are needed")
 
     @property
     def is_dummy(self) -> bool:
-        """Whether it only fills the format, as for generated tasks: N/A without the reason that real ones give."""
+        """Whether it is a placeholder, as in generated tasks: N/A without the reason that real tasks give."""
         return (
             self.eval_types == (EvalType.STRING_MATCH,)
             and self.reference_answers == Expected(exact_match="N/A")

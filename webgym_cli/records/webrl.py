@@ -1,4 +1,4 @@
-"""What WebRL's action language can say beyond our own actions."""
+"""Actions of WebRL's action language without an equivalent in `records.action`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from webgym_cli.records.base import Record
 
 
 class WebRLActionName(StrEnum):
-    """The actions without a counterpart among ours, under the names that `do` has for them, and `quote`."""
+    """Names of these actions as in WebRL's `do`, and `quote`."""
 
     SEARCH = "Search"
     """Type and press Enter."""
@@ -20,21 +20,21 @@ class WebRLActionName(StrEnum):
     """Choose the option of a list whose text contains a text."""
     PRESS_ENTER = "Press Enter"
     GO_FORWARD = "Go Forward"
-    """To the page that one came back from."""
+    """Go forward in history."""
     RIGHT_CLICK = "Right Click"
     SWITCH_TAB = "Switch Tab"
     QUOTE = "quote"
-    """Keep a text for later; nothing happens on the page."""
+    """Remember a text; the page does not change."""
 
 
-# The actions that need an element.
+# Actions that require an element.
 POINTING = frozenset({WebRLActionName.SEARCH, WebRLActionName.SELECT, WebRLActionName.RIGHT_CLICK})
-# The actions that need a text.
+# Actions that require a text.
 SAYING = frozenset({WebRLActionName.SEARCH, WebRLActionName.SELECT, WebRLActionName.QUOTE})
 
 
 class WebRLAction(Record):
-    """One parsed action. Exactly the arguments that its name needs are set."""
+    """One parsed action with exactly the arguments that its name requires."""
 
     name: WebRLActionName
     element_id: int | None = Field(default=None, ge=0)
@@ -47,7 +47,7 @@ class WebRLAction(Record):
     @model_validator(mode="after")
     def _has_its_arguments(self) -> WebRLAction:
         if self.text:
-            self.text.encode()  # half a surrogate pair is a ValueError: it could not be stored
+            self.text.encode()  # an unpaired surrogate raises ValueError: it could not be stored
         needed = {
             "element_id": self.name in POINTING,
             "text": self.name in SAYING,
@@ -59,7 +59,7 @@ class WebRLAction(Record):
         return self
 
     def as_action(self) -> Action:
-        """Return what it does on a page. `quote` only waits for nothing."""
+        """Return the equivalent browser action; `quote` becomes a wait of 0 seconds."""
         name, fields = _DONE_BY[self.name]
         values = {"element_id": self.element_id, "text": self.text, "tab": self.tab}
         return Action.model_validate(
@@ -67,7 +67,7 @@ class WebRLAction(Record):
         )
 
 
-# What each does on a page, and the arguments that its name implies.
+# Equivalent browser actions, with the arguments that each name implies.
 _DONE_BY: dict[WebRLActionName, tuple[ActionName, dict[str, Any]]] = {
     WebRLActionName.SEARCH: (ActionName.TYPE, {"submit": True}),
     WebRLActionName.SELECT: (ActionName.SELECT_OPTION, {}),
@@ -75,9 +75,9 @@ _DONE_BY: dict[WebRLActionName, tuple[ActionName, dict[str, Any]]] = {
     WebRLActionName.GO_FORWARD: (ActionName.GO_FORWARD, {}),
     WebRLActionName.RIGHT_CLICK: (ActionName.CLICK, {"button": "right"}),
     WebRLActionName.SWITCH_TAB: (ActionName.SWITCH_TAB, {}),
-    # it is kept where it was said: in the history
+    # the history already contains the quoted text
     WebRLActionName.QUOTE: (ActionName.WAIT, {"text": None, "seconds": 0.0}),
 }
 
-# An action of a step. Names of the first two are disjoint; only the last has `arguments`.
+# Action of a step. The names of the first two are disjoint; only the last has `arguments`.
 AnyAction = Action | WebRLAction | CustomAction

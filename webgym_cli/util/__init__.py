@@ -1,1 +1,1 @@
-"""Files, addresses, images, plugins: helpers that know nothing of the product."""
+"""Helpers without product knowledge: files, URLs, images, plugins."""

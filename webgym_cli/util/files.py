@@ -1,4 +1,4 @@
-"""Writing so that a crash or a full disk loses nothing, reading so that a torn last line is no surprise."""
+"""Crash-safe file access: durable atomic writes and appends, and readers that tolerate a truncated last line."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ import jsonlines
 
 from webgym_cli.errors import StoreError
 
-# Takes a line without its end.
+# Writes a line given without its line end.
 WriteLine = Callable[[str], None]
 
 
 def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
-    """Replace a file by rename, durably: a reader sees the old content or the new, no part. Raises `StoreError`.
+    r"""Replace a file durably by rename; readers see the old or the new content. Raises `StoreError`.
 
-    `mode`: who may read it; at no moment may more than these.
+    `mode`: permissions, which are never wider at any moment.
     """
     payload = data.encode() if isinstance(data, str) else data
     temporary = ""
     try:
         _make_folder(path.parent)
-        # In the same folder: a rename over file systems is no rename.
+        # In the same folder, because rename does not work across file systems.
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(payload)
@@ -58,7 +58,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file. Raises `StoreError` that names the file and the place."""
+    """Read a JSON file. Raises `StoreError` with file and position."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -68,21 +68,21 @@ def read_json(path: Path) -> Any:
 
 
 def append_lines(path: Path, *lines: str) -> None:
-    """Append lines durably, all or none. A torn line left by a crash is closed first; one of our own is taken back.
+    r"""Append lines durably, all or none. A truncated line left by a crash is terminated first.
 
-    Several processes may append to one file. Raises `StoreError` when the disk refuses; the file is then as it was
-    before.
+    Several processes may append to one file. Raises `StoreError` if writing fails; the file then has its previous
+    content.
     """
     try:
         _make_folder(path.parent)
         with path.open("ab+", buffering=0) as file:  # a buffer would be written again when the file is closed
             _lock_file(file)
             end = file.seek(0, os.SEEK_END)
-            # A crash can leave half a line; it is closed, so that this line stays readable.
+            # A crash can leave a truncated line; ending it keeps the new line readable.
             torn = end > 0 and os.pread(file.fileno(), 1, end - 1) != b"\n"
             payload = memoryview(("\n" if torn else "").encode() + "".join(f"{line}\n" for line in lines).encode())
             try:
-                # An unbuffered write may take only a part.
+                # An unbuffered write may be partial.
                 while payload:
                     payload = payload[file.write(payload) :]
                 os.fsync(file.fileno())
@@ -99,19 +99,19 @@ def append_lines(path: Path, *lines: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable: those of files that were made, renamed or removed. Raises `OSError`."""
+    """Sync a folder's entries: created, renamed or removed files. Raises `OSError`."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems have no such thing
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not supported by some network file systems
             raise
     finally:
         os.close(handle)
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, each with a durable name."""
+    """Create a folder and its parents durably."""
     missing = []
     while not folder.exists():
         missing.append(folder)
@@ -122,7 +122,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _lock_file(file: Any) -> None:
-    """Keep other processes from appending until the file is closed: else one could take back another's line."""
+    """Lock a file until it is closed, so that a failed append can be undone without removing another process's line."""
     try:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX)
     except OSError as error:
@@ -137,7 +137,7 @@ def write_lines(path: Path, values: Iterable[Any]) -> None:
 
 @contextmanager
 def open_line_writer(path: Path) -> Iterator[WriteLine]:
-    """Give what writes a line into a new file, which takes its name when the block ends well. Raises `OSError`."""
+    """Yield a function that writes a line into a new file, which is renamed to `path` on success. Raises `OSError`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.partial")
 
@@ -148,24 +148,24 @@ def open_line_writer(path: Path) -> Iterator[WriteLine]:
         with temporary.open("w", encoding="utf-8") as file:
             yield write_line
             file.flush()
-            os.fsync(file.fileno())  # before the rename: a power cut must not leave an empty file with a good name
+            os.fsync(file.fileno())  # before the rename: a power failure must not leave an empty file
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number, bytes) of each whole, non-empty line; a torn last line is skipped.
+    r"""Yield (line number, bytes) of each complete, non-empty line; a truncated last line is skipped.
 
-    A last line that lacks only its line end is whole: the next append would close it and bring it back. Bytes: a line
-    that is no UTF-8 any more is the parser's to refuse, not ours to patch.
+    A last line that only lacks its line end is complete, since the next append would terminate it. Lines are bytes, so
+    that the parser reports invalid UTF-8.
     """
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
             if raw.strip() and (raw.endswith(b"\n") or is_json(raw)):
                 yield number, raw.rstrip(b"\n")
             if not raw.endswith(b"\n"):
-                return  # what a writer adds meanwhile is the rest of this line, and none of its own
+                return  # data appended meanwhile is the rest of this line
 
 
 def is_json(raw: bytes) -> bool:
@@ -178,7 +178,7 @@ def is_json(raw: bytes) -> bool:
 
 
 def read_jsonl(path: Path) -> Iterator[Any]:
-    """Yield the values of a JSON Lines file. Raises `StoreError` that names file and line."""
+    """Yield the values of a JSON Lines file. Raises `StoreError` with file and line."""
     with path.open(encoding="utf-8") as file, jsonlines.Reader(file) as reader:
         try:
             yield from reader.iter(skip_empty=True)
@@ -187,8 +187,8 @@ def read_jsonl(path: Path) -> Iterator[Any]:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading. Raises `OSError`, for a FIFO or a device as well: reading one may never end."""
-    # without O_NONBLOCK the opening of a FIFO waits for its writer
+    """Open a file for reading. Raises `OSError` for a FIFO or device too, because reading it may block forever."""
+    # without O_NONBLOCK, opening a FIFO waits for a writer
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -197,12 +197,12 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def is_within(path: Path, folder: Path) -> bool:
-    """Whether a path lies in a folder, or is it, once links in both are followed."""
+    """Whether a path is a folder or lies in it, after resolving symbolic links of both."""
     return path.resolve().is_relative_to(folder.resolve())
 
 
 def replace_folder(new: Path, final: Path) -> None:
-    """Put a finished folder in place of another by renames. Raises `StoreError`."""
+    """Replace a folder with a finished one by renames. Raises `StoreError`."""
     old = final.with_name(f".{final.name}.old")
     try:
         shutil.rmtree(old, ignore_errors=True)
@@ -215,7 +215,7 @@ def replace_folder(new: Path, final: Path) -> None:
 
 
 def replace_link(link: Path, target: Path) -> None:
-    """Point a link at a sibling or descendant folder by one rename. Moves a real folder in its place aside."""
+    """Point a symbolic link to a sibling or descendant folder by one rename; a real folder there is moved aside."""
     if link.is_dir() and not link.is_symlink():
         link.rename(link.with_name(f"{link.name}.before-{datetime.now(UTC):%Y%m%d_%H%M%S}"))
     temporary = link.with_name(f".{link.name}.{os.getpid()}")

@@ -1,4 +1,4 @@
-"""Python's garbage collector, held back where it only costs."""
+"""Reduced frequency of Python's garbage collection while many records are read."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Between two collections of the youngest objects; Python's own number is 700.
+# Allocations between two collections of the youngest generation; Python's default is 700.
 _ALLOCATIONS = 200_000
 
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    """Collect rarely within the block: records hold no cycles, and looking for some doubles the time of reading them.
+    r"""Collect garbage rarely within the block: records contain no cycles, and the search doubles their reading time.
 
-    What is there already is left out of the search meanwhile. Memory is freed as before: by counting references.
+    Existing objects are excluded from collections meanwhile. Reference counting still frees memory as usual.
     """
     before = gc.get_threshold()
-    # What exists already is not searched again.
+    # Existing objects are not scanned again.
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS, *before[1:])
     try:

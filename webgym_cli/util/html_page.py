@@ -1,7 +1,7 @@
-"""HTML pages that need nothing else: no network, no other file.
+r"""Self-contained HTML pages: no network access, no other files.
 
-What pages and models wrote is text in it, never markup: the templates escape everything, and the content security
-policy of `layout.html` lets nothing run or load but the images, the one style sheet and the one script of the page.
+Untrusted text never becomes markup: templates escape everything, and the content security policy of `layout.html`
+allows only the page's images, its one style sheet and its one script.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def render_page(folder: Path, template: str, *, style: str, script: str = "", **
         .get_template(template)
         .render(style=css, style_digest=_digest(css), script=code, script_digest=_digest(code), **values)
     )
-    # A page may quote lone surrogates, which no encoding has.
+    # Pages may quote unpaired surrogates, which no encoding has.
     return text.encode(errors="replace")
 
 
@@ -36,7 +36,7 @@ def _digest(text: str) -> str:
 
 @cache
 def _load_environment(folder: Path) -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # 20 ms that only pages need
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # its import takes 20 ms
 
     loader = FileSystemLoader([folder, Path(__file__).parent])
     return Environment(

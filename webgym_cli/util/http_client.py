@@ -1,4 +1,4 @@
-"""An HTTP client for servers that are not trusted: answers are bounded in size and time, redirects are not followed."""
+"""HTTP client for untrusted servers: size and time of responses are bounded, redirects are not followed."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Any
 
 import httpx
 
-# Largest answer in bytes, before and after decompression.
+# Maximum response size in bytes, before and after decompression.
 MAX_ANSWER = 16 * 2**20
-# Deadline of a request that names none, in seconds.
+# Default timeout of a request in seconds.
 DEFAULT_TIMEOUT = 600.0
 _LIMITS = httpx.Limits(max_connections=1000, max_keepalive_connections=100)
-# Window size with which zlib reads the format, gzip or zlib, from the header.
+# zlib window size that detects gzip or zlib from the header.
 _GZIP = 32 + zlib.MAX_WBITS
 
 
 class BoundedClient(httpx.AsyncClient):
-    """An `httpx.AsyncClient` whose `send` returns whole answers only.
+    r"""An `httpx.AsyncClient` whose `send` returns only complete responses.
 
-    `timeout` is the deadline of a whole request, from the connection to the last byte of the answer: httpx alone starts
-    it anew with each byte. A redirect is returned as such; its body has the target. Raises what httpx does:
-    `ReadTimeout` past the deadline, `DecodingError` for an answer that is too large or in an unknown encoding.
+    `timeout` limits the whole request, from the connection to the last byte; httpx alone restarts it with each byte. A
+    redirect is returned as such, with the target in its body. Raises what httpx does: `ReadTimeout` after the timeout,
+    `DecodingError` for a response that is too large or has an unknown encoding.
     """
 
     def __init__(self, *, max_answer: int = MAX_ANSWER, **options: Any) -> None:
         defaults: dict[str, Any] = {"limits": _LIMITS, "timeout": DEFAULT_TIMEOUT}
         super().__init__(**defaults | options)
-        # others (br, zstd) could only be unpacked without a limit
+        # others (br, zstd) can't be decompressed with a size limit
         self.headers["Accept-Encoding"] = "gzip, deflate"
         self._max_answer = max_answer
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
-        """Send a request and read its answer; `stream` and `follow_redirects` are without effect."""
+        """Send a request and read its response; `stream` and `follow_redirects` have no effect."""
         _hide_password(request)
         given = request.extensions.get("timeout", {}).values()
         deadline = max((seconds for seconds in given if seconds is not None), default=DEFAULT_TIMEOUT)
@@ -65,7 +65,7 @@ async def _read(answer: httpx.Response, limit: int) -> bytes:
     async for part in answer.aiter_raw():
         received += len(part)
         try:
-            # one byte more than allowed shows that there is more, and is all that is ever unpacked of it
+            # one byte above the limit proves that there is more; nothing beyond it is decompressed
             content += part if unpacker is None else unpacker.decompress(part, limit + 1 - len(content))
         except zlib.error as error:
             raise httpx.DecodingError(f"the answer can't be unpacked: {error}") from error
@@ -83,7 +83,7 @@ def _refuse_redirect(answer: httpx.Response) -> bytes:
 
 
 def _hide_password(request: httpx.Request) -> None:
-    """Move a URL's user and password into a header: httpx writes URLs into its log."""
+    """Move user and password from a URL into a header, because httpx logs URLs."""
     if request.url.userinfo:
         auth = httpx.BasicAuth(request.url.username, request.url.password)
         request.headers["Authorization"] = next(auth.auth_flow(request)).headers["Authorization"]

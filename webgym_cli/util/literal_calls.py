@@ -1,4 +1,4 @@
-"""Parser of function calls with literal arguments: texts in quotes, numbers, None, lists. Nothing is evaluated."""
+"""Parser of function calls with literal arguments: quoted strings, numbers, None, lists. Nothing is evaluated."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ _SPACE = re.compile(r"\s*")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?(?![\w.])", re.ASCII)
 _QUOTES = ('"""', "'''", '"', "'")
-# The character after a backslash -> what both stand for. A line that ends with a backslash goes on in the next.
+# Character after a backslash -> the character that the escape represents. A backslash at a line's end continues the
+# line.
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", '"': '"', "'": "'", "\n": ""}
-# The character after a backslash -> how many hexadecimal digits of a character's code follow.
+# Character after a backslash -> number of hexadecimal digits of the character code.
 _CODES = {"x": 2, "u": 4, "U": 8}
 
 
 @dataclass(frozen=True, slots=True)
 class Identifier:
-    """A name that stands for itself, like `__page__`."""
+    """A bare name, like `__page__`."""
 
     name: str
 
 
-# What an argument can be.
+# Possible values of an argument.
 Value = str | int | float | Identifier | None | list[Any]
 
 
@@ -35,18 +36,18 @@ class Call:
     positional: tuple[Value, ...]
     named: dict[str, Value]
     end: int
-    """Where the text goes on after it, in characters."""
+    """Index of the first character after the call."""
 
     def get(self, position: int | None, name: str, default: Any = None) -> Any:
-        """Return an argument, given by position or by name; the default where it was not given."""
+        """Return an argument by position or name, or the default."""
         if position is not None and position < len(self.positional):
             return self.positional[position]
         return self.named.get(name, default)
 
     def by_name(self, parameters: tuple[str, ...]) -> dict[str, Value]:
-        """Return its arguments by name, those that are None left out.
+        r"""Return the arguments by name, without those that are None.
 
-        Raises `BadCall` for more positional ones than there are parameters, and for one that is given twice.
+        Raises `BadCall` for too many positional arguments, and for one that is given twice.
         """
         # The message is shown to the policy, so it names the limit.
         if len(self.positional) > len(parameters):
@@ -58,7 +59,7 @@ class Call:
 
 
 class BadCall(ValueError):
-    """A text is no such call. `open`: the text ended before the call did."""
+    """Invalid call. `open`: the text ended within the call."""
 
     def __init__(self, reason: str, *, is_open: bool = False) -> None:
         super().__init__(reason)
@@ -66,7 +67,7 @@ class BadCall(ValueError):
 
 
 def read_call(text: str, start: int = 0, *, python: bool = False) -> Call:
-    """Return the call whose name begins at this character. Raises `BadCall`. `python`: lists, True and False, too."""
+    """Return the call whose name starts at index `start`. Raises `BadCall`. `python`: allow lists, True and False."""
     reader = _Reader(text, start, python=python)
     name = reader.name()
     if not name or not reader.take("("):
@@ -79,7 +80,7 @@ def read_call(text: str, start: int = 0, *, python: bool = False) -> Call:
         if reader.take(")"):
             break
         key, value = reader.argument()
-        # Python refuses it too; the order would be ambiguous.
+        # A syntax error in Python too; the order would be ambiguous.
         if key is None and named:
             raise BadCall("an argument without a name stands after one that has a name")
         if key is None:
@@ -92,19 +93,19 @@ def read_call(text: str, start: int = 0, *, python: bool = False) -> Call:
 
 
 def quote_string(text: str) -> str:
-    """Return a text in quotes, on one line, as `read_call` reads it."""
+    """Return a text as a quoted string on one line, readable by `read_call`."""
     plain = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + plain.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t") + '"'
 
 
 class _Reader:
-    """Goes through a text from left to right, once."""
+    """Scanner that reads a text once from left to right."""
 
     def __init__(self, text: str, at: int, *, python: bool) -> None:
         self.text, self.at, self._python, self._in_list = text, at, python, False
 
     def take(self, sign: str) -> bool:
-        """Go past this sign and the space before it, if it comes next."""
+        """Skip this token and the space before it, if it comes next."""
         place = self._skip_space()
         if not self.text.startswith(sign, place):
             return False
@@ -112,7 +113,7 @@ class _Reader:
         return True
 
     def name(self) -> str:
-        """Go past a name and return it; empty where none comes next."""
+        """Skip a name and return it; empty if none comes next."""
         match = _NAME.match(self.text, self._skip_space())
         if match is None:
             return ""
@@ -120,7 +121,7 @@ class _Reader:
         return match[0]
 
     def argument(self) -> tuple[str | None, Value]:
-        """Return the name, if it has one, and the value of the argument that comes next."""
+        """Return name (if any) and value of the next argument."""
         word = self.name()
         if word and self.take("="):
             inner = self.name()
@@ -128,7 +129,7 @@ class _Reader:
         return None, self._resolve_name(word) if word else self._read_literal()
 
     def unexpected(self, wanted: str) -> BadCall:
-        """Return the error for what comes next."""
+        """Return the error for the text that comes next."""
         place = self._skip_space()
         if place >= len(self.text):
             return BadCall("the call is not closed", is_open=True)
@@ -158,7 +159,7 @@ class _Reader:
         return float(number[0]) if "." in number[0] else int(number[0])
 
     def _read_list(self) -> list[Value]:
-        """Return what stands up to the closing bracket. A list in a list is refused."""
+        """Return the list up to the closing bracket. Nested lists are refused."""
         items: list[Value] = []
         self._in_list = True
         while not self.take("]"):
@@ -173,7 +174,7 @@ class _Reader:
         return items
 
     def _read_text(self, quote: str) -> str:
-        """Return what stands up to the closing quote, escapes resolved."""
+        """Return the string up to the closing quote, with escapes resolved."""
         parts: list[str] = []
         while self.at < len(self.text):
             if self.text.startswith(quote, self.at):
@@ -187,7 +188,7 @@ class _Reader:
         raise BadCall("a quote is not closed", is_open=True)
 
     def _read_escape(self) -> str:
-        """Return what a backslash and what follows it stand for; together themselves where they stand for nothing."""
+        """Return the character of an escape; an unknown escape stays unchanged."""
         letter = self.text[self.at + 1 : self.at + 2]
         self.at += 1 + len(letter)
         if letter not in _CODES:

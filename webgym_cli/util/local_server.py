@@ -9,7 +9,7 @@ from aiohttp import web
 
 from webgym_cli.errors import UsageError
 
-# Seconds for open requests at the end.
+# Seconds that open requests have to finish on shutdown.
 _SHUTDOWN = 1.0
 
 
@@ -17,15 +17,15 @@ class LocalServer:
     """An aiohttp application on 127.0.0.1, as an async context manager."""
 
     def __init__(self, app: web.Application, port: int) -> None:
-        """`port`: 0 takes a free one."""
+        """`port`: 0 for any free port."""
         self.closing = asyncio.Event()
-        """Set when the server stops: ends all that waits."""
+        """Set when the server stops, to end all waiting handlers."""
         self._app = app
         self._port = port
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
-        """Listen. Raises `UsageError` when the port is taken."""
+        """Start listening. Raises `UsageError` if the port is taken."""
         runner = web.AppRunner(self._app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN)
         await runner.setup()
         try:
@@ -38,7 +38,7 @@ class LocalServer:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Stop listening, and end what hangs."""
+        """Stop listening and end open requests."""
         self.closing.set()
         runner, self._runner = self._runner, None
         if runner is not None:
@@ -46,7 +46,7 @@ class LocalServer:
 
     @property
     def address(self) -> str:
-        """`127.0.0.1:PORT`. Raises `RuntimeError` while the server is not running."""
+        """`127.0.0.1:PORT`. Raises `RuntimeError` if the server is not running."""
         if self._runner is None:
             raise RuntimeError("nothing is being served")
         host, port = self._runner.addresses[0][:2]

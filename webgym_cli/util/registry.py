@@ -1,7 +1,7 @@
-"""Registries of what users extend: environments, tools, reward functions, estimators, export formats, ...
+r"""Registries of user extensions: environments, tools, reward functions, estimators, export formats, ...
 
-An item has a name of one of four kinds: built in (`module:attribute`, imported when it is asked for), registered by
-code that the setting `plugins` imports, brought by an installed package through an entry point, or the place itself
+An item is named in one of four ways: built in (`module:attribute`, imported on first use), registered by code that the
+setting `plugins` imports, provided by an installed package through an entry point, or by its location
 (`module:attribute` or `path/to/file.py:attribute`).
 """
 
@@ -24,9 +24,9 @@ from webgym_cli.errors import UsageError, WebGymError
 
 Item = TypeVar("Item")
 
-# Characters of a foreign exception's words that are kept.
+# Maximum length of a quoted foreign exception message.
 _REASON = 300
-# Names that a message lists.
+# Maximum number of names in a message.
 _NAMES = 12
 
 
@@ -36,9 +36,9 @@ class RegisteredItem(Generic[Item]):
 
     name: str
     origin: str
-    """`built in`, `plugins`, `settings`, or the package that brings it."""
+    """`built in`, `plugins`, `settings`, or the name of the package."""
     item: Item | None
-    """None: it can't be loaded."""
+    """None if it can't be loaded."""
     problem: str = ""
     """Why it can't be loaded."""
 
@@ -48,30 +48,30 @@ class Registry(Generic[Item]):
     """Items of one kind by name."""
 
     noun: str
-    """What messages call an item: `tool`."""
+    """Name of an item's kind in messages, such as `tool`."""
     setting: str
-    """The settings key that names an item, for messages."""
+    """The settings key that refers to an item, for messages."""
     entry_point_group: str
-    """The group of entry points by which packages add items: `webgym.tools`."""
+    """Entry point group by which packages add items, such as `webgym.tools`."""
     package: str
-    """The package that has the decorator or class, for hints."""
+    """Module of the decorator or class, for hints."""
     item_type: type[Item]
     builtin: Mapping[str, str]
     """Name -> `module:attribute` of the built-in items."""
     registered: dict[str, Item] = field(default_factory=dict)
-    """Name -> item of those that code has registered."""
+    """Items registered by code, by name."""
     usage: str = ""
-    """How an item is made, for hints. Default: by the decorator that is called like the noun."""
+    """How to make an item, for hints. Default: with the decorator named like the noun."""
 
     def register(self, name: str, item: Item) -> Item:
-        """Add an item under a name and return it. Raises `UsageError` for a name that is taken."""
+        """Register an item under a name and return it. Raises `UsageError` if the name is taken."""
         if name in self.builtin or self.registered.get(name, item) is not item:
             raise UsageError(f"there is a {self.noun} {name!r} already", hint=f"register your {self.noun} as another")
         self.registered[name] = item
         return item
 
     def names(self) -> list[str]:
-        """Return the names that `find` knows, sorted; nothing is imported."""
+        """Return the names known to `find`, sorted, without importing anything."""
         return sorted({*self.builtin, *self.registered, *(point.name for point in self._points())})
 
     def find(self, name: str) -> Item:
@@ -94,9 +94,9 @@ class Registry(Generic[Item]):
         return self._load(name, points[0].value)
 
     def known(self, named: Iterable[str] = ()) -> Iterator[RegisteredItem[Item]]:
-        """Yield the built-in items, the registered ones, those of packages, and those that settings name by place.
+        r"""Yield the built-in items, the registered ones, those of packages, and those that settings name by location.
 
-        One that can't be loaded comes with its problem.
+        Items that can't be loaded are returned with their problem.
         """
         for name, item in self.registered.items():
             yield RegisteredItem(name, "plugins", item)
@@ -121,9 +121,9 @@ class Registry(Generic[Item]):
             value: object = module
             for part in attribute.strip().split("."):
                 value = getattr(value, part)
-        except WebGymError as error:  # a decorator that refused what it was given
+        except WebGymError as error:  # a decorator that refused its argument
             raise UsageError(f"{self.setting}: {name}: {error}", hint=error.hint) from error
-        except Exception as error:  # the boundary to a user's module, which may raise anything
+        except Exception as error:  # boundary to a user's module, which may raise anything
             reason = " ".join(str(error).split())[:_REASON]
             hint = f"look at {place}; webgym tools list shows what can be loaded"
             raise UsageError(
@@ -138,7 +138,7 @@ class Registry(Generic[Item]):
 
 
 def lazy(place: str) -> Callable[..., Any]:
-    """Return a function that calls the one at a place, `module:attribute`, which is imported only then."""
+    """Return a function that calls the one at `module:attribute`, which is imported on the first call."""
     module, _, attribute = place.partition(":")
     return lambda *args, **named: getattr(importlib.import_module(module), attribute)(*args, **named)
 
@@ -150,7 +150,7 @@ def import_plugins(names: Iterable[str]) -> None:
             _module_of_file(Path(name)) if name.endswith(".py") else _module(name)
         except WebGymError as error:
             raise UsageError(f"plugins: {name}: {error}", hint=error.hint) from error
-        except Exception as error:  # the boundary to a user's module, which may raise anything
+        except Exception as error:  # boundary to a user's module, which may raise anything
             reason = " ".join(str(error).split())[:_REASON]
             raise UsageError(
                 f"plugins: {name} can't be imported: {type(error).__name__}: {reason}",
@@ -159,12 +159,12 @@ def import_plugins(names: Iterable[str]) -> None:
 
 
 def portable_plugins(names: Iterable[str]) -> list[str]:
-    """Return plugins as another process finds them, whatever its working directory: files by absolute paths."""
+    """Return plugins so that other processes find them from any working directory: files as absolute paths."""
     here = Path.cwd()
     portable = []
     for name in names:
         file = name if name.endswith(".py") else getattr(sys.modules.get(name), "__file__", None) or ""
-        # a package stays a name: its parts import each other by it
+        # packages keep their names, because their modules import each other by them
         own = file and (name.endswith(".py") or ("." not in name and Path(file).resolve().parent == here.resolve()))
         portable.append(str(Path(file).resolve()) if own else name)
     return portable
@@ -175,7 +175,7 @@ def _package(point: EntryPoint) -> str:
 
 
 def _module(name: str) -> ModuleType:
-    """Import a module; one in the working directory too, as an installed program would not find it."""
+    """Import a module, also one in the working directory, which an installed program would not find."""
     here = os.getcwd()  # noqa: PTH109 - as sys.path has it: a text
     if here not in sys.path:
         sys.path.append(here)
@@ -183,7 +183,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _module_of_file(path: Path) -> ModuleType:
-    """Run a file as a module of its own, once."""
+    """Import a file as a module of its own, once."""
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}")
     name = f"webgym_file_{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]}"
@@ -203,7 +203,7 @@ def _module_of_file(path: Path) -> ModuleType:
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return the known name that is nearest to a wrong one, as a question; the first ones where none is near."""
+    """Return a question with the closest known name; the first known names if none is close."""
     names = list(known)
     if near := get_close_matches(name, names, n=1):
         return f"did you mean {near[0]}?"

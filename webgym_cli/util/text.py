@@ -1,4 +1,4 @@
-"""Text from outside, made harmless for files, pages and terminals."""
+"""Sanitizing of untrusted text for files, pages and terminals, and formatting of counts and durations."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any
 
-# User and password before the host of a URL; a password may hold an `@` of its own.
+# User and password before the host of a URL; a password may contain `@`.
 _PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/?#\s,@]*(?:@[^/?#\s,@]*)*@", re.IGNORECASE)
-# What a terminal obeys and HTML may not hold; tab and line feed are harmless.
+# Control characters that terminals interpret or HTML forbids; tab and line feed are harmless.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Categories of Unicode that a terminal obeys or can't show.
+# Unicode categories that terminals interpret or can't show.
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
@@ -21,7 +21,7 @@ def format_count(count: int, noun: str) -> str:
 
 
 def format_duration(seconds: float | None) -> str:
-    """Return a length of time in the unit that fits: `8 ms`, `1.24 s`, `31 s`, `4.1 min`, `2.5 h`; empty for None."""
+    """Return a duration in a suitable unit: `8 ms`, `1.24 s`, `31 s`, `4.1 min`, `2.5 h`; empty for None."""
     if seconds is None:
         return ""
     if seconds < 120:
@@ -30,12 +30,12 @@ def format_duration(seconds: float | None) -> str:
 
 
 def hide_passwords(value: Any) -> Any:
-    """Return a value of JSON in which no URL has a user and a password."""
+    """Return a JSON value with user and password removed from all URLs."""
     return map_texts(value, lambda text: _PASSWORD.sub(r"\1", text) if "@" in text else text)
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Return a value of JSON with each of its texts changed, but for the keys."""
+    """Return a JSON value with a function applied to all of its texts except keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -44,11 +44,11 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def replace_control(text: str) -> str:
-    """Return text of several lines without control characters, for a page or a table."""
-    # most of it has none, and a page's embedded images are megabytes
+    """Return multi-line text without control characters, for a page or a table."""
+    # mostly there are none, and a page's embedded images are megabytes
     return text if _CONTROL.search(text) is None else type(text)(_CONTROL.sub("·", text))
 
 
 def escape_control(text: str) -> str:
-    """Return text as one line that can't move the cursor, colour anything or turn the line's direction."""
+    """Return text as one line that can't move the cursor, set colours or change the text direction."""
     return "".join("·" if unicodedata.category(letter) in _HIDDEN else letter for letter in text)

@@ -1,4 +1,4 @@
-"""The site of an address, by which failures are counted and sites are blocked, and which hosts are this machine."""
+"""Sites of URLs, by which failures are counted and sites are blocked, and detection of loopback hosts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def site_of(url: str) -> str:
-    """Return the registrable domain (`bbc.co.uk` of `https://news.bbc.co.uk/x`); empty without a host.
+    r"""Return the registrable domain (`bbc.co.uk` of `https://news.bbc.co.uk/x`); empty without a host.
 
-    A host that is under no public suffix (an address, a name of the local network) is a site with its port, if the
-    address has one. By the list of public suffixes that ships with tldextract: nothing is fetched.
+    A host without a public suffix (an IP address, a local name) is a site together with its port, if given. Uses the
+    list of public suffixes included in tldextract; nothing is fetched.
     """
     try:
         address = urlsplit(url)
@@ -30,13 +30,13 @@ def is_loopback(host: str) -> bool:
     """Whether only this machine can connect to a host. Names other than localhost count as reachable."""
     try:
         return ipaddress.ip_address(host).is_loopback
-    # A host name. Resolving it could block on DNS, so only localhost counts as loopback.
+    # A host name: resolving it could block on DNS, so only localhost counts as loopback.
     except ValueError:
         return host == "localhost"
 
 
 def has_userinfo(url: str) -> bool:
-    """Whether an address has a user or a password before its host."""
+    """Whether a URL has a user or password before its host."""
     try:
         address = urlsplit(url)
         return bool(address.scheme) and "@" in address.netloc
