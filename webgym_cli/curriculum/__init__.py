@@ -1,1 +1,1 @@
-"""New tasks from failed ones: the generation prompt, its filters, its journal."""
+"""Task generation from failed tasks: prompts, filters and answer journal."""

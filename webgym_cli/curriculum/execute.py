@@ -1,4 +1,4 @@
-"""Makes new tasks of failed ones: asks for them round by round, and keeps those that pass every filter."""
+"""Task generation: requests new tasks in rounds and keeps those that pass all filters."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from webgym_cli.rewards.orm.client import OrmClient
 _TASKS = ReplyFormat("generate", NewTasks, TASKS_SCHEMA)
 _FEASIBLE = ReplyFormat("feasible", JudgeReply, REPLY_SCHEMA)
 
-# Sees to one of several things; returns why it failed, empty where it did not.
+# Processes one item; returns the failure reason, empty on success.
 Work = Callable[[Any], Coroutine[Any, Any, str]]
-# Tells how likely the policy's success is at each of several tasks.
+# Returns the critic's outputs for each of several tasks.
 Values = Callable[[Sequence[TaskCandidate]], Awaitable[Sequence[Sequence[float]]]]
 
 
@@ -44,38 +44,38 @@ class TaskGeneration:
 
     plan: GenerationPlan
     settings: GenerateSettings
-    """With a server's address."""
+    """Settings, with the server's address."""
     orm: OrmSettings
-    """The same, where the plan has a critic."""
+    """ORM settings with its address, if the plan uses an ORM as critic."""
     journal: AnswerJournal
     sink: EventSink
     values: Values | None = None
-    """The policy's own critic, where the plan has that."""
+    """The policy's own critic, if the plan uses it."""
     calls: int = 0
-    """Requests, repeats included."""
+    """Number of requests, including retries."""
     asked: int = 0
-    """Requests for new tasks that were put now; the others' answers were stored."""
+    """Requests for new tasks sent by this command; answers of others were already stored."""
     unanswered: int = 0
-    """Requests for new tasks without an answer that can be read."""
+    """Requests for new tasks without a readable answer."""
     candidates: list[TaskCandidate] = field(default_factory=list)
-    """All new tasks, in the order of the requests."""
+    """All new tasks in the order of the requests."""
     _chat: ChatClient = field(init=False)
     _critic: OrmClient | None = field(init=False)
 
     def __post_init__(self) -> None:
-        """Connect to nothing yet."""
+        """Initialize without connecting."""
         self._chat = ChatClient(self.settings)
         self._critic = OrmClient(self.orm) if self.plan.critic == "orm" else None
 
     @property
     def kept(self) -> list[TaskCandidate]:
-        """The new tasks that were not turned down."""
+        """New tasks that were not rejected."""
         return _list_passed(self.candidates)
 
     async def execute(self) -> GenerationSummary:
-        """Go through the rounds and return the summary.
+        """Run all rounds and return the summary.
 
-        Raises `WebGymError` when a server is down or answers nonsense all the time; what was answered is stored.
+        Raises `WebGymError` if a server is down or keeps sending unusable answers; received answers stay stored.
         """
         began = time.monotonic()
         novelty = NoveltyFilter(self.plan.known, self.settings.near_duplicate)
@@ -108,7 +108,7 @@ class TaskGeneration:
         }
 
     async def _round(self, requests: Sequence[SeedRequest], novelty: NoveltyFilter) -> None:
-        """Ask about every site once and filter what comes, each filter only what the ones before let through."""
+        """Request tasks for every site once and filter them; each filter sees only what the previous ones passed."""
         await self._run_all(requests, self._request_tasks, "generate.base_url and generate.model")
         new = [candidate for request in requests for candidate in self._build_candidates(request)]
         for candidate in new:
@@ -126,7 +126,7 @@ class TaskGeneration:
             self.sink(make_event("new_task", **candidate.to_json()))
 
     async def _run_all(self, things: Sequence[Any], work: Work, names: str) -> None:
-        """See to all of them, so many at once. Raises `WebGymError` when too many in a row failed."""
+        """Process all items concurrently. Raises `WebGymError` after too many consecutive failures."""
         failures = Failures(min(self.settings.concurrency, len(things)), len(things))
         hint = f"check {names}, then run the same command again: what was answered stays"
 
@@ -159,7 +159,7 @@ class TaskGeneration:
             yield TaskCandidate(instruction, build_task(instruction, request), request)
 
     async def _ask_critic(self, candidate: TaskCandidate) -> str:
-        """Estimate the success probability: the critic reads the task and its first page."""
+        """Estimate the success probability from the task and its start page with the critic."""
         page = candidate.request.group.start.page
         if self._critic is None or page is None:
             candidate.reject(Rejection.CRITIC_SILENT, "no first page was seen of its site")
@@ -225,12 +225,12 @@ class TaskGeneration:
 
 
 def _list_passed(candidates: Sequence[TaskCandidate]) -> list[TaskCandidate]:
-    """Return those that were not turned down so far."""
+    """Return the candidates that are not rejected so far."""
     return [candidate for candidate in candidates if candidate.rejection is None]
 
 
 def generate_in_words(summary: GenerationSummary) -> str:
-    """Return the summary in one line."""
+    """Return the summary as one line."""
     turned = ", ".join(f"{count} {why}" for why, count in summary["rejected"].items() if count)
     parts = [f"{summary['kept']} new tasks of {summary['proposed']} proposed ({turned or 'none turned down'})"]
     if unanswered := summary["unanswered"]:

@@ -1,4 +1,4 @@
-"""What becomes of a new task on its way: why one is turned down, and the counts of it all. Pure."""
+"""Filters of generated tasks, their rejection reasons, and counts. Pure."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from webgym_cli.records.task import Task
 
 
 class Rejection(StrEnum):
-    """Why a new task is not kept."""
+    """Why a generated task is rejected."""
 
     MALFORMED = "malformed"
-    """It has no words, or too many characters."""
+    """It is empty or too long."""
     KNOWN = "known_task"
-    """A task of the run says the same, or nearly."""
+    """It equals or nearly equals a task of the run."""
     REPEATED = "repeated"
-    """An earlier new task does."""
+    """It equals or nearly equals an earlier generated task."""
     TOO_HARD = "too_hard"
-    """Success is less likely than `generate.critic_window` allows."""
+    """Its success probability is below `generate.critic_window`."""
     TOO_EASY = "too_easy"
-    """It is more likely."""
+    """Its success probability is above the window."""
     CRITIC_SILENT = "critic_gave_no_answer"
-    """How likely it is could not be told. Asked again the next time."""
+    """The success probability is unknown; requested again the next time."""
     INFEASIBLE = "infeasible"
-    """It can't be done on its site, says the model."""
+    """The model considers it infeasible on its site."""
     FEASIBILITY_UNREADABLE = "feasibility_unreadable"
-    """What the model said of that could not be read: no answer is no acceptance."""
+    """The model's answer was unreadable, which does not count as feasible."""
     FEASIBILITY_SILENT = "feasibility_gave_no_answer"
-    """The server did not answer. Asked again the next time."""
+    """The server did not answer; requested again the next time."""
     SURPLUS = "surplus"
-    """As many as `generate.tasks` were kept before."""
+    """`generate.tasks` were already kept."""
 
 
 @dataclass(slots=True)
 class TaskCandidate:
-    """A new task on its way."""
+    """A generated task during filtering."""
 
     instruction: str
     task: Task
     request: SeedRequest
     rejection: Rejection | None = None
-    """None: not turned down so far."""
+    """None: not rejected so far."""
     detail: str = ""
-    """What the rejection is about: the task that it repeats, the model's reason."""
+    """Detail of the rejection: the repeated task, or the model's reason."""
     probability: float | None = None
-    """How likely the policy's success is."""
+    """Estimated success probability of the policy."""
 
     def reject(self, why: Rejection, detail: str = "") -> None:
-        """Turn it down."""
+        """Reject the task."""
         self.rejection, self.detail = why, detail
 
     def to_json(self) -> dict[str, Any]:
-        """Return the line that `FILE.rejected.jsonl` has of it."""
+        """Return its line in `FILE.rejected.jsonl`."""
         return {
             "instruction": self.instruction,
             "site": self.request.group.site,
@@ -70,10 +70,10 @@ class TaskCandidate:
 
 
 class NoveltyFilter:
-    """Knows what is asked already, by site."""
+    """Rejects known and repeated tasks, by site."""
 
     def __init__(self, known: Mapping[str, tuple[str, ...]], share: float) -> None:
-        """`share`: how much of their words two tasks that are one have in common."""
+        """`share`: minimum overlap of their words from which two tasks count as equal."""
         self._known: dict[str, SeenTexts] = {}
         self._new: dict[str, SeenTexts] = {}
         for site, texts in known.items():
@@ -82,7 +82,7 @@ class NoveltyFilter:
                 self._known[site].add(text)
 
     def reject_repeated(self, candidate: TaskCandidate) -> None:
-        """Turn down what is no task or none that is new; note the others."""
+        """Reject an invalid or repeated task; remember a new one."""
         text, site = candidate.instruction, candidate.request.group.site
         if not normalize_words(text) or len(text) > LONGEST:
             candidate.reject(Rejection.MALFORMED, f"{len(text)} characters")
@@ -95,9 +95,9 @@ class NoveltyFilter:
 
 
 def filter_by_probability(candidate: TaskCandidate, heads: Sequence[float], window: tuple[float, float]) -> None:
-    """Note how likely success is, and turn down what no head of the critic holds for within the window, ends included.
+    """Set the success probability; reject the task unless an output of the critic lies in the window, ends included.
 
-    The rule of WebRL's released code. The noted probability is the critic's V, the least of its heads'.
+    The rule of WebRL's released code. The stored probability is the critic's V, the minimum over its heads.
     """
     candidate.probability = min(heads)
     if any(window[0] <= head <= window[1] for head in heads):

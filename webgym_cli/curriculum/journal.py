@@ -1,4 +1,4 @@
-"""What was answered, stored as it comes: a command that was killed asks only what is still open."""
+"""Journal of received answers: an interrupted command repeats only open requests."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from webgym_cli.util.files import append_lines, read_lines
 
 
 class StoredAnswer(Record):
-    """One answer, as a line of `FILE.asked.jsonl`."""
+    """One answer, a line of `FILE.asked.jsonl`."""
 
     key: str
-    """SHA-256 of all that was asked: another model or other words are another question."""
+    """SHA-256 of the whole request, including model and prompt."""
     tasks: tuple[str, ...] = ()
-    """The new tasks, of a request for some."""
+    """Generated tasks, for a generation request."""
     probability: float | None = Field(default=None, ge=0, le=1)
-    """How likely the policy's success is, of a question to the critic."""
+    """Success probability, for a request to the critic."""
     feasible: bool | None = None
-    """Whether the task can be done, of a question for that."""
+    """Whether the task is feasible, for a feasibility request."""
     reason: str = ""
-    """Why, in the model's words; of an answer that can't be read what is wrong with it."""
+    """The model's reason; for an unreadable answer, what is wrong with it."""
 
 
 class AnswerJournal:
-    """The answers so far."""
+    """Stored answers of a task generation."""
 
     def __init__(self, path: Path) -> None:
-        """Read what is there; a torn or damaged line is asked again."""
+        """Read the file; truncated and damaged lines are ignored, so their requests are repeated."""
         self._path = path
         self._known: dict[str, StoredAnswer] = {}
         for _, line in read_lines(path) if path.is_file() else ():
@@ -43,7 +43,7 @@ class AnswerJournal:
             self._known[answer.key] = answer
 
     def get(self, key: str) -> StoredAnswer | None:
-        """Return what was answered to a question."""
+        """Return the stored answer to a request."""
         return self._known.get(key)
 
     def put(self, answer: StoredAnswer) -> None:
@@ -53,5 +53,5 @@ class AnswerJournal:
 
 
 def compute_key(*content: Any) -> str:
-    """Return the key of a question by all that it is made of."""
+    """Return the key of a request from all of its parts."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -7,20 +7,20 @@ import re
 import unicodedata
 
 _WORD = re.compile(r"\w+")
-# What a product of a share may be too large by.
+# Tolerance for rounding errors of products with a share.
 _ROUNDING = 1e-9
 
 
 def normalize_words(text: str) -> tuple[str, ...]:
-    """Return a text's words without case, punctuation and the forms that one character may be written in."""
+    """Return a text's words, normalized in case, punctuation and Unicode form."""
     return tuple(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
 
 
 class SeenTexts:
-    """Instructions that were met."""
+    """Index of known instructions."""
 
     def __init__(self, share: float) -> None:
-        """`share`: two texts are alike when so large a part of their words, each counted once, is common to both."""
+        """`share`: minimum share of common words (each counted once) for two texts to be similar."""
         self._share = share
         self._texts: list[str] = []
         self._words: list[frozenset[str]] = []
@@ -28,7 +28,7 @@ class SeenTexts:
         self._with: dict[str, list[int]] = {}
 
     def add(self, text: str) -> None:
-        """Note a text; one whose words are those of a noted one changes nothing."""
+        """Add a text; one with the same words as a known one changes nothing."""
         words = normalize_words(text)
         if words in self._exact:
             return
@@ -39,7 +39,7 @@ class SeenTexts:
             self._with.setdefault(word, []).append(number)
 
     def find_similar(self, text: str) -> str | None:
-        """Return a noted text that is like this one, the likest; None where there is none."""
+        """Return the most similar known text, or None."""
         words = normalize_words(text)
         if (number := self._exact.get(words)) is not None:
             return self._texts[number]
@@ -50,7 +50,7 @@ class SeenTexts:
         return self._texts[-number] if share >= self._share else None
 
     def _candidates(self, mine: frozenset[str]) -> set[int]:
-        """Return the texts that can be alike: one lacks too few words to have none of so many, so take the rarest."""
+        """Return possibly similar texts: a similar text must contain one of the rarest words, as few may be missing."""
         needed = len(mine) - math.ceil(self._share * len(mine) - _ROUNDING) + 1
         rarest = sorted(mine, key=lambda word: (len(self._with.get(word, ())), word))[:needed]
         return {number for word in rarest for number in self._with.get(word, ())}

@@ -1,4 +1,4 @@
-"""The plan of a task generation: its failed tasks and its requests."""
+"""Plan of a task generation: failed tasks and requests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LAST_KNOWN = """(
     SELECT *, max(iteration) OVER (PARTITION BY task_key) AS newest
     FROM trajectories WHERE split = 'train' AND success IS NOT NULL AND iteration >= ?
 )"""
-# One failed episode of each task, as it was tried last and the reward became known; from an iteration on, earlier ones
+# The latest failed episode with a known reward of each task; episodes before the given iteration
 # don't count.
 _FAILED = f"""id IN (
     SELECT min(id) FILTER (WHERE NOT success) FROM {_LAST_KNOWN}
@@ -46,31 +46,31 @@ _FAILED = f"""id IN (
 _NEVER_SOLVED, _SOLVED_SOMETIMES = "NOT bool_or(success)", "NOT bool_and(success)"
 
 
-# Who tells how likely success is.
+# Source of the success probability.
 Critic = Literal["critic", "orm", "none"]
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationPlan:
-    """What `webgym tasks generate` will do."""
+    """Plan of `webgym tasks generate`."""
 
     groups: tuple[SeedGroup, ...]
     rounds: tuple[tuple[SeedRequest, ...], ...]
-    """The requests, each round one about every site."""
+    """Requests by round; each round has one request per site."""
     known: Mapping[str, tuple[str, ...]]
-    """By site what the run's tasks ask already, its test tasks included."""
+    """Instructions of the run's tasks, including test tasks, by site."""
     critic: Critic
-    """Who tells how likely the policy's success is."""
+    """Source of the policy's success probability."""
     notes: tuple[str, ...] = ()
-    """What a person should know."""
+    """Messages for the user."""
 
     @property
     def seeds(self) -> int:
-        """Failed tasks."""
+        """Number of failed tasks."""
         return sum(len(group.seeds) for group in self.groups)
 
     def to_json(self) -> dict[str, object]:
-        """Return what `--dry-run` prints."""
+        """Return the output of `--dry-run`."""
         return {
             "event": "plan",
             "stage": "generate",
@@ -84,14 +84,14 @@ class GenerationPlan:
 
 
 def plan_generation(run: RunDir, settings: Settings, index: Index, *, has_critic: bool) -> GenerationPlan:
-    """Return the plan. `has_critic`: whether the current policy has a critic that tells success.
+    """Return the plan. `has_critic`: whether the current policy has a critic of success.
 
     Raises `MissingStageError` without a failed task, `SettingsError` without the model that it needs.
     """
     how = settings.generate
-    # What an expert failed at says nothing about the policy.
+    # Failures of an expert are not evidence about the policy.
     given = [settings.loop.demonstration_iterations, generating_environments()]
-    # A policy that solves each task at times still has failures to learn from.
+    # A policy that solves every task sometimes still has failed episodes to learn from.
     failed = list(index.places(_FAILED.format(which=_NEVER_SOLVED), given)) or list(
         index.places(_FAILED.format(which=_SOLVED_SOMETIMES), given)
     )
@@ -110,7 +110,7 @@ def plan_generation(run: RunDir, settings: Settings, index: Index, *, has_critic
 
 
 def _choose_critic(settings: Settings, *, has_critic: bool) -> Critic:
-    """Return who is asked. Raises `SettingsError` where the one that the settings want is not there."""
+    """Return the source of the success probability. Raises `SettingsError` if the configured one is missing."""
     wanted, has_orm = settings.generate.critic, bool(settings.orm.model or settings.orm.base_url)
     if wanted == "critic" and not has_critic:
         raise SettingsError(
@@ -128,18 +128,18 @@ def _choose_critic(settings: Settings, *, has_critic: bool) -> Critic:
 
 
 def build_seed(trajectory: Trajectory) -> FailedTask:
-    """Return the seed that a failed episode is."""
+    """Return the failed task of an episode."""
     page = trajectory.steps[0].observation if trajectory.steps else None
     return FailedTask(trajectory.task, trajectory.instruction, page, trajectory.prompt)
 
 
 def _collect_known(settings: Settings, groups: Sequence[SeedGroup], index: Index) -> dict[str, set[str]]:
-    """Return by site what tasks of the run ask, whether they were tried or not."""
+    """Return the instructions of the run's tasks by site, whether they were run or not."""
     known = {group.site: {seed.instruction for seed in group.seeds} for group in groups}
     for task in _iter_tasks(settings, {seed.task.start_url for group in groups for seed in group.seeds}):
         if (site := group_name(task)) in known:
             known[site].add(task.instruction)
-    tried: dict[str, set[str]] = {}  # by registrable domain, which several of our sites may share
+    tried: dict[str, set[str]] = {}  # by registrable domain, which several sites may share
     for row in index.rows(_ASKED, [generating_environments()]):
         tried.setdefault(row["site"], set()).add(row["instruction"])
     for group in groups:
@@ -149,7 +149,7 @@ def _collect_known(settings: Settings, groups: Sequence[SeedGroup], index: Index
 
 
 def _iter_tasks(settings: Settings, urls: Iterable[str]) -> Iterator[Task]:
-    """Yield the run's training and test tasks, those of the same registrable domains where all seeds have one."""
+    """Yield the run's training and test tasks; only those of the seeds' registrable domains if all seeds have one."""
     sites = [site_of(url) for url in urls]
     for source in dict.fromkeys(filter(None, (settings.tasks.train, settings.tasks.test))):
         tasks = open_tasks(source)
@@ -158,7 +158,7 @@ def _iter_tasks(settings: Settings, urls: Iterable[str]) -> Iterator[Task]:
 
 
 def _explain_no_seed(run: RunDir, index: Index) -> MissingStageError:
-    """Return why there is nothing to make tasks of."""
+    """Return the error that explains why there are no failed tasks."""
     rows = index.rows("SELECT environment, count(*) AS count FROM trajectories WHERE split = 'train' GROUP BY 1")
     counts = Counter({row["environment"]: row["count"] for row in rows})
     if not list_iterations(run, Split.TRAIN):

@@ -12,7 +12,7 @@ from webgym_cli.records.base import Record
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
 
-# Characters of a new task at most.
+# Maximum length of a generated task in characters.
 LONGEST = 1000
 
 _DATA = (
@@ -94,7 +94,7 @@ TASKS_SCHEMA: dict[str, Any] = {
 
 
 class NewTasks(Record):
-    """The answer to a request for new tasks."""
+    """Structured answer to a generation request."""
 
     tasks: tuple[str, ...] = Field(min_length=1)
 
@@ -102,7 +102,7 @@ class NewTasks(Record):
 def build_generation_chat(
     site: str, start_url: str, names: Sequence[str], instructions: Sequence[str], count: int
 ) -> list[dict[str, Any]]:
-    """Return the chat that asks for so many new tasks like these. `names`: those of the start page's elements."""
+    """Return the chat that requests `count` new tasks. `names`: names of the start page's elements."""
     data = {
         "question": "generate",
         "site": site,
@@ -115,7 +115,7 @@ def build_generation_chat(
 
 
 def build_feasibility_chat(task: Task, site: str) -> list[dict[str, Any]]:
-    """Return the chat that asks whether a task can be done. `site` may be several of WebArena's with `+` between."""
+    """Return the chat that asks whether a task is feasible. `site` may be several of WebArena's joined by `+`."""
     sites = [name for name in site.split("+") if name in _OFFERS]
     data = {
         "question": "feasible",

@@ -1,4 +1,4 @@
-"""Which tasks new ones are made of, which of them each request shows, and what a new task is. Pure."""
+"""Seed tasks of task generation, their assignment to requests, and the tasks made from answers. Pure."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, PromptSpec
 from webgym_cli.tasks.registry import all_sources
 
-# The names of a start page that a request for new tasks shows at most.
+# Maximum number of element names of a start page in a request.
 MOST_NAMES = 100
 
 
 @dataclass(frozen=True, slots=True)
 class FailedTask:
-    """A task that failed."""
+    """A failed task, used as seed for new ones."""
 
     task: Task
     instruction: str
-    """What the policy was asked."""
+    """Instruction that the policy received."""
     page: Observation | None
-    """The page that it started from; None where nothing was seen."""
+    """Observation of its start page; None if there was none."""
     prompt: PromptSpec = field(default_factory=PromptSpec)
-    """How the policy was asked."""
+    """Prompt parameters of the episode."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeedGroup:
-    """The failed tasks of one site."""
+    """Failed tasks of one site."""
 
     site: str
     seeds: tuple[FailedTask, ...]
-    """By their tasks' ids."""
+    """Ordered by task id."""
 
     @property
     def start(self) -> FailedTask:
-        """The seed that new tasks start like: the first of those that start where most do, with a page if any has."""
+        """The seed whose start page new tasks use: the most common start, preferably with an observation."""
         urls = Counter(seed.task.start_url for seed in self.seeds)
         here = [seed for seed in self.seeds if seed.task.start_url == urls.most_common(1)[0][0]]
         return next((seed for seed in here if seed.page is not None), here[0])
@@ -53,27 +53,27 @@ class SeedGroup:
 
 @dataclass(frozen=True, slots=True)
 class SeedRequest:
-    """One question for new tasks."""
+    """One request for new tasks."""
 
     group: SeedGroup
     round: int
-    """Counts the requests about a site, from 0."""
+    """Number of the request for its site, from 0."""
     seeds: tuple[FailedTask, ...]
-    """Those that it shows, in its order."""
+    """Seeds shown in the request, in order."""
 
 
 def has_new_tasks(environment: str) -> bool:
-    """Tell whether tasks of an environment can be generated: words and an address make one."""
+    """Whether tasks of an environment can be generated from an instruction and a URL."""
     return find_environment(environment).new_task_fields is not None
 
 
 def generating_environments() -> list[str]:
-    """Return the names of the environments whose tasks can be generated."""
+    """Return the environments whose tasks can be generated."""
     return sorted({source.name for source in all_sources() if has_new_tasks(source.name)})
 
 
 def group_name(task: Task) -> str:
-    """Return the site by which tasks are grouped: WebArena's names, with `+` between, else the address's host."""
+    """Return the site by which tasks are grouped: WebArena's names joined by `+`, else the URL's host."""
     if name := find_environment(task.environment).group_name(task):
         return name
     try:
@@ -83,7 +83,7 @@ def group_name(task: Task) -> str:
 
 
 def group_by_site(seeds: Iterable[FailedTask]) -> tuple[SeedGroup, ...]:
-    """Return the seeds by site, both in the order of their names."""
+    """Return the seeds by site, sites and seeds sorted by name."""
     by_site: dict[str, list[FailedTask]] = {}
     for seed in sorted(seeds, key=lambda seed: (seed.task.id, seed.task.key)):
         by_site.setdefault(group_name(seed.task), []).append(seed)
@@ -93,9 +93,9 @@ def group_by_site(seeds: Iterable[FailedTask]) -> tuple[SeedGroup, ...]:
 def plan_requests(
     groups: Sequence[SeedGroup], rounds: int, size: int, seed: int
 ) -> tuple[tuple[SeedRequest, ...], ...]:
-    """Return the requests of each round, one for each site.
+    """Return the requests of each round, one per site.
 
-    A site's seeds are shown in a random order, so many a request, and all of them before any is shown again.
+    A site's seeds are shuffled and divided among the requests; all are shown before any is repeated.
     """
     streams = [(group, _endless(group.seeds, f"{seed}/generate/{group.site}")) for group in groups]
     return tuple(
@@ -113,13 +113,13 @@ def _endless(seeds: Sequence[FailedTask], name: str) -> Iterator[FailedTask]:
 
 
 def list_names(page: Observation) -> list[str]:
-    """Return the names of a page's elements, each once, at most `MOST_NAMES`."""
+    """Return the distinct element names of a page, at most `MOST_NAMES`."""
     names = (sanitize_line(element.name) for element in page.elements)
     return list(islice(dict.fromkeys(name for name in names if name), MOST_NAMES))
 
 
 def build_task(instruction: str, request: SeedRequest) -> Task:
-    """Return a generated task: it starts as most failed ones of its site do, and is about as hard."""
+    """Return a generated task with the most common start page and difficulty of its site's failed tasks."""
     start = request.group.start.task
     extra: dict[str, Any] = {"generated": True, "seeds": [seed.task.id for seed in request.seeds]}
     if (new_fields := find_environment(start.environment).new_task_fields) is not None:

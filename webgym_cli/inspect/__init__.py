@@ -1,1 +1,1 @@
-"""The stage that looks after the buffer: what it holds, one episode, two iterations side by side, its images."""
+"""Inspection of the buffer: overview, single episodes, comparison of iterations, verification, unused files."""

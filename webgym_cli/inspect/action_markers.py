@@ -1,4 +1,4 @@
-"""Where on a screenshot an action pointed. Pure."""
+"""Markers that show where an action pointed on a screenshot. Pure."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from webgym_cli.records.trajectory import Element, Step
 
 @dataclass(frozen=True, slots=True)
 class ActionMarker:
-    """What is drawn on a step's screenshot; all in its pixels."""
+    """Marker on a step's screenshot, in its pixels."""
 
     x: float
-    """The point, or the box's left edge."""
+    """The point, or the left edge of the box."""
     y: float
-    """The point, or the box's top edge."""
+    """The point, or the top edge of the box."""
     width: float = 0.0
-    """0 with a point."""
+    """0 for a point."""
     height: float = 0.0
-    """0 with a point."""
+    """0 for a point."""
 
     @property
     def is_box(self) -> bool:
-        """Whether an element was meant, and not a point."""
+        """Whether the marker is an element's box rather than a point."""
         return self.width > 0 or self.height > 0
 
 
 def find_target(step: Step) -> Element | None:
-    """Return the listed element that a step's action named; None without one, or where it was not listed."""
+    """Return the listed element that a step's action referred to, or None."""
     if step.action is None or step.action.element_id is None:
         return None
     return next((element for element in step.observation.elements if element.id == step.action.element_id), None)
 
 
 def locate_marker(step: Step, scale: float = 1.0) -> ActionMarker | None:
-    """Return where a step's action pointed; None when it pointed at nothing, or at nothing that was listed.
+    """Return the marker of a step's action; None if it had no target, or one that was not listed.
 
-    `scale` is the number of screenshot pixels per CSS pixel, in which elements have their boxes.
+    `scale` is the number of screenshot pixels per CSS pixel, the unit of element boxes.
     """
     size = step.observation.screenshot
     if size is None:

@@ -1,4 +1,4 @@
-"""Every image that the truth names: is it there, unaltered, an image, of the size that was recorded?"""
+"""Check of all referenced images: they must exist, be unaltered and readable, and have the recorded size."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from webgym_cli.records.events import make_event
 from webgym_cli.store.index.fragments import SourceFile
 from webgym_cli.store.screenshots import ScreenshotStore
 
-# What is wrong with an image and how, or its width and height in pixels.
+# A finding's kind and detail, or width and height in pixels.
 _ImageCheck = tuple[FindingKind, str] | tuple[int, int]
 
 
 def check_images(
     store: ScreenshotStore, references: References, sources: list[SourceFile], findings: Findings
 ) -> dict[str, int]:
-    """Check the images a folder of the store at a time, two images at once.
+    """Check the images folder by folder, two at a time.
 
-    Returns how many images are `named` by trajectories (each counted once), how many files are `stored`, and how many
-    of these are `unnamed`: `webgym gc` removes them.
+    Returns the number of images referenced by trajectories (`named`), of stored files (`stored`), and of stored files
+    without reference (`unnamed`), which `webgym gc` removes.
     """
     counts = {"named": 0, "stored": 0, "unnamed": 0}
     there, folders = set(store.folders()), references.folders()
@@ -58,7 +58,7 @@ def _check_image(store: ScreenshotStore, sha256: str) -> _ImageCheck:
         with Image.open(io.BytesIO(content)) as image:
             size: tuple[int, int] = image.size
             image.verify()
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow's words for a bad image
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # from Pillow
         return FindingKind.IMAGE_BROKEN, str(error).partition("<")[0].strip()
     return size
 
@@ -66,7 +66,7 @@ def _check_image(store: ScreenshotStore, sha256: str) -> _ImageCheck:
 def _report(
     store: ScreenshotStore, look: _ImageCheck, named: list[Reference], sources: list[SourceFile], findings: Findings
 ) -> None:
-    """Add what is wrong with an image, or with the size that one of its trajectories has of it."""
+    """Add the findings for an image, and for trajectories with another size of it."""
     path = store.path(named[0].sha256)
     if isinstance(look[0], FindingKind):
         steps = f"{len(named)} steps" if len(named) > 1 else "a step"

@@ -1,4 +1,4 @@
-"""The small files beside the trajectories: can each be read as what it is?"""
+"""Check of the record files beside the trajectories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from webgym_cli.util.files import is_json, read_json, read_lines
 
 
 def check_records(run: RunDir, findings: Findings) -> None:
-    """Find the checkpoints' records, `run.json` and the lines of metrics and batches that can't be read."""
+    """Find unreadable checkpoint records, `run.json`, and lines of metrics and batches."""
     for file, reason in find_damaged_records(run).items():
         findings.add(FindingKind.DAMAGED_RECORD, file, "", reason)
     if run.provenance.exists():
@@ -29,7 +29,7 @@ def check_records(run: RunDir, findings: Findings) -> None:
 
 
 def _check_batches(run: RunDir, findings: Findings) -> None:
-    """Find damaged lines of the ledger, and files that are shorter than what a batch has read of them."""
+    """Find damaged lines of the batch ledger, and files shorter than what a batch has read of them."""
     ends: dict[str, int] = {}
     for number, line in read_lines(run.batches) if run.batches.is_file() else ():
         try:

@@ -1,4 +1,4 @@
-"""Two iterations side by side, on the tasks that both have: what was gained, what was lost, and whether it tells."""
+"""Paired comparison of two iterations on their common tasks, with a significance test."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ class ComparedIteration:
 
     run: RunDir
     index: Index
-    """The run's."""
+    """Index of its run."""
     iteration: int
 
 
 def diff_iterations(first: ComparedIteration, second: ComparedIteration, split: Split) -> dict[str, Any]:
-    """Compare two iterations on what both have, as one JSON object.
+    """Compare two iterations on their common cases and return one JSON object.
 
-    The unit is the episode (same task, same seed) where the sides share any: test episodes are the same in every
-    iteration. Else it is the task. Raises `UsageError` where a side has no trajectories, `StoreError`.
+    The unit is the episode (same task and seed) if the sides share any: test episodes are the same in every iteration.
+    Otherwise it is the task. Raises `UsageError` if a side has no trajectories, `StoreError`.
     """
     for side in (first, second):
         _require(side, split)
     unit, joined = "episode", _join(first, second, split, by_seed=True)
-    # Training episodes draw new seeds in each iteration: without a shared one, tasks are compared.
+    # Training episodes get new seeds in each iteration, so without common seeds tasks are compared.
     if not any(before and after for before, after in joined):
         unit, joined = "task", _join(first, second, split, by_seed=False)
     shared = sorted(
@@ -102,7 +102,7 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _count_by_task(pairs: Sequence[Pair]) -> dict[str, dict[str, int]]:
-    """Return the counts of each task id: those that changed most first."""
+    """Return the counts by task id, those with the most changes first."""
     tasks: dict[str, dict[str, int]] = {}
     for pair in pairs:
         counts = tasks.setdefault(pair[0].task, {"pairs": 0, **dict.fromkeys([change.value for change in Change], 0)})

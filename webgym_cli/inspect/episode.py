@@ -1,4 +1,4 @@
-"""One episode with everything that was said of it."""
+"""One episode with its judgements."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class EpisodeView:
     """A trajectory and its judgements."""
 
     trajectory: Trajectory
-    """With its newest judgement in its outcome."""
+    """The trajectory with its effective judgement."""
     judgements: tuple[Judgement, ...] = ()
-    """Oldest first: the last one counts."""
+    """Oldest first."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the trajectory's record with its `judgements`."""
@@ -31,9 +31,9 @@ class EpisodeView:
 
 
 def read_episodes(run: RunDir, index: Index, names: Sequence[str]) -> Iterator[EpisodeView]:
-    """Yield the named trajectories, in the order of the names; only their own lines are read.
+    """Yield the trajectories with these ids, in order; only their own lines are read.
 
-    Raises `UsageError` for an id that the run doesn't have, before anything is yielded, and `StoreError`.
+    Raises `UsageError` for an unknown id before the first one is yielded, and `StoreError`.
     """
     for name in names:
         if not index.one("SELECT count(*) AS found FROM stored WHERE id = ?", [name])["found"]:
@@ -45,7 +45,7 @@ def read_episodes(run: RunDir, index: Index, names: Sequence[str]) -> Iterator[E
 
 
 def list_verdicts(judgement: Judgement) -> Iterator[tuple[str, Verdict]]:
-    """Yield each decision with the criterion that it belongs to, in the order of asking."""
+    """Yield each verdict with its criterion, in the order of evaluation."""
     if judgement.claims is not None:
         yield "claims", judgement.claims
     yield from (("fact", fact) for fact in judgement.facts)
@@ -54,7 +54,7 @@ def list_verdicts(judgement: Judgement) -> Iterator[tuple[str, Verdict]]:
 
 
 def split_thought(response: str, *, thinking: bool) -> tuple[str, str]:
-    """Return a response's thought and what was said after it."""
+    """Return a response's reasoning and the rest."""
     rest = strip_reasoning(response, thinking=thinking)
     return response.removesuffix(rest), rest
 

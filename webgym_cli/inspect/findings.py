@@ -1,4 +1,4 @@
-"""What `--verify` finds wrong: each with its place and the command that mends it."""
+"""Findings of `--verify`, each with its location and the command that repairs it."""
 
 from __future__ import annotations
 
@@ -10,46 +10,46 @@ from typing import Any
 
 from webgym_cli.records.events import EventSink, make_event
 
-# Findings that the summary lists; all of them are sent as events.
+# Number of findings in the summary; all of them are sent as events.
 LISTED = 100
 
 
 class FindingKind(StrEnum):
-    """What can be wrong with a buffer."""
+    """Kinds of findings."""
 
     DAMAGED_LINE = "damaged_line"
-    """A line of the truth can't be read: every command skips it."""
+    """A line of trajectories or judgements is unreadable; every command skips it."""
     LINES_MISSING = "lines_missing"
-    """A file of the truth was cut, replaced or deleted: the index or the metrics know of more."""
+    """A source file was truncated, replaced or deleted: the index or the metrics contain more."""
     DAMAGED_RECORD = "damaged_record"
-    """A checkpoint's record, `run.json` or a line of the metrics can't be read: every command skips it."""
+    """A checkpoint's record, `run.json` or a line of the metrics is unreadable; every command skips it."""
     MISPLACED_LINE = "misplaced_line"
-    """A trajectory stands in the file of another split or iteration."""
+    """A trajectory is in the file of another split or iteration."""
     DUPLICATE_ID = "duplicate_id"
-    """Two lines have a trajectory of the same id."""
+    """Two lines have trajectories with the same id."""
     OBSERVATION_ALTERED = "observation_altered"
-    """An observation's screenshot, elements, address or title are not those that were stored together."""
+    """An observation's screenshot, elements, URL and title are not those that were stored together."""
     LONE_JUDGEMENT = "lone_judgement"
-    """A judgement is of a trajectory that isn't there."""
+    """A judgement refers to a missing trajectory."""
     INDEX_UNREADABLE = "index_unreadable"
     INDEX_LACKS = "index_lacks"
-    """The truth has a row that the index has not."""
+    """A row is missing in the index."""
     INDEX_EXTRA = "index_extra"
-    """The index has a row that the truth has not."""
+    """The index has a row without source."""
     INDEX_DIFFERS = "index_differs"
-    """A row of the index is not what the truth makes of it: one of the two was altered."""
+    """A row of the index differs from its source: one of the two was altered."""
     IMAGE_MISSING = "image_missing"
     IMAGE_ALTERED = "image_altered"
-    """Its content is not what its name, or the ledger, says."""
+    """The content does not match the name, or the ledger."""
     IMAGE_BROKEN = "image_broken"
-    """It is what was stored, but no image."""
+    """The content is unaltered but not a valid image."""
     IMAGE_SIZE = "image_size"
-    """Its width and height are not those that the trajectory has."""
+    """Width and height differ from those in the trajectory."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """Counts what is found, sends each finding as an event, keeps the first for the summary."""
+    """Collects findings: counts them, sends them as events, and keeps the first ones for the summary."""
 
     root: Path
     """The run's folder."""
@@ -59,7 +59,7 @@ class Findings:
     first: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, kind: FindingKind, file: Path, place: str, detail: str) -> None:
-        """Take a finding. `place`: where in the file, as people say it; empty for the whole of it."""
+        """Add a finding. `place`: location within the file, in readable form; empty for the whole file."""
         finding = {"kind": kind.value, "file": str(file), "place": place, "detail": detail, "mend": self._mend(kind)}
         self.counts[kind.value] += 1
         if len(self.first) < LISTED:

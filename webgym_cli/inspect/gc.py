@@ -1,4 +1,4 @@
-"""Makes room: removes what no trajectory names and what crashes and newer index files left behind."""
+"""Removal of unreferenced images and of files left by crashes or replaced by newer index files."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import is_within
 
-# Seconds for which a file that nobody names is left alone: images are stored before the line that names them.
+# Seconds for which unreferenced files are kept: images are stored before the line that references them.
 GRACE = 3600.0
 _NAMED = re.compile(rb'"sha256"\s*:\s*"([0-9a-f]{64})"')
 _IN_DATASET = re.compile(rb"([0-9a-f]{64})\.(?:png|webp)")
-# What an atomic write leaves behind when its process is killed.
+# Temporary file of an interrupted atomic write.
 _TORN = re.compile(r"\.(.+\.(json|jsonl|png|webp|html)|lock\.holder)\.[a-z0-9_]{8}")
-# The same of a fragment of the index.
+# Temporary file of an index fragment.
 _TORN_INDEX = re.compile(r"\..+\.new")
-# Damaged lines that an error names.
+# Maximum number of damaged lines in an error.
 _SHOWN = 3
-# Lines between two events of progress.
+# Lines between two progress events.
 _EVERY = 200
 
 
 class WasteKind(StrEnum):
-    """Why a file can go."""
+    """Why a file can be removed."""
 
     UNNAMED = "unnamed images"
-    """No trajectory names the image, nor does the prepared dataset."""
+    """Referenced neither by a trajectory nor by the prepared dataset."""
     TORN = "torn writes"
-    """A process died while it wrote."""
+    """Left by a process that died while writing."""
     INDEX = "old index files"
-    """A longer fragment took its place, or another version of webgym wrote it."""
+    """Replaced by a longer fragment, or written by another version of webgym."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """A file that can go."""
+    """A removable file."""
 
     kind: WasteKind
     path: Path
@@ -61,7 +61,7 @@ class Waste:
 
 @dataclass(slots=True)
 class FreedSpace:
-    """What went, or with a dry run would go, of one kind."""
+    """Number and size of the removed files of one kind; with a dry run of those that would be removed."""
 
     files: int = 0
     bytes: int = 0
@@ -70,10 +70,10 @@ class FreedSpace:
 def find_waste(
     run: RunDir, *, grace: float = GRACE, even_with_damage: bool = False, sink: EventSink | None = None
 ) -> Iterator[Waste]:
-    """Yield what can go and has been left alone for `grace` seconds. Needs the lock where it is then removed.
+    """Yield removable files that are older than `grace` seconds. Needs the lock if they are then removed.
 
-    Raises `StoreError` when a line of the truth is damaged, for it may name images: unless `even_with_damage`; the
-    names that can still be read in such lines count even then. What links lead to outside of the run is never yielded.
+    Raises `StoreError` if a trajectory line is damaged, because it may reference images, unless `even_with_damage`;
+    names that are readable in such lines count even then. Targets of links outside of the run are never yielded.
     """
     before, skipped = time.time() - grace, set[Path]()
     for kind, path in _find(run, even_with_damage, sink):
@@ -82,7 +82,8 @@ def find_waste(
             status = path.lstat()
         except OSError:
             continue
-        if not path.is_file() or status.st_mtime >= before:  # a younger one may be half of what another process writes
+        # a younger file may be incomplete because another process writes it
+        if not path.is_file() or status.st_mtime >= before:
             continue
         if is_within(folder, run.root):
             yield Waste(kind, path, status.st_size)
@@ -117,7 +118,7 @@ def _find(run: RunDir, even_with_damage: bool, sink: EventSink | None) -> Iterat
 
 
 def remove_waste(pieces: Iterable[Waste], *, dry_run: bool) -> dict[WasteKind, FreedSpace]:
-    """Remove what was found, unless `dry_run`, and return how much it is. Raises `StoreError`."""
+    """Remove the files unless `dry_run`; return their number and size by kind. Raises `StoreError`."""
     freed = {kind: FreedSpace() for kind in WasteKind}
     for waste in pieces:
         if not dry_run:
@@ -136,8 +137,8 @@ def remove(path: Path) -> None:
 
 
 def read_dataset_images(run: RunDir) -> Iterator[str]:
-    """Yield the digests of the images that the prepared dataset names."""
-    # A training may still begin on it, however old the dataset is.
+    """Yield the digests of the images that the prepared dataset references."""
+    # A training may still use it, regardless of its age.
     for path in sorted(run.dataset.glob("*.json*")):
         if path.stat().st_size:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
@@ -146,7 +147,7 @@ def read_dataset_images(run: RunDir) -> Iterator[str]:
 
 
 def _read_names(run: RunDir, named: References, sink: EventSink | None) -> list[str]:
-    """Take the images that trajectories name; return the damaged lines as `file: byte N`."""
+    """Collect the images referenced by trajectories; return the damaged lines as `file: byte N`."""
     damage: list[str] = []
     sources = [source for source in fragments.list_sources(run) if source.main == "trajectories"]
     sizes = [source.path.stat().st_size for source in sources]

@@ -1,4 +1,4 @@
-"""What is in the buffer: counts, success, failures, ages, by iteration, task, site and more. Counted by the index."""
+"""Overview of the buffer from the index: counts, success rates, failures and ages by iteration, task, site and more."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from webgym_cli.store.run import RunDir
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """One way to put trajectories into groups; each field is SQL."""
+    """One grouping of trajectories; each field is an SQL expression."""
 
     key: str
-    """A group's name."""
+    """Name of a group."""
     first: str = "count DESC, key"
-    """Which groups come first when only some are wanted."""
+    """Order that selects the groups if only some are wanted."""
     order: str = "count DESC, key"
-    """In which order the wanted ones are shown."""
+    """Order in which the selected groups are shown."""
 
 
 TOTAL = Grouping("'all'")
-# The tables of the overview, by their names in its JSON.
+# Tables of the overview by their names in its JSON.
 GROUPINGS = {
     "by_iteration": Grouping("split || ' ' || iteration", "newest DESC, key DESC", "split = 'test', newest, key"),
     "by_task": Grouping("task"),
@@ -40,7 +40,7 @@ GROUPINGS = {
     "by_policy": Grouping("policy"),
 }
 
-# A row for each group: few columns of tallies, whatever the buffer's size.
+# One row per group with a few aggregate columns, whatever the buffer's size.
 _GROUPS = """
 SELECT * FROM (
     SELECT {key} AS key, count(*) AS count, count(success) AS scored, count(*) FILTER (success) AS successes,
@@ -54,10 +54,10 @@ SELECT * FROM (
 
 
 def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int | None = None) -> dict[str, Any]:
-    """Return what the buffer holds of the trajectories that are asked for, as one JSON object.
+    """Return the overview of the matching trajectories as one JSON object.
 
-    `top`: at most so many groups a table, the largest (of iterations the newest); None: all. `groups` tells how many
-    there are. Raises `StoreError`.
+    `top`: maximum number of groups per table (the largest; for iterations the newest); None: all. `groups` is the total
+    number. Raises `StoreError`.
     """
     total = _read_groups(index, query, TOTAL, None)
     tables = {name: _read_groups(index, query, grouping, top) for name, grouping in GROUPINGS.items()}
@@ -75,7 +75,7 @@ def build_overview(run: RunDir, index: Index, query: TrajectoryQuery, top: int |
 
 
 def list_ids(index: Index, query: TrajectoryQuery) -> Iterator[str]:
-    """Yield the ids of the trajectories that are asked for, in the order of writing. Raises `StoreError`."""
+    """Yield the ids of the matching trajectories in the order of writing. Raises `StoreError`."""
     where, values = query.where()
     order = "split = 'test', iteration, file, start"
     for row in index.rows(f"SELECT id FROM trajectories WHERE {where} ORDER BY {order}", values):
@@ -83,14 +83,14 @@ def list_ids(index: Index, query: TrajectoryQuery) -> Iterator[str]:
 
 
 def _read_groups(index: Index, query: TrajectoryQuery, by: Grouping, top: int | None) -> list[dict[str, Any]]:
-    """Return the wanted groups in order, each with the number of all."""
+    """Return the selected groups in order, each with the total number of groups."""
     where, values = query.where()
     sql = _GROUPS.format(key=by.key, where=where, first=by.first, order=by.order)
     return list(index.rows(sql, [*values, top]))
 
 
 def _summarize(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the tallies with the success rate, its 95 % interval and the rate of each iteration."""
+    """Return the aggregates with the success rate, its 95 % interval and the rate of each iteration."""
     count, scored, successes = group["count"], group["scored"], group["successes"]
     scored_in, successes_in = (Counter(group[name] or {}) for name in ("scored_in", "successes_in"))
     return {
@@ -130,7 +130,7 @@ def _ages(index: Index, query: TrajectoryQuery) -> dict[str, Any]:
 
 
 def _damage(run: RunDir, index: Index, query: TrajectoryQuery) -> list[str]:
-    """Return the lines that can't be read of the split and iteration that are asked for."""
+    """Return the unreadable lines of the matching splits and iterations."""
     where, values = TrajectoryQuery(split=query.split, iteration=query.iteration).where()
     rows = index.rows(f"SELECT file, start, reason FROM damage WHERE {where} ORDER BY file, start", values)
     return [f"{run.root / row['file']}: byte {row['start']}: {row['reason']}" for row in rows]

@@ -1,4 +1,4 @@
-"""An episode as one HTML page, with every step's screenshot, action and prompt."""
+"""HTML page of an episode, with the screenshot, action and prompt of every step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webgym_cli.util.html_page import render_page
 
 
 def render_episode_page(view: EpisodeView, store: ScreenshotStore, scale: float = 1.0) -> bytes:
-    """Return the page in UTF-8. `scale`: screenshot pixels per CSS pixel. A lost screenshot is named in its place."""
+    """Return the page in UTF-8. `scale`: screenshot pixels per CSS pixel. A missing screenshot is named instead."""
     return render_page(
         Path(__file__).parent,
         "episode.html",
@@ -31,7 +31,7 @@ def render_episode_page(view: EpisodeView, store: ScreenshotStore, scale: float 
 
 
 def describe_step_action(step: Step) -> str:
-    """Return a step's action with the element that it named; empty without an action."""
+    """Return a step's action with its target element; empty without an action."""
     if step.action is None:
         return ""
     element = find_target(step)
@@ -39,7 +39,7 @@ def describe_step_action(step: Step) -> str:
 
 
 def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iterator[dict[str, Any]]:
-    """Yield what the page shows of each step."""
+    """Yield the template values of each step."""
     for step in trajectory.steps:
         image, missing = _load_image(step.observation.screenshot, store)
         thought, rest = split_thought(step.response, thinking=trajectory.prompt.thinking)
@@ -64,14 +64,14 @@ def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: flo
 
 
 def _name_pictures(trajectory: Trajectory, step: Step, prompt: Prompt) -> Iterator[str]:
-    """Return words for the pictures of a prompt, in order."""
+    """Return labels of a prompt's images, in order."""
     if trajectory.prompt.tools is not None:
         return (f"[image {number}]" for number in range(1, len(prompt.images) + 1))
     return (f"[screenshot of step {number}]" for number in range(step.index + 1 - len(prompt.images), step.index + 1))
 
 
 def _load_image(shot: Screenshot | None, store: ScreenshotStore) -> tuple[str, str]:
-    """Return a picture as a data URL, or else why it can't be shown; nothing where there is none."""
+    """Return an image as a data URL, or the reason why it can't be shown; both empty if there is none."""
     if shot is None:
         return "", ""
     try:

@@ -1,6 +1,6 @@
-"""Re-encodes PNG screenshots as WebP without loss of a pixel. Stopped at any point it loses nothing and goes on later.
+"""Lossless re-encoding of PNG screenshots as WebP. It can be stopped at any point and repeated.
 
-The order is what makes it so: the WebP is written and durable, then its line in the ledger, then the PNG goes.
+For each image the WebP is written durably, then its ledger line, then the PNG is removed.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import Recoded, ScreenshotStore
 from webgym_cli.util.files import is_within, write_atomic
 
-# Of the encoder, 0 to 100, in lossless mode its `quality`; 100 takes half as long again to save two per cent more.
+# Encoder effort from 0 to 100 (`quality` in lossless mode); 100 saves two more percent and takes 1.5 times as long.
 _EFFORT = 80
-# Images that one append to a ledger tells of.
+# Number of images per append to a ledger.
 _BATCH = 64
-# Kinds of PNG whose pixels a WebP can hold: those of 16 bits a colour are not among them.
+# PNG modes that WebP can represent, which excludes 16 bits per channel.
 _MODES = frozenset({"1", "L", "LA", "P", "RGB", "RGBA"})
-# Pixels of a side that the format allows.
+# Maximum side length of a WebP in pixels.
 _WIDEST = 16383
 
 
 @dataclass(frozen=True, slots=True)
 class RecodeJob:
-    """What is to be re-encoded in one folder of the store."""
+    """The images of one folder that are to be re-encoded."""
 
     folder: str
     images: int
@@ -43,24 +43,24 @@ class RecodeJob:
 
 @dataclass(slots=True)
 class RecodeStats:
-    """What re-encoding came to."""
+    """Result of re-encoding."""
 
     recoded: int = 0
     kept: int = 0
-    """PNGs that stay: a WebP would be larger, or can't hold their pixels."""
+    """PNGs that are kept: a WebP would be larger, or can't represent the pixels."""
     altered: list[str] = field(default_factory=list)
-    """PNGs whose content doesn't match their name, left as they are: files."""
+    """Unchanged PNGs whose content does not match their name."""
     bytes_before: int = 0
-    """Of the images that were looked at."""
+    """Total size of the processed images."""
     bytes_after: int = 0
 
 
 def plan_recoding(run: RunDir) -> Iterator[RecodeJob]:
     """Yield the images to re-encode, by folder."""
-    # Not those that were tried before, and not those of the prepared dataset, whose paths end in .png.
+    # Excludes images that were tried before, and those of the prepared dataset, whose paths end in .png.
     store, of_dataset = ScreenshotStore(run.screenshots), frozenset(read_dataset_images(run))
     for folder in store.folders():
-        if not is_within(store.root / folder, run.root):  # a link: those images belong to somebody else
+        if not is_within(store.root / folder, run.root):  # a link to another folder, which does not belong to this run
             continue
         if sizes := _pending(store, folder, of_dataset):
             yield RecodeJob(folder, len(sizes), sum(sizes.values()))
@@ -69,7 +69,7 @@ def plan_recoding(run: RunDir) -> Iterator[RecodeJob]:
 def execute(
     run: RunDir, todo: list[RecodeJob], *, workers: int | None = None, sink: EventSink | None = None
 ) -> RecodeStats:
-    """Re-encode with so many threads (one a core). Needs the lock. Raises `StoreError` when the disk refuses."""
+    """Re-encode with `workers` threads (default: one per core). Needs the lock. Raises `StoreError`."""
     store, of_dataset, saved = ScreenshotStore(run.screenshots), frozenset(read_dataset_images(run)), RecodeStats()
     total, done = sum(part.images for part in todo), 0
     with ThreadPoolExecutor(workers or len(os.sched_getaffinity(0))) as pool:
@@ -89,7 +89,7 @@ def execute(
 
 
 def _pending(store: ScreenshotStore, folder: str, of_dataset: frozenset[str]) -> dict[str, int]:
-    """Return the PNGs of a folder that are to be re-encoded, with their bytes."""
+    """Return the PNGs of a folder that are to be re-encoded, with their sizes in bytes."""
     stay = {sha256 for sha256, line in store.ledger(folder).items() if line.recoded_sha256 is None}
     return {
         sha256: entry.stat().st_size
@@ -99,7 +99,7 @@ def _pending(store: ScreenshotStore, folder: str, of_dataset: frozenset[str]) ->
 
 
 def _finish(store: ScreenshotStore, folder: str, lines: list[Recoded], saved: RecodeStats) -> None:
-    """Note a batch durably, then let its PNGs go."""
+    """Append a batch to the ledger durably, then remove its PNGs."""
     if lines:
         store.note_recoded(folder, lines)
     for line in lines:
@@ -113,7 +113,7 @@ def _finish(store: ScreenshotStore, folder: str, lines: list[Recoded], saved: Re
 
 
 def _recode(store: ScreenshotStore, sha256: str) -> Recoded | None:
-    """Write the WebP of a PNG unless it would be larger; None where the PNG is not what its name says."""
+    """Write the WebP of a PNG unless it would be larger; None if the PNG does not match its name."""
     try:
         png = store.get(sha256)
     except StoreError:
@@ -127,14 +127,14 @@ def _recode(store: ScreenshotStore, sha256: str) -> Recoded | None:
 
 
 def encode(png: bytes) -> bytes | None:
-    """Return a WebP with the same pixels as a PNG, compared after decoding; None where there can be none."""
+    """Return a lossless WebP of a PNG, verified by decoding it; None if it is impossible."""
     try:
         with Image.open(io.BytesIO(png)) as image:
             if image.mode not in _MODES or max(image.size) > _WIDEST or getattr(image, "n_frames", 1) > 1:
                 return None
             pixels = image.convert("RGBA" if image.has_transparency_data else "RGB")
             profile = image.info.get("icc_profile")
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):  # Pillow's words for a bad PNG
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):  # Pillow's exceptions for an invalid PNG
         return None
     written = io.BytesIO()
     pixels.save(written, "WEBP", lossless=True, exact=True, quality=_EFFORT, icc_profile=profile)

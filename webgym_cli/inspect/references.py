@@ -1,4 +1,4 @@
-"""Which images the truth names, and where: in 52 bytes a reference, so that a million of them fit in memory."""
+"""Image references of trajectories in 52 bytes each, so that millions fit into memory."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 _PACKED = struct.Struct("<32sIIIQ")
-# As many as the store has folders: an image and its references are found in the shard of its first byte.
+# One shard per folder of the store: an image's shard is the first byte of its digest.
 _SHARDS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One step's image, as its line names it."""
+    """One reference to an image by a step."""
 
     sha256: str
     width: int
-    """Pixels, as the line has it."""
+    """Width in pixels according to the line."""
     height: int
-    """Pixels."""
+    """Height in pixels."""
     source: int
-    """Which file of the truth, in the order of reading."""
+    """Number of the source file in the order of reading."""
     start: int
-    """First byte of the line."""
+    """Byte offset of the line."""
 
 
 @dataclass(slots=True)
 class References:
-    """Collects references; gives them back a folder of the store at a time."""
+    """Collects references and returns them by folder of the store."""
 
     _shards: list[bytearray] = field(default_factory=lambda: [bytearray() for _ in range(_SHARDS)])
 
     def add(self, sha256: str, width: int = 0, height: int = 0, source: int = 0, start: int = 0) -> None:
-        """Take a reference, or a name of which nothing else is known."""
+        """Add a reference, or an image name without further data."""
         digest = bytes.fromhex(sha256)
         self._shards[digest[0]] += _PACKED.pack(digest, width, height, source, start)
 
     def of(self, folder: str) -> Iterator[Reference]:
-        """Yield the references to the images of a folder (`3f`), in the order of taking."""
+        """Yield the references to the images of a folder (`3f`) in the order of adding."""
         for digest, *rest in _PACKED.iter_unpack(self._shards[int(folder, 16)]):
             yield Reference(digest.hex(), *rest)
 

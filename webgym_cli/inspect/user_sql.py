@@ -1,4 +1,4 @@
-"""A person's own query of the index: any one SELECT, and nothing that writes."""
+"""Users' SQL queries of the index: a single SELECT without write access."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from webgym_cli.store.index.query import Index, format_duckdb_error
 from webgym_cli.store.index.schema import TABLES
 from webgym_cli.store.run import RunDir
 
-# What can be asked.
+# Views that can be queried.
 VIEWS = ("trajectories", "stored", *(table for table in TABLES if table != "trajectories"))
 
 
 def run_user_sql(run: RunDir, index: Index, sql: str) -> Iterator[dict[str, Any]]:
-    """Yield a query's rows. Raises `UsageError` in DuckDB's words where it is invalid, `StoreError`."""
+    """Yield a query's rows. Raises `UsageError` with DuckDB's message if it is invalid, `StoreError`."""
     try:
         statements = duckdb.extract_statements(sql)
     except duckdb.Error as error:
@@ -34,7 +34,7 @@ def run_user_sql(run: RunDir, index: Index, sql: str) -> Iterator[dict[str, Any]
 
 @contextmanager
 def user_sql_errors(run: RunDir, option: str) -> Iterator[None]:
-    """Blame what fails in the block on a person's SQL, as `UsageError`, unless the index's own files are at fault."""
+    """Convert errors in the block to `UsageError` about the user's SQL, unless the index's files are the cause."""
     try:
         yield
     except StoreError as error:
@@ -45,12 +45,12 @@ def user_sql_errors(run: RunDir, option: str) -> Iterator[None]:
 
 
 def to_plain_value(value: Any) -> Any:
-    """Return a value of a row as JSON has it; times in ISO 8601, anything unknown as its text."""
+    """Return a value as JSON: times in ISO 8601, unknown types as text."""
     if isinstance(value, dict):
         return {str(to_plain_value(key)): to_plain_value(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_plain_value(item) for item in value]
-    if isinstance(value, date | time):  # a datetime is a date
+    if isinstance(value, date | time):  # datetime is a subclass of date
         return value.isoformat()
     if isinstance(value, Decimal):
         return float(value)

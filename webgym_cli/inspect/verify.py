@@ -1,4 +1,4 @@
-"""Checks a run: each line of the truth, the index against the truth, the screenshots and small files beside them."""
+"""Verification of a run: all lines, the index against them, and the screenshots and records beside them."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
-# What tells the rows of a table apart within one file.
+# Columns that identify a row of a table within one file.
 _KEYS = {"trajectories": ("start",), "judgements": ("start",), "damage": ("start",), "steps": ("trajectory", "step")}
 
 
 def verify(run: RunDir, sink: EventSink) -> dict[str, Any]:
-    """Check everything and return the counts and the first findings; `finding` events name all of them.
+    """Check everything and return the counts and the first findings; `finding` events contain all of them.
 
-    Reads what was whole when it began, so a rollout may go on writing. Raises `StoreError` when the index can't be
-    written or a file can't be read.
+    Only lines that were complete at the start are checked, so a rollout may continue to write. Raises `StoreError` if
+    the index can't be written or a file can't be read.
     """
     findings = Findings(run.root, sink)
-    _find_missing_lines(run, findings)  # before the index follows the files as they are now
+    _find_missing_lines(run, findings)  # before the index is updated to the current files
     update(run, sink)
     check = _Check(run, findings, fragments.list_sources(run), Catalog(run))
     check.truth()
@@ -54,7 +54,7 @@ def verify(run: RunDir, sink: EventSink) -> dict[str, Any]:
 
 
 def _find_missing_lines(run: RunDir, findings: Findings) -> None:
-    """Find the files of the truth that have less, or other content, than the index was made of."""
+    """Find source files that are shorter than, or differ from, what was indexed."""
     plans = plan_index(run)
     for path in (plan.source.path for plan in plans if plan.wrong):
         findings.add(FindingKind.LINES_MISSING, path, "", "it was cut or replaced: the index was made of other content")
@@ -67,7 +67,7 @@ def _find_missing_lines(run: RunDir, findings: Findings) -> None:
 
 @dataclass(slots=True)
 class _Check:
-    """One check of a run."""
+    """State of one verification."""
 
     run: RunDir
     findings: Findings
@@ -78,12 +78,12 @@ class _Check:
         default_factory=lambda: dict.fromkeys(("trajectories", "steps", "judgements", "unfinished_bytes"), 0)
     )
     lines: Counter[tuple[str, int]] = field(default_factory=Counter)
-    """Lines of trajectories by split and iteration, damaged ones too."""
+    """Number of trajectory lines by split and iteration, including damaged ones."""
     _ids: dict[str, str] = field(default_factory=dict)
-    """Where each trajectory of the iteration stands that is being read."""
+    """Location of each trajectory of the current iteration."""
 
     def truth(self) -> None:
-        """Read every line, compare each range of lines with its part of the index, and collect the images."""
+        """Read all lines, compare each range with its part of the index, and collect the image references."""
         sizes = [source.path.stat().st_size for source in self.sources]
         iteration = None
         for number, source in enumerate(self.sources):
@@ -98,7 +98,7 @@ class _Check:
             self.counts["unfinished_bytes"] += max(0, sizes[number] - (chain[-1].end if chain else 0))
 
     def compare_with_metrics(self) -> None:
-        """Find the iterations that have fewer trajectories than their rollouts recorded."""
+        """Find iterations with fewer trajectories than their rollouts recorded."""
         known: Counter[tuple[str, int]] = Counter()
         for event in read_events(self.run, "rollout", "evaluation"):
             split, iteration, episodes = (event.get(key) for key in ("split", "iteration", "episodes"))
@@ -113,7 +113,7 @@ class _Check:
                 self.findings.add(FindingKind.LINES_MISSING, folder, "", detail)
 
     def _derive(self, number: int, source: SourceFile, span: ByteRange) -> dict[str, pa.Table]:
-        """Return the rows that the index should have of a range of the truth."""
+        """Return the index rows that a range of a source should have."""
         rows: dict[str, list[Row]] = {name: [] for name in source.tables}
         for start, text in fragments.read_lines(source.path, span):
             self._take(number, source, start, text, rows)
@@ -124,7 +124,7 @@ class _Check:
         self.lines[source.split.value, source.iteration] += source.main == "trajectories"
         if isinstance(record, Judgement):
             self.counts["judgements"] += 1
-            if record.trajectory not in self._ids:  # files of trajectories come before those of judgements
+            if record.trajectory not in self._ids:  # trajectory files are read before judgement files
                 detail = f"{record.trajectory} is not among the trajectories of its iteration"
                 self.findings.add(FindingKind.LONE_JUDGEMENT, source.path, f"byte {start}", detail)
         elif record is None:
@@ -165,7 +165,7 @@ class _Check:
 
 
 def _differences(name: str, derived: pa.Table, stored: pa.Table) -> Iterator[tuple[FindingKind, str, str]]:
-    """Yield what is wrong, where and in which columns."""
+    """Yield kind, location and columns of each difference."""
     ours, theirs = _by_key(name, derived), _by_key(name, stored)
     for key in sorted(ours.keys() | theirs.keys()):
         place = " ".join(f"{column} {value}" for column, value in zip(_KEYS[name], key, strict=False))
@@ -178,7 +178,7 @@ def _differences(name: str, derived: pa.Table, stored: pa.Table) -> Iterator[tup
 
 
 def _by_key(name: str, table: pa.Table) -> dict[tuple[Any, ...], Row]:
-    """Return the rows by what tells them apart; the last part of a key numbers those that nothing does."""
+    """Return the rows by key; the last part of a key numbers rows with equal keys."""
     by_key: dict[tuple[Any, ...], Row] = {}
     for row in table.to_pylist():
         key, again = tuple(row[column] for column in _KEYS[name]), 0

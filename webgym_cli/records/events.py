@@ -1,4 +1,4 @@
-r"""Events: progress reports of the stages. Events that are read again or summarized have a typed dictionary each.
+"""Events: progress reports of the stages. Events that are read again or summarized have a typed dictionary each.
 
 `docs/events.md` documents them; tests compare it with these types and with the events that the code emits.
 """

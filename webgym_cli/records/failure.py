@@ -53,9 +53,7 @@ class FailureKind(StrEnum):
 
     @property
     def may_recur(self) -> bool:
-        """Whether other episodes may fail for the same reason; not if the cause was one site, the judge, or webgym
-        itself.
-        """
+        """Whether other episodes may fail for the same reason: not if one site, the judge or a stop caused it."""
         return self not in (FailureKind.CANCELLED, FailureKind.SITE_BLOCKED, FailureKind.JUDGE_FAILED)
 
     @property

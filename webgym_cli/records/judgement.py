@@ -1,4 +1,4 @@
-r"""Judgements of trajectories by a judge model or an outcome reward model (ORM).
+"""Judgements of trajectories by a judge model or an outcome reward model (ORM).
 
 Judgements are stored beside the trajectories. The newest one of each source is considered, and one of them is
 effective: the judge's, unless the judge failed. An ORM's verdict is used only if no other source has decided.
@@ -78,7 +78,7 @@ class Judgement(StoredRecord):
 
 
 def scored_by_environment(trajectory: Trajectory) -> bool:
-    r"""Whether the environment itself determines the reward, regardless of any judge.
+    """Whether the environment itself determines the reward, regardless of any judge.
 
     If a judge was meant to decide although the environment has a score, the reward was left open.
     """
@@ -112,7 +112,7 @@ def newest_judgement(judgements: Sequence[Judgement], source: Literal["judge", "
 
 
 def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:
-    r"""Return the effective judgement from a trajectory's judgements in ascending order: the judge's newest.
+    """Return the effective judgement from a trajectory's judgements in ascending order: the judge's newest.
 
     Without one, or if the judge failed: the outcome reward model's newest.
     """
@@ -124,7 +124,7 @@ def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:
 
 
 def with_verdict(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
-    r"""Return the trajectory with the judgement in its outcome.
+    """Return the trajectory with the judgement in its outcome.
 
     An infrastructure failure remains. A reward from the environment remains too, with the judge's opinion as an
     additional score. An ORM's verdict sets the reward only if it is unknown: the score is its probability, and the

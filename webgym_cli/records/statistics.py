@@ -35,7 +35,7 @@ def difference(first: tuple[int, int], second: tuple[int, int], z: float = Z95) 
 
 
 def pass_at_k(attempts: int, successes: int, k: int) -> float:
-    r"""Return the unbiased estimate of pass@k for one task, from its number of attempts and successes.
+    """Return the unbiased estimate of pass@k for one task, from its number of attempts and successes.
 
     1 - C(n-c, k) / C(n, k) (Chen et al. 2021, "Evaluating Large Language Models Trained on Code"), with integers and
     therefore exact for any n. Needs 1 <= k <= attempts.
@@ -45,7 +45,7 @@ def pass_at_k(attempts: int, successes: int, k: int) -> float:
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    r"""Return the two-sided p-value of gained and lost pairs under equal success rates; 1 without any.
+    """Return the two-sided p-value of gained and lost pairs under equal success rates; 1 without any.
 
     McNemar's test (McNemar 1947) in its exact form: gains among the differing pairs are binomial with p = 1/2.
     """

@@ -25,9 +25,8 @@ class ToolCall(Record):
     def _storable(cls, arguments: dict[str, Any]) -> dict[str, Any]:
         if _depth(arguments) > MAX_DEPTH:
             raise ValueError(f"arguments are nested more than {MAX_DEPTH} deep")
-        json.dumps(
-            arguments, allow_nan=False, ensure_ascii=False
-        ).encode()  # ValueError: no JSON, or an unpaired surrogate
+        # ValueError: not JSON, or an unpaired surrogate
+        json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode()
         return arguments
 
 

@@ -31,7 +31,7 @@ class AdapterStart:
 
 
 def plan_adapter(run: RunDir, settings: Settings, wanted: LoraAdapter, *, renew: bool = False) -> AdapterStart:
-    r"""Return the start of the next LoRA training: the current policy's adapter if it matches `wanted`.
+    """Return the start of the next LoRA training: the current policy's adapter if it matches `wanted`.
 
     All versions then share one base model as long as the adapter's settings stay the same. Otherwise, and with `renew`,
     a new adapter is trained on the policy's weights.

@@ -35,7 +35,7 @@ def scan_batches(run: RunDir) -> Iterator[TrainingBatch]:
 
 
 def read_async_batches(run: RunDir, version: int) -> dict[int, TrainingBatch]:
-    r"""Return the batches of the run's asynchronous trainings by parent version, oldest first.
+    """Return the batches of the run's asynchronous trainings by parent version, oldest first.
 
     `version`: the current policy's. Raises `StoreError` if the batch of a finished training is missing, because its
     trajectories are then unknown.

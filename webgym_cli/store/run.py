@@ -203,7 +203,7 @@ def saved_settings(run: RunDir) -> Settings:
 
 
 def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] | None = None) -> None:
-    r"""Raise `SettingsError` for changes of settings that are fixed for a run. `sources`: origin of each value.
+    """Raise `SettingsError` for changes of settings that are fixed for a run. `sources`: origin of each value.
 
     The base model may be changed before the first episode, and if it is unavailable.
     """
@@ -251,7 +251,7 @@ def create_or_open(run: RunDir, settings: Settings) -> None:
 
 
 def run_id(run: RunDir, settings: Settings) -> str:
-    r"""Return the run's id at Weights & Biases: the setting, or 16 hex digits derived from the run's origin.
+    """Return the run's id at Weights & Biases: the setting, or 16 hex digits derived from the run's origin.
 
     Empty if the run does not exist yet.
     """

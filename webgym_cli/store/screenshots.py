@@ -1,4 +1,4 @@
-r"""Image store: content-addressed files, each written once and before the line that references it.
+"""Image store: content-addressed files, each written once and before the line that references it.
 
 A PNG can be replaced by a WebP with the same pixels (`webgym gc RUN --recode webp`). Its name remains the PNG's digest;
 the folder's ledger, `3f/recoded.jsonl`, has the digest of the WebP.

@@ -79,7 +79,7 @@ class RankStatus(StoredRecord):
 
 
 def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = RolloutState.RUNNING) -> None:
-    r"""Replace a rollout's status with this snapshot of its monitor. Raises `StoreError`.
+    """Replace a rollout's status with this snapshot of its monitor. Raises `StoreError`.
 
     Once the end of a rollout is stored, later running states of the same process are ignored.
     """
@@ -101,7 +101,7 @@ def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = Ro
 
 
 def read_status(run: RunDir) -> list[RankStatus]:
-    r"""Return the running rollouts (training, evaluation); if there are none, the newest one.
+    """Return the running rollouts (training, evaluation); if there are none, the newest one.
 
     Unreadable files are ignored.
     """

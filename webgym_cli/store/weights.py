@@ -10,7 +10,7 @@ from typing import Any
 
 
 def read_header(file: Path) -> dict[str, dict[str, Any]]:
-    r"""Return the tensors of a safetensors file by name: `dtype`, `shape` and `data_offsets`.
+    """Return the tensors of a safetensors file by name: `dtype`, `shape` and `data_offsets`.
 
     Raises `ValueError` for a truncated or invalid file, and `OSError`.
     """

@@ -1,1 +1,1 @@
-"""Tasks: read from files in WebGym's shapes, checked line by line, indexed and drawn without holding them all."""
+"""Tasks: parsing (also of WebGym's formats), validation, an index with few bytes per task, and sampling."""

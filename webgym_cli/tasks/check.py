@@ -1,4 +1,4 @@
-"""Checks task files line by line: every bad line with its reason, and what the good ones are."""
+"""Validation of task files: the reason for each invalid line, and statistics of the valid ones."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from webgym_cli.util.urls import site_of
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """One line that is no task."""
+    """One invalid line."""
 
     file: str
     line: int
-    """Its number, from 1; in a file that is one array, the number of the record."""
+    """Line number, from 1; in a file with one JSON array, the number of the record."""
     reason: str
 
     def to_json(self) -> dict[str, object]:
@@ -31,22 +31,22 @@ class BadLine:
 
 @dataclass(slots=True)
 class FileReport:
-    """What one file holds."""
+    """Statistics of one file."""
 
     file: str
     tasks: int = 0
-    """Good lines, those that ask the same as another one included."""
+    """Valid lines, including duplicates."""
     bad_lines: int = 0
     duplicates: int = 0
-    """Tasks that ask the same as an earlier one of this file: they count once."""
+    """Duplicates of earlier tasks in this file, which count once."""
     in_earlier_files: int = 0
-    """Tasks that ask the same as one of a file checked before: a test set must have none of the training set's."""
+    """Tasks that duplicate one of a file checked before: a test set must not contain training tasks."""
     bands: Counter[str] = field(default_factory=Counter)
     environments: Counter[str] = field(default_factory=Counter)
     rubrics: Counter[str] = field(default_factory=Counter)
-    """By shape."""
+    """Number of rubrics by shape."""
     sites: set[int] = field(default_factory=set)
-    """Hashes of the sites of the tasks' addresses."""
+    """Hashes of the sites of the tasks' URLs."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as data."""
@@ -66,12 +66,12 @@ class FileReport:
 
 @dataclass(slots=True)
 class Checker:
-    """Checks one file after another and knows what the earlier ones asked."""
+    """Checks files one after another and finds duplicates across them."""
 
     _earlier: set[int] = field(default_factory=set)
 
     def check(self, file: str, lines: Iterable[bytes], report: FileReport) -> Iterator[BadLine]:
-        """Yield the bad lines of a file as they are met, and fill its report."""
+        """Yield the invalid lines of a file and update its report."""
         here: set[int] = set()
         for number, read in iter_records(lines):
             try:

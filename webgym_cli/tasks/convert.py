@@ -1,4 +1,4 @@
-"""Makes tasks of other systems' records: every bad record with its number, and no two tasks with one id."""
+"""Conversion of other systems' records to tasks: invalid records are reported by number, and ids are unique."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _PARQUET = b"PAR1"
 
 @dataclass(slots=True)
 class ConversionResult:
-    """What came of some files."""
+    """Result of converting some files."""
 
     tasks: list[Task] = field(default_factory=list)
     bad: list[BadLine] = field(default_factory=list)
 
 
 def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) -> ConversionResult:
-    """Return the tasks of a file (an array, one record, one a line, or Parquet) or of a folder of `*.json` files.
+    """Return the tasks of a file (an array, one record, JSON Lines, or Parquet) or of a folder of `*.json` files.
 
-    `read` makes the task of a record at a place (`FILE:NUMBER`), or raises `BadTaskError`. Raises `UsageError` where
-    there is nothing to read.
+    `read` converts one record, located by `FILE:NUMBER`, or raises `BadTaskError`. Raises `UsageError` if there is
+    nothing to read.
     """
     result, named = ConversionResult(), dict[str, str]()
     for file in _files(path):
@@ -55,7 +55,7 @@ def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) 
 
 
 def _files(path: Path) -> list[Path]:
-    """Return a folder's files in the order of the numbers in their names; of anything else itself."""
+    """Return a folder's files ordered by the numbers in their names; otherwise the file itself."""
     if not path.is_dir():
         return [path]
 
@@ -77,13 +77,13 @@ def _content(path: Path) -> bytes:
 
 
 def _records(content: bytes) -> Iterator[tuple[int, ReadRecord]]:
-    """Yield the number of each record, from 1, and what reads it."""
+    """Yield the number of each record, from 1, and a function that reads it."""
     if content.startswith(_PARQUET):
         yield from _parquet_records(content)
         return
     lines = content.splitlines(keepends=True)
     if not is_array_start(content) and sum(bool(line.strip()) for line in lines) > 1:
-        with suppress(BadTaskError):  # one record on several lines
+        with suppress(BadTaskError):  # one record over several lines
             yield 1, partial(load_object, parse_object(content.removeprefix(BOM)))
             return
     yield from iter_records(lines)

@@ -1,4 +1,4 @@
-"""Reads one task from JSON: by our own field names (`records/task.py`), by WebGym's, or as question and answer."""
+"""Parser of one task in JSON: with webgym's field names (`records/task.py`), WebGym's, or as question and answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from webgym_cli.tasks.registry import BadTaskError, TaskFields, TaskSource, all_
 from webgym_cli.tasks.rubric import BadRubricError, has_unknown_fields, list_facts
 from webgym_cli.util.urls import has_userinfo
 
-# WebGym's names for our fields. Where a line has both, ours counts and theirs stays among `extra`.
+# WebGym's names of our fields. If a line has both, ours is used and WebGym's is kept in `extra`.
 WEBGYM = {
     "task_name": "instruction",
     "website": "start_url",
@@ -31,12 +31,12 @@ _DEFAULT = str(Task.model_fields["environment"].default)
 
 
 def parse_task(line: bytes) -> Task:
-    """Return the task of one line of JSON. Raises `BadTaskError`."""
+    """Parse the task on one line of JSON. Raises `BadTaskError`."""
     return read_task(parse_object(line))
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of one line. Raises `BadTaskError`."""
+    """Parse the JSON object on one line. Raises `BadTaskError`."""
     try:
         value = from_json(line.rstrip(), cache_strings="keys")
     except ValueError as error:
@@ -45,14 +45,14 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def load_object(value: Any) -> dict[str, Any]:
-    """Return a value of JSON that is an object. Raises `BadTaskError`."""
+    """Return a JSON value that must be an object. Raises `BadTaskError`."""
     if not isinstance(value, dict):
         raise BadTaskError("a task must be a JSON object")
     return value
 
 
 def read_task(value: dict[str, Any]) -> Task:
-    """Return the task of a JSON object, every unknown field kept in `extra`. Raises `BadTaskError`."""
+    """Return the task of a JSON object, with unknown fields in `extra`. Raises `BadTaskError`."""
     for source in _readers(value.get("environment")):
         if source.read_record is not None and (task := source.read_record(value)) is not None:
             return task
@@ -81,7 +81,7 @@ def read_task(value: dict[str, Any]) -> Task:
 
 
 def place_images(task: Task, folder: Path) -> Task:
-    """Return a task whose pictures, the field `images`, are named by absolute paths: a file's are beside it."""
+    """Return the task with absolute paths in its field `images`; relative ones start at the task file's folder."""
     places = task.extra.get("images")
     if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
         return task
@@ -90,17 +90,17 @@ def place_images(task: Task, folder: Path) -> Task:
 
 
 def _readers(named: Any) -> Iterable[TaskSource]:
-    """Return the environments that may read a record whole: the one it names, else all."""
+    """Return the environments that may read the record: the named one, otherwise all."""
     if named is None:
         return all_sources()
     try:
         return (find_source(str(named)),)
-    except UsageError:  # `_find_environment` says it, with what else the record has
+    except UsageError:  # reported by `_find_environment` with the rest of the record
         return ()
 
 
 def _sort(value: dict[str, Any]) -> TaskFields:
-    """Return our fields (null is as good as missing), the unknown ones, and WebGym's spelling where it stood."""
+    """Return our fields (without nulls), the unknown ones, and the WebGym names that were used."""
     fields = {key: item for key, item in value.items() if key in _OURS and item is not None}
     nested = value.get("extra")
     if nested is not None and not isinstance(nested, dict):
@@ -116,7 +116,7 @@ def _sort(value: dict[str, Any]) -> TaskFields:
 
 
 def _find_environment(record: TaskFields) -> TaskSource:
-    """Return the environment of a record: the one it names, else the first that claims it, else the default."""
+    """Return the environment of a record: the named one, else the first that claims it, else the default."""
     named = record.fields.get("environment")
     if named is None:
         claiming = (source for source in all_sources() if source.claims is not None and source.claims(record))
@@ -147,7 +147,7 @@ def _take_rubric(record: TaskFields) -> None:
 
 
 def _take_webgym(fields: dict[str, Any], spelling: Mapping[str, str]) -> None:
-    """Mend what WebGym's files leave open: numbers as ids, no id at all, an empty answer for none."""
+    """Normalize WebGym's fields: numeric ids become text, a missing id is generated, an empty answer becomes none."""
     if isinstance(number := fields.get("id"), int) and not isinstance(number, bool) and "id" in spelling:
         fields["id"] = str(number)
     if "id" not in fields and "instruction" in spelling:
@@ -166,7 +166,7 @@ def _first(error: ValidationError, spelling: Mapping[str, str]) -> str:
 
 
 def _guess_misspelt(record: TaskFields) -> str:
-    """Return the question whether a field that nobody knows is one that the record lacks; empty where none is near."""
+    """Return a question about a misspelt field name that the record may have; empty if no name is close."""
     lacking = [name for name in (*_OURS, *WEBGYM) if WEBGYM.get(name, name) not in record.fields]
     near = {name: get_close_matches(name, lacking, n=1, cutoff=0.8) for name in record.extra}
     return "".join(f"; did you mean {known[0]!r} by {name!r}?" for name, known in near.items() if known)

@@ -1,4 +1,4 @@
-"""Draws tasks by how the policy did on them last: pools of hard, normal and easy tasks, and of unseen ones."""
+"""Task sampling by the policy's latest pass rate: pools of hard, normal, easy and unseen tasks."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from webgym_cli.config.tasks import TaskPool
 from webgym_cli.tasks.draw import DrawnTask, SeedStream, TaskSampler
 from webgym_cli.tasks.source import TaskSet
 
-# In the order of their codes.
+# Ordered by code.
 POOLS: tuple[TaskPool, ...] = get_args(TaskPool)
 
 
 @dataclass(frozen=True, slots=True)
 class PassRateSampler(TaskSampler):
-    """Draws from pools in fixed shares.
+    """Samples from pools with fixed shares.
 
-    The pool that lacks most of its share gives the next group, from its tasks in random order. No task comes again
-    before all others came: a pool without further tasks leaves its share to the others.
+    The pool furthest below its share provides the next group, from its tasks in random order. No task repeats before
+    all others were drawn; the share of an exhausted pool goes to the other pools.
     """
 
-    # Rewards may be judged anew: later the same plan would be drawn otherwise.
+    # Rewards may be judged again, so the same plan may not be reproducible later.
     repeatable: ClassVar[bool] = False
 
     pools: bytes = b""
-    """Code of each task's pool, by index."""
+    """Pool code of each task, by index."""
     shares: Mapping[TaskPool, float] = field(default_factory=dict)
 
     def stream(self, which: SeedStream) -> Iterator[DrawnTask]:
-        """Yield the elements of the one stream, endlessly."""
+        """Yield the elements of the single stream, endlessly."""
         generator, drawn, position = random.Random(self.name), dict.fromkeys(POOLS, 0), 0
         weights = {pool: self.shares.get(pool, 0.0) for pool in POOLS}
         while self.pools:
@@ -48,7 +48,7 @@ class PassRateSampler(TaskSampler):
                 position += self.group_size
 
     def _shuffle(self, generator: random.Random) -> dict[TaskPool, list[int]]:
-        """Return the tasks of each pool that has any, in random order."""
+        """Return the tasks of each non-empty pool in random order."""
         indices: dict[TaskPool, list[int]] = {}
         for index, code in enumerate(self.pools):
             indices.setdefault(POOLS[code], []).append(index)
@@ -58,9 +58,9 @@ class PassRateSampler(TaskSampler):
 
 
 def assign_pools(tasks: TaskSet, rates: Mapping[int, float], bounds: tuple[float, float]) -> bytes:
-    """Return the code of each task's pool. `rates`: the newest pass rate of each seen task, by `hash_text` of its id.
+    """Return the pool code of each task. `rates`: latest pass rate of each seen task, by `hash_text` of its id.
 
-    Up to the first bound a task is hard, from the second on easy.
+    A task is hard up to the first bound and easy from the second on.
     """
 
     def pool_of(index: int) -> TaskPool:

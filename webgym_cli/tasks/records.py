@@ -1,4 +1,4 @@
-"""Files of records, JSON Lines or one JSON array: what stands in them, record by record."""
+"""Record files: JSON Lines or one JSON array, read record by record."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from pydantic_core import from_json
 from webgym_cli.tasks.format import load_object, parse_object
 from webgym_cli.tasks.registry import BadTaskError
 
-# Reads a record, or raises `BadTaskError`.
+# Returns a record, or raises `BadTaskError`.
 ReadRecord = Callable[[], dict[str, Any]]
 BOM = b"\xef\xbb\xbf"
 
 
 class BadArrayError(ValueError):
-    """A file that begins like a JSON array is none."""
+    """A file that starts like a JSON array is not one."""
 
 
 def is_array_start(content: bytes) -> bool:
-    """Tell whether a file that begins like this is one array, and not JSON Lines."""
+    """Whether the first bytes of a file indicate one array, not JSON Lines."""
     return content.removeprefix(BOM).lstrip().startswith(b"[")
 
 
 def read_array(content: bytes) -> Iterator[tuple[int, Any]]:
-    """Return the records of an array with their numbers, from 1. Raises `BadArrayError` at once."""
+    """Return the records of an array with their numbers, from 1. Raises `BadArrayError` immediately."""
     try:
         values = from_json(content.removeprefix(BOM), cache_strings="keys")
     except ValueError as error:
@@ -38,7 +38,7 @@ def read_array(content: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def iter_numbered_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, int, bytes]]:
-    """Yield number (from 1), offset in bytes and content of each line that isn't blank."""
+    """Yield number (from 1), byte offset and content of each non-blank line."""
     offset = 0
     for number, raw in enumerate(lines, 1):
         line = raw.removeprefix(BOM) if number == 1 else raw
@@ -48,7 +48,7 @@ def iter_numbered_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, int, byte
 
 
 def iter_records(lines: Iterable[bytes]) -> Iterator[tuple[int, ReadRecord]]:
-    """Yield the number of each line, or record of an array, from 1, and what reads it."""
+    """Yield the number of each line or array record, from 1, and a function that reads it."""
     waiting = iter(lines)
     first = next(waiting, b"")
     if not is_array_start(first):
@@ -63,5 +63,5 @@ def iter_records(lines: Iterable[bytes]) -> Iterator[tuple[int, ReadRecord]]:
 
 
 def refuse(reason: str) -> dict[str, Any]:
-    """Raise `BadTaskError`, in place of a record."""
+    """Raise `BadTaskError` instead of returning a record."""
     raise BadTaskError(reason)

@@ -1,4 +1,4 @@
-"""The registry of environments, as far as the tasks room uses it: where an environment's tasks come from."""
+"""Registry of environments as task sources, below the environments themselves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class BadTaskError(ValueError):
-    """A line is no task. The message names the field as the line spells it; `advice` says how to fix it."""
+    """Invalid task. The message contains the field as spelled in the line; `advice` explains how to fix it."""
 
     def __init__(self, reason: str, advice: str = "") -> None:
         super().__init__(reason)
@@ -26,60 +26,60 @@ class BadTaskError(ValueError):
 
     @property
     def with_advice(self) -> str:
-        """The message, and in parentheses how to fix it."""
+        """The message, followed by the advice in parentheses."""
         return f"{self} ({self.advice})" if self.advice else str(self)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFields:
-    """The fields of one record before it is validated."""
+    """Fields of one record before validation."""
 
     fields: dict[str, Any]
-    """By the names of `Task`."""
+    """Fields of `Task`, by their names there."""
     extra: dict[str, Any]
-    """Every field that `Task` does not have."""
+    """All other fields."""
     spelling: Mapping[str, str]
-    """Field of `Task` -> the name that the record has for it, where that is WebGym's."""
+    """Field of `Task` -> its name in the record, if that is WebGym's."""
 
     def name(self, field: str) -> str:
-        """Return the record's own name of a field, for messages."""
+        """Return a field's name in the record, for messages."""
         return self.spelling.get(field, field)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSource:
-    """The tasks of one environment. All hooks raise `BadTaskError` for a record that is no task of it."""
+    """Task source of one environment. All hooks raise `BadTaskError` for an invalid record."""
 
     name: str
-    """What a task's field `environment` has."""
+    """Value of the task field `environment`."""
     prefix: str = ""
-    """The word before the colon in `tasks.train=PREFIX:ARGUMENT`. Default: the name."""
+    """Prefix in `tasks.train=PREFIX:ARGUMENT`. Default: the name."""
     list_tasks: Callable[[str], Iterable[Task]] | None = None
-    """Returns the tasks of an argument like `all`. None: tasks come from files only."""
+    """Returns the tasks for an argument such as `all`. None: tasks come only from files."""
     read_record: Callable[[Mapping[str, Any]], Task | None] | None = None
-    """Reads a record that has a form of its own; returns None for one in the common form."""
+    """Reads a record in the environment's own format; returns None for the common format."""
     claims: Callable[[TaskFields], bool] | None = None
-    """Whether a record that names no environment is of this one."""
+    """Whether a record without an environment belongs to this one."""
     complete: Callable[[TaskFields], None] | None = None
-    """Mends the fields of a record before they are validated."""
+    """Completes the fields of a record before validation."""
     check_task: Callable[[Task, TaskFields], None] | None = None
     """Refuses a task that the environment can't start."""
     converters: Mapping[str, Callable[[Path, Settings, Sequence[str]], ConversionResult]] = field(default_factory=dict)
-    """Other systems' records: by the format's name, makes the tasks of a file; also given: `--site NAME=URL`."""
+    """Converters of other systems' task files, by format; they get the path and the `--site NAME=URL` options."""
     benchmarks: tuple[str, ...] = ()
-    """What other systems call its tasks, such as BrowserGym's families."""
+    """Names of its tasks in other systems, such as BrowserGym's benchmarks."""
     has_named_pages: bool = False
-    """Whether a task starts on a page that it names, as `click-test.html`, in place of an address."""
+    """Whether tasks may name a page such as `click-test.html` instead of a URL."""
 
 
-# The environments that a task can name.
+# Environments by the names that tasks use.
 ENVIRONMENTS: Registry[TaskSource] = Registry(
     noun="environment",
     setting="environment",
     entry_point_group="webgym.environments",
     package="webgym_cli.environments.registry",
     item_type=TaskSource,
-    # Texts, not imports: this room is below the environments, which are loaded when a task names them.
+    # Names instead of imports: environments are above this package and loaded only when needed.
     builtin={
         "miniwob": "webgym_cli.environments.miniwob.spec:SPEC",
         "web": "webgym_cli.environments.web.spec:SPEC",
@@ -92,13 +92,13 @@ ENVIRONMENTS: Registry[TaskSource] = Registry(
 
 
 def find_source(name: str) -> TaskSource:
-    """Return an environment by its name. Raises `UsageError`."""
+    """Return an environment by name. Raises `UsageError`."""
     return ENVIRONMENTS.registered.get(name) or _load(name)
 
 
-@cache  # a file of a million tasks asks for the same few names
+@cache  # a file with a million tasks looks up only a few names
 def _load(name: str) -> TaskSource:
-    # Not `module:attribute` as for settings: a task file is data, and must not name code that is imported.
+    # No `module:attribute` as in settings: a task file is data and must not cause imports.
     if name not in (names := ENVIRONMENTS.names()):
         hint = f"{suggest_name(name, names)} (one of yours: name its file in the setting plugins)"
         raise UsageError(f"there is no environment {name!r}", hint=hint)
@@ -106,7 +106,7 @@ def _load(name: str) -> TaskSource:
 
 
 def all_sources() -> tuple[TaskSource, ...]:
-    """Return every environment that can be loaded; a package that is broken is left out."""
+    """Return all environments that can be loaded; broken packages are left out."""
     return _load_all(tuple(ENVIRONMENTS.registered))
 
 
@@ -116,19 +116,19 @@ def _load_all(registered: tuple[str, ...]) -> tuple[TaskSource, ...]:
 
 
 def find_prefix(prefix: str) -> TaskSource | None:
-    """Return the environment whose tasks `PREFIX:...` names; None where that is no prefix."""
+    """Return the environment for `PREFIX:...`; None for an unknown prefix."""
     sources = (source for source in all_sources() if source.list_tasks is not None)
     return next((source for source in sources if (source.prefix or source.name) == prefix), None)
 
 
 def find_benchmark(name: str) -> TaskSource:
-    """Return the environment of another system's tasks; of those that none claims, the open web's."""
+    """Return the environment of another system's tasks; the open web's if none claims them."""
     sources = {called: source for source in all_sources() for called in source.benchmarks}
     return sources.get(name) or sources["openended"]
 
 
 def find_converter(format_: str) -> Callable[[Path, Settings, Sequence[str]], ConversionResult]:
-    """Return what makes tasks of a format's records. Raises `UsageError` for a format that no environment has."""
+    """Return the converter of a format. Raises `UsageError` for an unknown format."""
     known = {name: convert for source in all_sources() for name, convert in source.converters.items()}
     if format_ not in known:
         raise UsageError(f"--format: there is no format {format_!r}", hint=f"there are: {', '.join(sorted(known))}")
@@ -136,7 +136,7 @@ def find_converter(format_: str) -> Callable[[Path, Settings, Sequence[str]], Co
 
 
 def select_named(names: str, known: Sequence[str], unknown_reason: str, example: str) -> Sequence[str]:
-    """Return the names that `all` or a list with commas selects. Raises `UsageError` for one that is not known."""
+    """Return the names selected by `all` or a comma-separated list. Raises `UsageError` for an unknown name."""
     if names == "all":
         return known
     wanted = [name.strip() for name in names.split(",") if name.strip()]

@@ -1,21 +1,21 @@
-"""WebGym's rubrics: a text, a list of texts, of described facts, or of groups of facts, made into one text a fact."""
+"""Parser of WebGym's rubrics (a text, or a list of texts, described facts or fact groups): one text per fact."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# The names of the shapes, as `rubric_shape` gives them.
+# Names of the shapes, as returned by `rubric_shape`.
 SHAPES = ("none", "text", "texts", "facts", "groups", "mixed")
 
 
 class BadRubricError(ValueError):
-    """A rubric of no known shape. The message begins with the place: `: ...` or `.3.facts: ...`, counted from 0."""
+    """Rubric of an unknown shape. The message starts with the location, `: ...` or `.3.facts: ...`, counted from 0."""
 
 
 def list_facts(value: Any, *, verbatim: bool = False) -> tuple[str, ...]:
-    """Return the facts of a rubric, one text each, blank ones left out. Raises `BadRubricError`.
+    """Return the facts of a rubric as texts, without blank ones. Raises `BadRubricError`.
 
-    `verbatim`: a list of texts stays as it is, as in our own files.
+    `verbatim`: keep a list of texts unchanged, as in webgym's own files.
     """
     if verbatim and isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
@@ -29,7 +29,7 @@ def list_facts(value: Any, *, verbatim: bool = False) -> tuple[str, ...]:
 
 
 def rubric_shape(value: Any) -> str:
-    """Return the name of a rubric's shape, one of `SHAPES`: `none` for null, an empty text and an empty list."""
+    """Return the shape of a rubric, one of `SHAPES`; `none` for null, an empty text and an empty list."""
     if isinstance(value, str):
         return "text" if value.strip() else "none"
     items = value if isinstance(value, list) else [value] if value else []
@@ -38,7 +38,7 @@ def rubric_shape(value: Any) -> str:
 
 
 def has_unknown_fields(value: Any) -> bool:
-    """Tell whether a rubric holds more than the texts of its facts, so that the original is worth keeping."""
+    """Whether a rubric has fields beyond its facts' texts, so that the original should be kept."""
     return rubric_shape(value) in ("facts", "groups", "mixed")
 
 
@@ -54,7 +54,7 @@ def _take(item: Any, place: int, where: str, facts: list[str]) -> None:
 
 
 def _take_group(group: dict[str, Any], place: int, where: str, facts: list[str]) -> None:
-    """Take `[Group id: description] fact`; a group without an id has its number, counted from 1."""
+    """Append `[Group id: description] fact`; a group without id gets its number, counted from 1."""
     given, name = group["facts"], group.get("id")
     if not isinstance(given, list):
         raise BadRubricError(f"{where}.facts: not a list of texts")

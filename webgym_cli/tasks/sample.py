@@ -1,4 +1,4 @@
-"""Draws a sample of different tasks: a file of its own, where a plan would begin again after the last one."""
+"""Samples of distinct tasks, written to a file of their own."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from webgym_cli.tasks.source import BANDS, TaskSet
 
 @dataclass(frozen=True, slots=True)
 class TaskSample:
-    """A sample that was drawn; its tasks are read as they are asked for."""
+    """A sample of tasks, which are read on demand."""
 
     tasks: TaskSet
     indices: tuple[int, ...]
-    """Of the tasks drawn, in the order of the draw."""
+    """Indices of the sampled tasks in the order of sampling."""
     empty_bands: tuple[DifficultyBand, ...]
-    """Bands that should have had a share, but have no task."""
+    """Bands with a share above 0 but without tasks."""
 
     def __iter__(self) -> Iterator[Task]:
         return self.tasks.read(self.indices)
@@ -33,9 +33,9 @@ def sample_tasks(
     bands: Collection[DifficultyBand] = (),
     without_sites: Collection[str] = (),
 ) -> TaskSample:
-    """Draw so many different tasks, or fewer where there are no more; the same ones for the same seed.
+    """Sample `count` distinct tasks, or all if there are fewer; deterministic in the seed.
 
-    `ratio`: weights of the bands, None: uniform. `bands`: only these; empty: all. Raises `UsageError` where no task is
+    `ratio`: weights of the bands, None: uniform. `bands`: only these; empty: all. Raises `UsageError` if no task is
     left.
     """
     left_out = [band for band in BANDS if bands and band not in bands]

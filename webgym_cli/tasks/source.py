@@ -1,4 +1,4 @@
-"""Opens a set of tasks as an index: a few numbers for each task, whose line is read when the task is drawn."""
+"""Task sets as an index of a few numbers per task; a task's line is read when the task is drawn."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from webgym_cli.util.urls import site_of
 
 T = TypeVar("T")
 
-# The bands, in the order of their codes in an index.
+# Bands in the order of their codes in an index.
 BANDS = tuple(DifficultyBand)
-# Bytes by which a file is told to be JSON Lines or an array.
+# Number of bytes by which JSON Lines and arrays are distinguished.
 _HEAD = 4096
 
 
 @dataclass(slots=True)
 class TaskSet:
-    """Tasks that can be drawn, each known by its index: 0 to `len` - 1, in the order of the source.
+    """Tasks indexed from 0 to `len` - 1 in the order of the source.
 
-    What is known of each without reading it again takes 25 bytes.
+    The index takes 25 bytes per task.
     """
 
     source: str
-    """As it was given: a file, `miniwob:...`, `sites:...`, `webarena:...` or `arithmetic:...`."""
+    """The source as given: a file, `miniwob:...`, `sites:...`, `webarena:...` or `arithmetic:...`."""
     read: Callable[[Iterable[int]], Iterator[Task]]
-    """Yields the tasks of many indices, in their order. Raises `UsageError` where their file has changed since."""
+    """Yields the tasks of several indices in order. Raises `UsageError` if their file has changed."""
     duplicates: int = 0
-    """How many tasks of the source were left out, since they ask the same as an earlier one."""
+    """Number of duplicates, which are left out."""
     _bands: array[int] = field(default_factory=lambda: array("B"))
-    """Places in `BANDS`."""
+    """Indices in `BANDS`."""
     _sites: array[int] = field(default_factory=lambda: array("Q"))
-    """Hashes of the sites of the tasks' addresses; 0 without one."""
+    """Hashes of the sites of the tasks' URLs; 0 without a URL."""
     _ids: array[int] = field(default_factory=lambda: array("Q"))
-    """Hashes of the tasks' ids."""
+    """Hashes of the task ids."""
 
     def fill(self, tasks: Iterable[tuple[T, Task]], kept: MutableSequence[T]) -> TaskSet:
-        """Note each task unless it is a duplicate, and in `kept` what comes with it; return the set."""
+        """Add each task that is no duplicate, append its companion value to `kept`, and return the set."""
         seen, sites = set[int](), dict[str, int]()  # by scheme and host
         for item, task in tasks:
             if (content := fingerprint(task)) in seen:
@@ -66,7 +66,7 @@ class TaskSet:
         return len(self._bands)
 
     def task(self, index: int) -> Task:
-        """Read one task. Raises `UsageError` where its file has changed since."""
+        """Read one task. Raises `UsageError` if its file has changed."""
         (task,) = self.read((index,))
         return task
 
@@ -79,7 +79,7 @@ class TaskSet:
         return self._ids[index]
 
     def indices(self, band: DifficultyBand) -> Sequence[int]:
-        """Return the indices of the tasks of a band, ascending."""
+        """Return the indices of a band's tasks, ascending."""
         code = BANDS.index(band)
         return array("L", (index for index, known in enumerate(self._bands) if known == code))
 
@@ -90,11 +90,10 @@ class TaskSet:
 
 
 def open_tasks(source: str) -> TaskSet:
-    """Return the tasks of `miniwob:all`, `sites:a,b`, `webarena:fixture`, `arithmetic:train` and such, or of a file.
+    """Return the tasks of a file, or of `miniwob:all`, `sites:a,b`, `webarena:fixture`, `arithmetic:train` and so on.
 
-    A file has JSON Lines, or is one JSON array.
-
-    Every line of a file is read and checked once. Raises `UsageError` with file and line of the first bad one.
+    A file contains JSON Lines or one JSON array. Every line is read and validated once. Raises `UsageError` with file
+    and line of the first invalid one.
     """
     prefix, colon, argument = source.partition(":")
     if colon and (known := find_prefix(prefix)) is not None and known.list_tasks is not None:
@@ -106,21 +105,21 @@ def open_tasks(source: str) -> TaskSet:
 
 
 def fingerprint(task: Task) -> int:
-    """Return 64 bits of a hash of what is asked: equal for tasks with the same instruction, address and difficulty.
+    """Return a 64-bit hash that is equal for tasks with the same instruction, URL and difficulty.
 
-    Where the environment draws the instruction (MiniWoB), a task without an address is its id.
+    If the environment generates the instruction (MiniWoB), a task without URL is identified by its id.
     """
     place = task.start_url or ("" if task.instruction else task.id)
     return hash_text(f"{task.instruction}\0{place}\0{task.difficulty}")
 
 
 def site_hash(site: str) -> int:
-    """Return 64 bits of a hash of a site; 0 for none."""
+    """Return a 64-bit hash of a site; 0 for none."""
     return hash_text(site) if site else 0
 
 
 def hash_text(text: str) -> int:
-    """Return 64 bits of a hash of a text."""
+    """Return a 64-bit hash of a text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
@@ -140,7 +139,7 @@ def _read_lines(path: Path, version: tuple[int, int], offsets: array[int], indic
         raise _unreadable(path, error) from None
 
 
-@lru_cache(maxsize=2)  # training and test tasks: a command plans more than once
+@lru_cache(maxsize=2)  # training and test tasks: a command makes more than one plan
 def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
     path, offsets = Path(source), array("Q")
     with path.open("rb") as file:
@@ -163,7 +162,7 @@ def _check(path: Path, number: int, line: bytes) -> Task:
 
 
 def _in_array(path: Path) -> list[Task]:
-    """Return the tasks of a file that is one array. Raises `UsageError` that names the record."""
+    """Return the tasks of a file with one JSON array. Raises `UsageError` with the record's number."""
     place, tasks = "", []
     try:
         for number, value in read_array(path.read_bytes()):
@@ -177,7 +176,7 @@ def _in_array(path: Path) -> list[Task]:
 
 
 def _version(path: Path) -> tuple[int, int]:
-    """Return what tells a file from its later self. Raises `OSError`, also for what can't be read twice."""
+    """Return size and modification time, to detect changes. Raises `OSError`, also for what can't be read twice."""
     status = path.stat()
     if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
         raise OSError(0, "not a file that can be read twice; write it to disk first")

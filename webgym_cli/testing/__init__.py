@@ -1,1 +1,1 @@
-"""Products for trying webgym without a GPU or downloads: the tiny model. Used by the tests and by the demo."""
+"""The tiny model, for tests and demos without a GPU or downloads."""

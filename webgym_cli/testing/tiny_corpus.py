@@ -1,4 +1,4 @@
-"""The texts from which the tiny model's tokenizer learns its words."""
+"""Training texts of the tiny model's tokenizer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webgym_cli.environments.tools.oracle import ANSWER
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.tools.calculator import calculator
 
-# Element ids that occur in the texts.
+# Number of element ids that occur in the texts.
 NUMBERED = 100
 
 # Weight of the prompts' words.
@@ -39,9 +39,10 @@ def build_corpus() -> list[str]:
 
 
 def list_phrases(*, pages: bool = False) -> list[str]:
-    """Return fixed texts that are one token each: the system prompts and the frames of calls and of an answer.
+    """Return fixed texts that become single tokens: system prompts, and the constant parts of calls and answers.
 
-    They stand in every sample and teach nothing; as single tokens they leave a small machine its time for the rest.
+    They occur in every sample and carry no information; as single tokens they leave a small machine more time for the
+    rest.
     """
     phrases = []
     for mode in InteractionMode:
@@ -61,16 +62,16 @@ def list_phrases(*, pages: bool = False) -> list[str]:
 
 
 def _calculator() -> tuple[str, ...]:
-    """Return what the conversations with the calculator have in common."""
+    """Return the constant parts of conversations with the calculator."""
     described = f"\n\n{describe_tools((calculator.schema,))}"
     call = format_tool_call("calculator", {"expression": "|"})
     return described, call.partition("|")[0], ANSWER.partition("{")[0] + "{"
 
 
 def _pages() -> tuple[str, ...]:
-    """Return what WebRL's pages and actions have in common, and the names by which the shop is browsed.
+    """Return the constant parts of WebRL's pages and actions, and the category names of the shop.
 
-    A name is the same token in a task and on a page, so that the model can learn to find the one by the other.
+    A name is the same token in a task and on a page, so that the model can learn to match them.
     """
     frame = ('<a id="', '" data-bbox="', '"> ', " </a> ", " </a>", 'do(action="Click", element="', '")')
     return *frame, 'exit(message="")', *CATEGORIES

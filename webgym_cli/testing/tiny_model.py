@@ -1,4 +1,4 @@
-"""A tiny Qwen3-VL, built offline: for tests, for the demo, and to try a set-up without downloading gigabytes."""
+"""A tiny Qwen3-VL built offline, for tests, demos and trying a set-up without downloads."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from webgym_cli.testing import tiny_model_build
 from webgym_cli.testing.tiny_corpus import build_corpus, list_phrases
 from webgym_cli.venvs.locate import role_python
 
-# Holds the arguments of a complete tiny model.
+# File with the arguments of a complete tiny model.
 MARKER = "webgym_tiny_model.json"
 BUILD_TIMEOUT = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class TinyModel:
-    """The sizes of a tiny model. `vocab_size` is an upper limit, all special tokens included."""
+    """Sizes of a tiny model. `vocab_size` is an upper limit that includes special tokens."""
 
     seed: int = 0
     hidden: int = 128
@@ -35,18 +35,18 @@ class TinyModel:
     vision_depth: int = 2
     vocab_size: int = 1792
     tie_embeddings: bool = False
-    """Tied, vLLM on a CPU would keep the old output layer after a swap in place, and would have to be restarted."""
+    """With tied embeddings, vLLM on CPU would keep the old output layer after an in-place update and need a restart."""
     min_pixels: int = 32 * 32
-    """Images of fewer pixels are enlarged to this many."""
+    """Smaller images are enlarged to this number of pixels."""
     pages: bool = False
-    """Whether the frame of WebRL's pages and actions, and the categories of the fixture sites' shop, are tokens."""
+    """Whether constant parts of WebRL's pages and actions, and the category names of the shop, are single tokens."""
 
 
 def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | None = None) -> Path:
-    """Build a model in the train environment and return its folder, which is complete or not there at all.
+    """Build a model in the train environment and return its folder, which is either complete or absent.
 
-    The same arguments give the same bytes, and do nothing where
-    that model is already. Raises `UsageError` when something else is in the way.
+    The same arguments give the same bytes; an existing equal model is kept. Raises `UsageError` if other files are in
+    the way.
     """
     sizes = sizes or TinyModel()
     words = _words(sizes)
@@ -60,20 +60,20 @@ def build_tiny_model(directory: Path, settings: Settings, sizes: TinyModel | Non
         _build(python, {**_sizes(sizes), "directory": str(half), **words})
         (half / MARKER).write_text(json.dumps(wanted, indent=1, sort_keys=True), encoding="utf-8")
         half.chmod(0o755)
-        half.replace(directory)  # over an empty folder at most
+        half.replace(directory)  # replaces at most an empty folder
     finally:
         shutil.rmtree(half, ignore_errors=True)
     return directory
 
 
 def plan_tiny_model(directory: Path, sizes: TinyModel) -> dict[str, object]:
-    """Return what building would do, as `--dry-run` prints it. Raises `UsageError` when something is in the way."""
+    """Return the output of `--dry-run`. Raises `UsageError` if other files are in the way."""
     state = "ready" if _there(directory, _marker_content(sizes, _words(sizes))) else "make"
     return {"event": "plan", "stage": "init-model", "model": str(directory), "state": state, **asdict(sizes)}
 
 
 def _sizes(sizes: TinyModel) -> dict[str, object]:
-    """Return what the model is built of beside its words."""
+    """Return the model's arguments except its texts."""
     return {name: value for name, value in asdict(sizes).items() if name != "pages"}
 
 
@@ -82,12 +82,12 @@ def _words(sizes: TinyModel) -> dict[str, list[str]]:
 
 
 def _marker_content(sizes: TinyModel, words: dict[str, list[str]]) -> dict[str, object]:
-    """Return what the marker of the model has to hold."""
+    """Return the expected content of the model's marker."""
     return {**_sizes(sizes), "words": hashlib.sha256(json.dumps(words).encode()).hexdigest()}
 
 
 def _there(directory: Path, wanted: dict[str, object]) -> bool:
-    """Return whether exactly this model is there; raise when something else is."""
+    """Whether exactly this model exists. Raises `UsageError` if something else is there."""
     if not directory.exists() or (directory.is_dir() and not any(directory.iterdir())):
         return False
     marker = directory / MARKER
@@ -103,7 +103,7 @@ def _there(directory: Path, wanted: dict[str, object]) -> bool:
 def _build(python: Path, arguments: dict[str, object]) -> None:
     misleading = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
     env = {name: value for name, value in os.environ.items() if name not in misleading}
-    # one thread and no parallel tokenizer: the result must not depend on the machine
+    # one thread, and no parallel tokenizer: the result must not depend on the machine
     env |= {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     command = [str(python), tiny_model_build.__file__]
     try:

@@ -1,8 +1,8 @@
-"""Builds a tiny Qwen3-VL with random weights, without network. The same arguments give the same bytes.
+"""Builds a tiny Qwen3-VL with random weights offline. The same arguments give the same bytes.
 
-Runs as a script inside the train environment, so it imports nothing of webgym: only the standard library, torch,
-transformers and tokenizers. Takes its arguments as one JSON object on stdin (see `tiny_model.TinyModel`, and
-`directory`, `texts` and `phrases`), writes the model into `directory` and says on stdout how large it is, as JSON.
+Runs as a script in the train environment, so it imports only the standard library, torch, transformers and tokenizers.
+Reads its arguments as one JSON object from stdin (`tiny_model.TinyModel`, and `directory`, `texts` and `phrases`),
+writes the model into `directory` and prints its size as JSON.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 
 END, IMAGE, VIDEO = "<|im_end|>", "<|image_pad|>", "<|video_pad|>"
 VISION_START, VISION_END = "<|vision_start|>", "<|vision_end|>"
-# Qwen's control tokens: never part of a response's text.
+# Qwen's control tokens, which never occur in a response's text.
 CONTROL = ("<|endoftext|>", "<|im_start|>", END, VISION_START, VISION_END, "<|vision_pad|>", IMAGE, VIDEO)
-# One token each, and visible in a response's text.
+# Special tokens that stay visible in a response's text.
 TAGS = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
 
-# Qwen's division into words before the byte pairs; each digit stands alone.
+# Qwen's pre-tokenization; every digit is a token of its own.
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
-# Renders what LLaMA-Factory's template `qwen3_vl_nothink` renders.
+# Renders the same text as LLaMA-Factory's template `qwen3_vl_nothink`.
 CHAT_TEMPLATE = """\
 {%- macro parts(content) -%}
 {%- if content is string -%}{{ content }}
@@ -47,7 +47,7 @@ CHAT_TEMPLATE = """\
 
 
 def build_tokenizer(texts: list[str], phrases: list[str], vocab_size: int) -> Any:
-    """Return a byte-level BPE tokenizer of at most `vocab_size` tokens in all."""
+    """Return a byte-level BPE tokenizer with at most `vocab_size` tokens in total."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -72,7 +72,7 @@ def build_tokenizer(texts: list[str], phrases: list[str], vocab_size: int) -> An
 
 
 def model_config(arguments: dict[str, Any], tokenizer: Any) -> Any:
-    """Return the Qwen3-VL configuration of these sizes."""
+    """Return the Qwen3-VL configuration for these sizes."""
     from transformers import Qwen3VLConfig
 
     hidden, vision = arguments["hidden"], arguments["vision_hidden"]
@@ -119,13 +119,13 @@ def model_config(arguments: dict[str, Any], tokenizer: Any) -> Any:
 
 
 def _sections(frequencies: int) -> list[int]:
-    """Return how the rotary frequencies are shared by time, height and width: interleaved, time takes the rest."""
+    """Return the numbers of rotary frequencies for time, height and width; interleaved, time takes the rest."""
     side = frequencies // 3
     return [frequencies - 2 * side, side, side]
 
 
 def preprocessor(min_pixels: int) -> dict[str, Any]:
-    """Return what both preprocessor configurations share. `shortest_edge` is a number of pixels, not an edge."""
+    """Return the common part of both preprocessor configurations. `shortest_edge` is a number of pixels, no edge."""
     return {
         "size": {"shortest_edge": min_pixels, "longest_edge": 16777216},
         "patch_size": 16,
@@ -162,7 +162,7 @@ def _write(path: Path, value: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Build the model that stdin asks for."""
+    """Build the model described on stdin."""
     import torch
     from transformers import Qwen3VLForConditionalGeneration
 

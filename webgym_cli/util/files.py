@@ -25,7 +25,7 @@ WriteLine = Callable[[str], None]
 
 
 def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
-    r"""Replace a file durably by rename; readers see the old or the new content. Raises `StoreError`.
+    """Replace a file durably by rename; readers see the old or the new content. Raises `StoreError`.
 
     `mode`: permissions, which are never wider at any moment.
     """
@@ -68,7 +68,7 @@ def read_json(path: Path) -> Any:
 
 
 def append_lines(path: Path, *lines: str) -> None:
-    r"""Append lines durably, all or none. A truncated line left by a crash is terminated first.
+    """Append lines durably, all or none. A truncated line left by a crash is terminated first.
 
     Several processes may append to one file. Raises `StoreError` if writing fails; the file then has its previous
     content.
@@ -155,7 +155,7 @@ def open_line_writer(path: Path) -> Iterator[WriteLine]:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    r"""Yield (line number, bytes) of each complete, non-empty line; a truncated last line is skipped.
+    """Yield (line number, bytes) of each complete, non-empty line; a truncated last line is skipped.
 
     A last line that only lacks its line end is complete, since the next append would terminate it. Lines are bytes, so
     that the parser reports invalid UTF-8.

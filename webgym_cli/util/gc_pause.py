@@ -12,7 +12,7 @@ _ALLOCATIONS = 200_000
 
 @contextmanager
 def rare_collections() -> Iterator[None]:
-    r"""Collect garbage rarely within the block: records contain no cycles, and the search doubles their reading time.
+    """Collect garbage rarely within the block: records contain no cycles, and the search doubles their reading time.
 
     Existing objects are excluded from collections meanwhile. Reference counting still frees memory as usual.
     """

@@ -1,4 +1,4 @@
-r"""Self-contained HTML pages: no network access, no other files.
+"""Self-contained HTML pages: no network access, no other files.
 
 Untrusted text never becomes markup: templates escape everything, and the content security policy of `layout.html`
 allows only the page's images, its one style sheet and its one script.

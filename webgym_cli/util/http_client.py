@@ -19,7 +19,7 @@ _GZIP = 32 + zlib.MAX_WBITS
 
 
 class BoundedClient(httpx.AsyncClient):
-    r"""An `httpx.AsyncClient` whose `send` returns only complete responses.
+    """An `httpx.AsyncClient` whose `send` returns only complete responses.
 
     `timeout` limits the whole request, from the connection to the last byte; httpx alone restarts it with each byte. A
     redirect is returned as such, with the target in its body. Raises what httpx does: `ReadTimeout` after the timeout,

@@ -45,7 +45,7 @@ class Call:
         return self.named.get(name, default)
 
     def by_name(self, parameters: tuple[str, ...]) -> dict[str, Value]:
-        r"""Return the arguments by name, without those that are None.
+        """Return the arguments by name, without those that are None.
 
         Raises `BadCall` for too many positional arguments, and for one that is given twice.
         """

@@ -1,4 +1,4 @@
-r"""Registries of user extensions: environments, tools, reward functions, estimators, export formats, ...
+"""Registries of user extensions: environments, tools, reward functions, estimators, export formats, ...
 
 An item is named in one of four ways: built in (`module:attribute`, imported on first use), registered by code that the
 setting `plugins` imports, provided by an installed package through an entry point, or by its location
@@ -94,7 +94,7 @@ class Registry(Generic[Item]):
         return self._load(name, points[0].value)
 
     def known(self, named: Iterable[str] = ()) -> Iterator[RegisteredItem[Item]]:
-        r"""Yield the built-in items, the registered ones, those of packages, and those that settings name by location.
+        """Yield the built-in items, the registered ones, those of packages, and those that settings name by location.
 
         Items that can't be loaded are returned with their problem.
         """

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def site_of(url: str) -> str:
-    r"""Return the registrable domain (`bbc.co.uk` of `https://news.bbc.co.uk/x`); empty without a host.
+    """Return the registrable domain (`bbc.co.uk` of `https://news.bbc.co.uk/x`); empty without a host.
 
     A host without a public suffix (an IP address, a local name) is a site together with its port, if given. Uses the
     list of public suffixes included in tldextract; nothing is fetched.

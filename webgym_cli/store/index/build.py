@@ -170,7 +170,7 @@ def _write(run: RunDir, source: SourceFile, span: ByteRange) -> None:
 def add_line(
     run: RunDir, source: SourceFile, text: bytes, start: int, rows: dict[str, list[Row]]
 ) -> Trajectory | Judgement | None:
-    r"""Add the rows of a line and return its record; for an unusable line, add a row of damage.
+    """Add the rows of a line and return its record; for an unusable line, add a row of damage.
 
     None: the line can't be parsed. A trajectory in the wrong folder is returned, but its only row is one of damage.
     """

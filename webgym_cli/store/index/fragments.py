@@ -1,4 +1,4 @@
-r"""Index files ("fragments"): each covers a byte range of one append-only source file, given in its name.
+"""Index files ("fragments"): each covers a byte range of one append-only source file, given in its name.
 
 The set of files is the index's whole state. Steps and damage of a range are written before its trajectories (or
 judgements), so a range with its main fragment is complete. The name also contains the content's digest: a truncated or
@@ -111,7 +111,7 @@ def list_sources(run: RunDir) -> list[SourceFile]:
 
 
 def read_lines(path: Path, span: ByteRange) -> Iterator[tuple[int, bytes]]:
-    r"""Yield (offset, bytes without line end) of each line of a range that starts at a line start.
+    """Yield (offset, bytes without line end) of each line of a range that starts at a line start.
 
     Raises `StoreError` if the file can't be read.
     """

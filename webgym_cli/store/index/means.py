@@ -37,7 +37,7 @@ FROM named JOIN counted USING (key, iteration) GROUP BY key, iteration, name ORD
 
 
 def read_means(index: Index, key: str, where: str = "true", parameters: Sequence[Any] = ()) -> Iterator[MeanPoint]:
-    r"""Yield the means by `key` (an SQL expression) and iteration, with the number of averaged trajectories.
+    """Yield the means by `key` (an SQL expression) and iteration, with the number of averaged trajectories.
 
     Tool calls that a trajectory did not make count as 0; missing reward extras are not counted.
     """

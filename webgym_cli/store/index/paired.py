@@ -61,7 +61,7 @@ Pair = tuple[PairedCase, PairedCase]
 
 
 def read_cases(index: Index, where: str, values: Sequence[Any], *, by_seed: bool = True) -> Iterator[PairedCase]:
-    r"""Yield the cases of the trajectories that match a condition, by task key and seed. Raises `StoreError`.
+    """Yield the cases of the trajectories that match a condition, by task key and seed. Raises `StoreError`.
 
     Equal task and seed make the same case in every run; without `by_seed`, equal tasks do.
     """

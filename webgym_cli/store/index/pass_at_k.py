@@ -43,7 +43,7 @@ Tally = list[tuple[int, int, int]]
 
 
 def compute_pass_rates(index: Index, query: TrajectoryQuery) -> dict[str, PassRates]:
-    r"""Return the number of tasks and mean pass@k with its number of tasks, for each `<split> <iteration>`.
+    """Return the number of tasks and mean pass@k with its number of tasks, for each `<split> <iteration>`.
 
     Tasks are identified by content. k is 1, 2, 4, 8, ... as long as enough tasks have k scored attempts. Raises
     `StoreError`.

@@ -134,7 +134,7 @@ class Index:
 def open_index(
     run: RunDir, *, progress: EventSink | None = None, as_of: Mapping[str, int] | None = None
 ) -> Iterator[Index]:
-    r"""Update the index and yield it. Its memory does not grow with the buffer. Raises `StoreError`.
+    """Update the index and yield it. Its memory does not grow with the buffer. Raises `StoreError`.
 
     `as_of`: visible size of each file, by path relative to the run; None: everything.
     """
