@@ -1,1 +1,1 @@
-"""Prepare: the replay buffer becomes a dataset and a training configuration."""
+"""Data preparation: makes a training dataset and its configuration from the replay buffer."""

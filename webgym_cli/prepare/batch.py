@@ -1,4 +1,4 @@
-"""The ledger's line of a batch: what its plan takes, read from the plan's open index."""
+"""Batch ledger entries made from a plan and its open index."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SELECT $parent - coalesce(policy_version, $parent) AS age, sum(coalesce(response
 FROM steps WHERE split = 'train' AND list_contains($iterations, iteration) AND list_contains($ids, trajectory)
 GROUP BY age ORDER BY age
 """
-# Groups in whose place others are rolled out.
+# Reasons for which a group is replaced by rolling out another one.
 REPLACED = frozenset({MaskReason.NO_VARIANCE, MaskReason.STALE})
 
 
@@ -40,7 +40,7 @@ def describe_batch(
     as_of: Mapping[str, int],
     selection: BatchSelection | None = None,
 ) -> TrainingBatch:
-    """Return the line of a planned batch; the plan's index must be open. `selection`: what it was planned from."""
+    """Return the ledger entry of a planned batch; the plan's index must be open. `selection`: the planned selection."""
     rows = list(
         index.rows(_RL_MEMBERS) if isinstance(plan, RlPlan) else _step_rows(plan, run, settings, index, selection)
     )
@@ -70,7 +70,7 @@ def describe_batch(
 def _step_rows(
     plan: PreparePlan, run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None
 ) -> Iterator[dict[str, Any]]:
-    """Yield what a dataset reads for the first time: the selected trajectories, else the newest iteration's."""
+    """Yield the steps that a dataset reads for the first time: those selected, else the newest iteration's."""
     load_planned_groups(index, run, plan.read, "chain", settings.agent.group_size)
     if selection is None:
         return index.rows(_STEP_MEMBERS.format(where="iteration = ?"), [plan.read[-1]])

@@ -1,4 +1,4 @@
-"""Stored trajectories as datasets of other forms: chosen by the index, read one by one, written as they come."""
+"""Export of stored trajectories as datasets, streamed from the index record by record."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from webgym_cli.store.run import RunDir, refuse_output_in_run
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import WriteLine, write_json
 
-# Problems that are told in words; all are counted.
+# Maximum number of reported problems; all are counted.
 NAMED = 20
-# Trajectories that are kept while pairs are drawn: one stands in several.
+# Size of the trajectory cache for pairs, in which a trajectory may occur several times.
 KEPT_TRAJECTORIES = 32
 # Trajectories between two progress events.
 PROGRESS_EVERY = 100
@@ -44,57 +44,57 @@ PROGRESS_EVERY = 100
 
 @dataclass
 class ExportStats:
-    """What an export wrote, and what it left out."""
+    """Statistics of an export."""
 
     records: int = 0
     trajectories: int = 0
-    """Read; 0 for pairs, which are read by steps."""
+    """Number of trajectories read; 0 for pairs, which are read by steps."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """Steps that were not fit, or whole trajectories, by reason."""
+    """Unusable steps, or whole trajectories, by reason."""
     unfit_turns: int = 0
-    """Turns within exported conversations that `prepare` would not train on."""
+    """Turns of exported conversations that `prepare` would not train on."""
     damaged: int = 0
-    """Lines and records that were left out because the truth or a screenshot is damaged or missing."""
+    """Lines and records skipped because a line or screenshot is damaged or missing."""
     problems: list[str] = field(default_factory=list)
-    """The first of these in words."""
+    """Messages of the first such problems."""
 
     def add_problem(self, message: str) -> None:
-        """Count something damaged, and name it unless it was named."""
+        """Count a problem, and keep its message unless it is known."""
         self.damaged += 1
         if message not in self.problems and len(self.problems) < NAMED:
             self.problems.append(message)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the tally as `export.json` has it."""
+        """Return the statistics as in `export.json`."""
         return vars(self) | {"dropped": dict(sorted(self.dropped.items()))}
 
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """One export: what to take of which run, and in which form. Raises `UsageError` for options that the form lacks."""
+    """One export: run, selection and format. Raises `UsageError` for options that the format does not support."""
 
     run: RunDir
     settings: Settings
     options: ExportOptions
     ids: tuple[str, ...] | None = None
-    """The trajectories; None: all that `prepare` could use, and for preferences the judged failures too."""
+    """Ids of the trajectories; None: all that `prepare` could use, and for preferences the judged failures too."""
     query: TrajectoryQuery = field(default_factory=TrajectoryQuery)
-    """Narrows either; its expression is as a person wrote it."""
+    """Additional filter; its expression is the user's."""
     out: Path | None = None
-    """A file, or a folder; None: lines to `emit`."""
+    """A file or folder; None: lines go to `emit`."""
 
     def __post_init__(self) -> None:
         self.format.refuse(self.options)
 
     @property
     def format(self) -> ExportFormat:
-        """The registered format. Raises `UsageError` for a name that is not registered."""
+        """The registered format. Raises `UsageError` for an unknown name."""
         return FORMATS.find(self.options.format)
 
     def execute(self, emit: WriteLine, sink: EventSink) -> ExportStats:
-        """Write the records, one trajectory at a time. Damaged or missing ones are skipped and counted.
+        """Write the records trajectory by trajectory. Damaged or missing ones are skipped and counted.
 
-        Raises `UsageError` for an unknown id before anything is written, and `StoreError` when the disk refuses.
+        Raises `UsageError` for an unknown id before anything is written, and `StoreError` if writing fails.
         """
         for place in filter(None, (self.out, self.options.copy_images)):
             refuse_output_in_run(place)
@@ -108,7 +108,7 @@ class Export:
                     if output.building is not None:
                         self._describe(output.building, stats)
             except BrokenPipeError:
-                raise  # the reader of stdout (`| head`) has seen enough: not an error of the disk
+                raise  # stdout's reader (`| head`) closed the pipe, which is no write error
             except OSError as error:
                 name = error.filename or self.out or "stdout"
                 raise StoreError(
@@ -130,7 +130,7 @@ class Export:
 
 
 def _check_images(examples: Iterator[Example], output: ExportOutput, stats: ExportStats) -> Iterator[Example]:
-    """Yield the examples whose images are all there and whole; the format counts on it."""
+    """Yield the examples whose images are all present and valid, as formats require."""
     for example in examples:
         try:
             for sha256 in example.sample.images:
@@ -143,9 +143,9 @@ def _check_images(examples: Iterator[Example], output: ExportOutput, stats: Expo
 
 
 def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
-    """Return which trajectories are exported, as SQL with its values.
+    """Return the SQL condition of the exported trajectories and its parameters.
 
-    Raises `UsageError` for an unknown id, or an expression that is none.
+    Raises `UsageError` for an unknown id or an invalid expression.
     """
     ids, query = export.ids, export.query
     if query.expression is not None:
@@ -160,12 +160,12 @@ def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
 
 
 def _usable(settings: Settings, *, preferences: bool) -> tuple[str, list[Any]]:
-    """Return which trajectories `prepare` could use. Of a task's failures, preferences can be learned as well."""
+    """Return the condition of trajectories that `prepare` could use. Preferences may also use failures."""
     filters = build_filters(settings).trajectories
     of_successes = (DropReason.UNSUCCESSFUL, DropReason.TOO_FEW_STEPS)
     conditions = []
     for item in filters:
-        # Preferences learn from failures as well: there, filters of success hold for successes alone.
+        # Preferences also use failures, so filters of successes apply only to successes.
         unless = " AND success" if preferences and item.drop in of_successes else ""
         conditions.append(f"NOT coalesce(({item.predicate}){unless}, false)")
     return " AND ".join(conditions), [value for item in filters for value in item.parameters]
@@ -181,7 +181,7 @@ def _refuse_unknown(index: Index, run: RunDir, ids: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _ExampleReader:
-    """Reads the chosen trajectories and makes examples of them."""
+    """Reads the selected trajectories and makes examples from them."""
 
     export: Export
     index: Index
@@ -189,7 +189,7 @@ class _ExampleReader:
     sink: EventSink
 
     def examples(self, where: str, values: list[Any]) -> Iterator[Example]:
-        if self.export.ids is None:  # name the lines of what is looked at that could not even be indexed
+        if self.export.ids is None:  # report selected lines that could not be indexed
             scope = [str(self.export.query.split or Split.TRAIN), self.export.query.iteration]
             for line in self.index.damaged_lines("split = ? AND coalesce(iteration = ?, true)", scope):
                 self.stats.add_problem(line)

@@ -14,7 +14,7 @@ from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.prepare.sft.sharegpt import FORMAT, refuse_mismatch, to_sharegpt
 from webgym_cli.records.sample import IMAGE, Message
 
-# LLaMA-Factory's description of messages with role and content.
+# LLaMA-Factory's column mapping for messages with role and content.
 MESSAGES: dict[str, Any] = {
     "formatting": "sharegpt",
     "columns": {"messages": "messages", "images": "images"},
@@ -28,7 +28,7 @@ MESSAGES: dict[str, Any] = {
     },
 }
 
-# SHA-256 of a screenshot -> its value in a record: a path, a URL, its bytes.
+# Maps a screenshot's SHA-256 to its value in a record: a path, a URL, or its bytes.
 Locate = Callable[[str], Any]
 
 
@@ -66,7 +66,7 @@ def write_openai(examples: Iterator[Example], output: ExportOutput) -> None:
 
 
 def build_sharegpt_record(example: Example, locate: Locate) -> dict[str, Any]:
-    """Return a ShareGPT record. Raises `ValueError` when the placeholders don't match the images."""
+    """Return a ShareGPT record. Raises `ValueError` if placeholders and images don't match."""
     record = {"id": example.id, **to_sharegpt(example.sample, locate)}
     return _add_preference(record, record["conversations"], example, {"from": "gpt", "value": example.rejected})
 
@@ -80,7 +80,7 @@ def build_messages_record(example: Example, locate: Locate) -> dict[str, Any]:
 
 
 def build_openai_record(example: Example, locate: Locate, unit: ExportUnit) -> dict[str, Any]:
-    """Return a line for OpenAI's fine-tuning: a conversation, or a prompt with a preferred and another reply."""
+    """Return a line for OpenAI's fine-tuning: a conversation, or a prompt with preferred and other reply."""
     refuse_mismatch(example.sample)
     images = map(locate, example.sample.images)
     messages: list[dict[str, Any]] = []
@@ -94,7 +94,7 @@ def build_openai_record(example: Example, locate: Locate, unit: ExportUnit) -> d
         messages.append({"role": message.role, "content": parts if IMAGE in message.content else message.content})
     *prompt, reply = messages
     if unit is ExportUnit.STEP:
-        # Only the last reply is a target: the earlier ones have their own records.
+        # Only the last reply is a target; the earlier ones have records of their own.
         prompt = [turn | {"weight": 0} if turn["role"] == "assistant" else turn for turn in prompt]
     if example.rejected is None:
         return {"messages": [*prompt, reply]}
@@ -105,7 +105,7 @@ def build_openai_record(example: Example, locate: Locate, unit: ExportUnit) -> d
 def _add_preference(
     record: dict[str, Any], turns: list[Any], example: Example, rejected: dict[str, Any]
 ) -> dict[str, Any]:
-    """Move the last turn to `chosen` beside a rejected reply, and add KTO's label, where the example has them."""
+    """Move the last turn to `chosen` next to a rejected reply, and add KTO's label, if the example has them."""
     if example.rejected is not None:
         record |= {"chosen": turns.pop(), "rejected": rejected}
     if example.desirable is not None:

@@ -1,4 +1,4 @@
-"""What an export is asked for. Light, because the command line reads it before any command runs."""
+"""Options of an export. Without heavy imports, since the command line reads them before any command runs."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from webgym_cli.errors import UsageError
 
 
 class ExportUnit(StrEnum):
-    """What a record holds."""
+    """Content of a record."""
 
     STEP = "step"
-    """One step: the prompt that was served, and the reply."""
+    """One step: the prompt as sent, and the response."""
     TRAJECTORY = "trajectory"
     """A whole episode as one conversation."""
 
 
 class ExportObjective(StrEnum):
-    """The training that the records are for."""
+    """Training objective of the records."""
 
     SFT = "sft"
-    """Imitation: the reply is right."""
+    """Imitation: the response is the target."""
     DPO = "dpo"
-    """Pairs: a reply of a success against one of a failure, to the same prompt."""
+    """Pairs: responses of a success and of a failure to the same prompt."""
     KTO = "kto"
-    """Labels: the reply is of a success, or of a failure."""
+    """Labels: whether the response is from a success."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
-    """How an export is written. Raises `UsageError` for options that exclude each other."""
+    """Output options of an export. Raises `UsageError` for incompatible options."""
 
     format: str = "json"
-    """The name of a registered export format."""
+    """Name of a registered export format."""
     unit: ExportUnit = ExportUnit.STEP
     objective: ExportObjective = ExportObjective.SFT
     copy_images: Path | None = None
-    """A folder that gets copies of the screenshots; None: records name the run's own."""
+    """Folder for copies of the screenshots; None: records refer to the run's own."""
     embed_images: bool = False
-    """Records hold the images themselves, as data URLs."""
+    """Embed images in the records as data URLs."""
     shard_megabytes: int = 500
-    """Size at which a new shard is begun, in units of 10^6 bytes."""
+    """Maximum shard size in units of 10^6 bytes."""
     max_pairs_per_task: int = 16
 
     def __post_init__(self) -> None:

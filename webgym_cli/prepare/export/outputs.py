@@ -1,4 +1,4 @@
-"""Where an export is written: a stream, a file, a new folder. A file or a folder has its name only once it is whole."""
+"""Outputs of an export: a stream, a file, or a new folder. Files and folders get their final name when complete."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.files import WriteLine, open_line_writer, replace_folder
 
-# Images whose path or whose bytes are cached: neighbouring records show mostly the same.
+# Cache sizes for image paths and image contents: neighbouring records mostly share images.
 KEPT_PATHS, KEPT_BYTES = 2**14, 64
 
 
 class ExportOutput:
-    """What a format writes to. Every image of an example is known to be there and whole before the format gets it."""
+    """Output of a format. All images of an example are verified before the format receives it."""
 
     def __init__(
         self,
@@ -29,38 +29,38 @@ class ExportOutput:
         building: Path | None = None,
         holds_images: bool = False,
     ) -> None:
-        """`final`, `building`: the exported folder, and where it lies while it is written; None for a single file."""
+        """`final`, `building`: the folder's final path and its path during writing; None for a single file."""
         self.options = options
-        """The options of the command line."""
+        """Options from the command line."""
         self.write_line = emit
-        """Appends a line, given without its end, to the file or the stream."""
+        """Writes a line, given without its end, to the file or stream."""
         self.building = building
         self.holds_images = holds_images or options.embed_images
         self._store, self._final = store, final
         self._copies = options.copy_images and options.copy_images.absolute()
         self.image_bytes = lru_cache(KEPT_BYTES)(store.get)
-        """Returns a screenshot's content by its SHA-256, PNG or WebP."""
+        """Returns a screenshot's content (PNG or WebP) by its SHA-256."""
         self._locate_cached = lru_cache(KEPT_PATHS)(self._locate)
 
     @property
     def folder(self) -> Path:
-        """Where a format without a `file_name` puts its files; it takes its name when all is written."""
+        """Folder for the files of a format without a `file_name`; it is renamed when complete."""
         assert self.building is not None, "only formats without a file name have a folder"
         return self.building
 
     def check_image(self, sha256: str) -> None:
-        """Raise `StoreError` for an image that is missing or altered, and `OSError` when its copy can't be written."""
-        # A format that holds the images asks for their bytes next: they are cached by then.
+        """Raise `StoreError` for a missing or altered image, and `OSError` if its copy can't be written."""
+        # Formats with embedded images need the bytes next, which are then cached.
         (self.image_bytes if self.holds_images else self._locate_cached)(sha256)
 
     def image_path(self, sha256: str) -> str:
-        """Return a screenshot's path: absolute, or relative to the exported folder where it lies in there."""
+        """Return a screenshot's path: absolute, or relative to the exported folder if it lies within."""
         path = self._locate_cached(sha256)
         inside = self._final is not None and path.is_relative_to(self._final)
         return path.relative_to(self._final).as_posix() if self._final and inside else str(path)
 
     def image_name(self, sha256: str) -> str:
-        """Return the name of a screenshot's file: `<sha256>.png` or `.webp`."""
+        """Return a screenshot's file name: `<sha256>.png` or `.webp`."""
         return self._store.path(sha256).name
 
     def image_url(self, sha256: str) -> str:
@@ -70,14 +70,14 @@ class ExportOutput:
         return self._locate_cached(sha256).as_uri()
 
     def _locate(self, sha256: str) -> Path:
-        """Return the absolute path of an image that is what its name says: the run's own, or a copy."""
+        """Return the absolute path of a verified image: the run's own, or a copy."""
         content, path = self._store.get(sha256), self._store.path(sha256)
         if self._copies is None:
             return path
         named = real = self._copies / path.name
         if self._final and self.building and named.is_relative_to(self._final):
             real = self.building / named.relative_to(self._final)
-        # By size, as a copy that was cut off is shorter; its content was checked by its digest when it was read.
+        # A truncated copy has another size; the content was verified by its digest when it was read.
         if not real.exists() or real.stat().st_size != len(content):
             real.parent.mkdir(parents=True, exist_ok=True)
             temporary = real.with_name(f".{real.name}")
@@ -90,10 +90,10 @@ class ExportOutput:
 def open_output(
     out: Path | None, file_name: str | None, options: ExportOptions, store: ScreenshotStore, emit: WriteLine
 ) -> Iterator[ExportOutput]:
-    """Yield the output: `emit` without a path, a file for one with a suffix, else a folder.
+    """Yield the output: `emit` without a path, a file for a path with a suffix, otherwise a folder.
 
-    `file_name`: the format's file within a folder; None: it makes a folder of its own. Raises `UsageError` where there
-    is something already that is no such file, and `OSError`.
+    `file_name`: the format's file within a folder; None: it writes several files. Raises `UsageError` if something else
+    exists at the path, and `OSError`.
     """
     if out is None:
         if file_name is None:
@@ -114,7 +114,7 @@ def open_output(
 
 @contextmanager
 def _open_folder(final: Path) -> Iterator[Path]:
-    """Yield a folder next to the final one, whose name it takes when the block ends well."""
+    """Yield a folder next to the final one, to which it is renamed on success."""
     if final.exists() and (not final.is_dir() or any(final.iterdir())):
         raise UsageError(f"{final}: there is something already", hint="name another folder, or remove this one")
     building = final.with_name(f".{final.name}.partial")

@@ -1,8 +1,8 @@
-"""Pairs for DPO: a reply of a success against one of a failure of the same task, to the very same prompt.
+"""Preference pairs for DPO: responses of a success and of a failure of the same task to an identical prompt.
 
-The index finds replies that may answer the same prompt: to the same instruction, at the same screenshot, after the same
-screenshots and kinds of action. Only those are read, and only where the prompts are equal are they a pair: at the first
-step nearly always, deeper where both episodes went the same way until then.
+The index finds responses whose prompts may be equal: same instruction, screenshot, previous screenshots and kinds of
+actions. Only these trajectories are read, and a pair requires equal prompts: nearly always the first step, later ones
+if both episodes took the same path until then.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.index.query import LINE_REF, Index
 
-# What is compared is compared by hashes of 64 bits: a million steps then fit into the index's memory. Only md5, which
-# doesn't change with DuckDB's version, decides what is drawn.
+# Columns are compared by 64-bit hashes, so that a million steps fit into the index's memory. The order depends only on
+# md5, which is the same in all versions of DuckDB.
 _CANDIDATES = """
 WITH judged AS MATERIALIZED (
     SELECT row_number() OVER () AS number, id, split, iteration, task_key, success, hash(task_key, split) AS task,
@@ -50,10 +50,10 @@ SELECT chosen.task_key AS task, chosen.split AS split, step, chosen.place AS wan
 FROM candidates JOIN judged AS chosen ON chosen.number = wanted JOIN judged AS rejected ON rejected.number = unwanted
 ORDER BY chosen.task_key, chosen.split, turn
 """
-# Candidates that are read for each pair that a task may have.
+# Number of candidates read per wanted pair of a task.
 TRIES = 8
 
-# Reads a trajectory; None when it is damaged, which is noted elsewhere.
+# Reads a trajectory; returns None for a damaged one, which is reported elsewhere.
 Reader = Callable[[LineRef], Trajectory | None]
 
 
@@ -67,11 +67,11 @@ def sample_pairs(
     seed: int,
     per_task: int,
 ) -> Iterator[Example]:
-    """Yield the pairs of each task among the judged trajectories that meet a condition, in an order of the seed.
+    """Yield pairs of each task from the judged trajectories that match a condition, in an order given by the seed.
 
-    `per_task`: of one task at most.
+    `per_task`: maximum number of pairs per task.
     """
-    # Neither task nor buffer is held: a task's candidates come one by one until it has its pairs.
+    # Neither a task nor the buffer is held in memory: candidates are read until the task has enough pairs.
     sql = _CANDIDATES.format(where=where, place=LINE_REF)
     rows = index.rows(sql, [*values, str(seed), per_task, TRIES * per_task])
     task, seen = None, set[tuple[str, str, str]]()
@@ -89,7 +89,7 @@ def sample_pairs(
 def _pair(
     wanted: Trajectory | None, unwanted: Trajectory | None, step: int, settings: AlgorithmSettings
 ) -> tuple[tuple[str, str, str], Example] | None:
-    """Return a pair and what tells it from others; None when these two steps are none."""
+    """Return a pair and its identity; None if the two steps are no pair."""
     if wanted is None or unwanted is None:
         return None
     fit = find_step_problem(wanted.steps[step], settings, wanted=True) is None

@@ -1,4 +1,4 @@
-"""Export formats by name: what a format is, the decorator that registers one, and the registry."""
+"""Export formats: their definition, decorator and registry."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.records.dataset import TRAIN
 from webgym_cli.util.registry import Registry
 
-# Writes all examples. They come one by one as they are read: hold no more than a few.
+# Writes all examples. They are generated lazily: keep no more than a few.
 WriteExamples = Callable[[Iterator[Example], ExportOutput], None]
 
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """One form of exported records."""
+    """One export format."""
 
     name: str
     description: str
-    """The first line of its docstring."""
+    """First line of its docstring."""
     write: WriteExamples
     file_name: str | None
-    """The data's file within an exported folder; None: the format makes a folder of files of its own."""
+    """Name of the data file within an exported folder; None: the format writes several files."""
     embeds_images: bool
-    """Whether it can hold the images as data URLs (--embed-images)."""
+    """Whether it supports embedded images as data URLs (--embed-images)."""
     objectives: frozenset[ExportObjective]
-    """What it has a form for."""
+    """Supported objectives."""
     dataset_entry: Mapping[str, Any] | None
     """Its entry in LLaMA-Factory's `dataset_info.json` for `sft`; None: LLaMA-Factory can't read it."""
 
     def refuse(self, options: ExportOptions) -> None:
-        """Raise `UsageError` for options that it has no use for."""
+        """Raise `UsageError` for unsupported options."""
         if options.objective not in self.objectives:
             raise UsageError(
                 f"--format {self.name} has no form for --objective {options.objective}", hint="--format messages"
@@ -49,7 +49,7 @@ class ExportFormat:
             raise UsageError("--copy-images: the images are inside the records already")
 
     def build_dataset_info(self, objective: ExportObjective) -> dict[str, Any] | None:
-        """Return LLaMA-Factory's registry of an exported folder."""
+        """Return the `dataset_info.json` of an exported folder for LLaMA-Factory."""
         if self.dataset_entry is None:
             return None
         entry: dict[str, Any] = {"file_name": self.file_name, **self.dataset_entry}
@@ -69,19 +69,19 @@ def export_format(
     objectives: frozenset[ExportObjective] = frozenset(ExportObjective),
     dataset_entry: Mapping[str, Any] | None = None,
 ) -> Callable[[WriteExamples], ExportFormat]:
-    """Make an export format of a function that writes examples, and register it unless it is built in."""
+    """Make an export format from a function that writes examples, and register it unless it is built in."""
 
     def decorate(write: WriteExamples) -> ExportFormat:
         description = inspect.cleandoc(write.__doc__ or "").partition("\n")[0]
         item = ExportFormat(name, description, write, file_name, embeds_images, objectives, dataset_entry)
-        # The built-in formats are loaded by their place, so that --help needs no pyarrow.
+        # Built-in formats are imported by location, so that --help does not import pyarrow.
         return item if name in FORMATS.builtin else FORMATS.register(name, item)
 
     return decorate
 
 
 _PACKAGE = "webgym_cli.prepare.export"
-# The formats of `webgym export-sharegpt --format`.
+# Formats of `webgym export-sharegpt --format`.
 FORMATS: Registry[ExportFormat] = Registry(
     noun="export format",
     setting="--format",

@@ -1,4 +1,4 @@
-"""Export formats of shards with the images inside: Parquet, tar. Nothing holds more than a few records."""
+"""Export formats with images in shards: Parquet and tar. Only a few records are in memory at a time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.store.screenshots import data_url_type
 
 MEGABYTE = 10**6
-# Bytes of records and images that are held until they are written.
+# Maximum bytes of buffered records and images.
 ROW_GROUP_BYTES = 32 * MEGABYTE
-# Most records of a row group: readers load a whole one.
+# Maximum records per row group, which readers load as a whole.
 ROW_GROUP_ROWS = 1000
 
 
@@ -39,7 +39,7 @@ def write_parquet(examples: Iterator[Example], output: ExportOutput) -> None:
     shards.close()
 
 
-# LLaMA-Factory reads no tar: two runs of tar unpack the shards into these lines.
+# LLaMA-Factory reads no tar; unpacking all shards with two runs of tar gives these lines.
 @export_format("webdataset", file_name=None, dataset_entry={"file_name": "train.jsonl", **MESSAGES})
 def write_tar(examples: Iterator[Example], output: ExportOutput) -> None:
     """A folder of tar shards with the images inside."""
@@ -50,7 +50,7 @@ def write_tar(examples: Iterator[Example], output: ExportOutput) -> None:
 
 
 class ParquetShards:
-    """`train-00000-of-00003.parquet`, ... with the features that `datasets` reads from the schema."""
+    """Writes `train-00000-of-00003.parquet`, ... with the features that `datasets` reads from the schema."""
 
     def __init__(self, folder: Path, options: ExportOptions) -> None:
         folder.mkdir(parents=True)
@@ -72,11 +72,11 @@ class ParquetShards:
             self._flush()
 
     def close(self) -> None:
-        """Finish the last shard and give all the names that tell their number."""
+        """Finish the last shard and rename all shards to contain their total number."""
         if self._rows:
             self._flush()
         self._open.close()
-        # Only now is the number of shards known that each name states.
+        # The number of shards in each name is known only now.
         for number, shard in enumerate(self._shards):
             shard.rename(self._folder / f"train-{number:05d}-of-{len(self._shards):05d}.parquet")
 
@@ -97,13 +97,13 @@ class ParquetShards:
 
 
 class TarShards:
-    """`train-000000.tar`, ...: of each record `<key>.json` and `<key>.0.png`, `<key>.1.png`, ..., in this order.
+    """Writes `train-000000.tar`, ...: for each record `<key>.json` and `<key>.0.png`, `<key>.1.png`, ... in order.
 
     The same records give the same bytes.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
-        """`limit`: bytes at which the next record begins a new shard."""
+        """`limit`: size in bytes from which the next record starts a new shard."""
         self._folder = folder
         self._limit = limit
         self._count = self._shards = 0
@@ -111,7 +111,7 @@ class TarShards:
         self._tar: BinaryIO | None = None
 
     def add(self, record: dict[str, Any]) -> None:
-        """Write a record; its images are their bytes, for which it names the members of the archive instead."""
+        """Write a record; its images are bytes, which it references by their names in the archive."""
         if self._tar is None or self._tar.tell() >= self._limit:
             self._tar = self._next()
         key = f"{self._count:09d}"
@@ -136,15 +136,15 @@ class TarShards:
 
 
 def _member(name: str, content: bytes) -> bytes:
-    """Return a member of a tar file; its time and its owner are 0."""
-    # Not by `TarFile`, which keeps all its members in memory.
+    """Return a tar member with time and owner 0."""
+    # Not with `TarFile`, which keeps all members in memory.
     header = tarfile.TarInfo(name)
     header.size = len(content)
     return header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
 
 
 def _schema(objective: ExportObjective) -> pa.Schema:
-    """Return the columns of a Parquet shard, and beside them what they mean to `datasets`."""
+    """Return the schema of a Parquet shard, with the features for `datasets` in its metadata."""
     text, message = pa.string(), pa.struct([("role", pa.string()), ("content", pa.string())])
     image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     columns: dict[str, pa.DataType] = {"id": text, "messages": pa.list_(message), "images": pa.list_(image)}

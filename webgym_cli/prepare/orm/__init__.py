@@ -1,1 +1,1 @@
-"""The training data of an outcome reward model."""
+"""Training data of the outcome reward model."""

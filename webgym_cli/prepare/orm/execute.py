@@ -1,4 +1,4 @@
-"""Writes what an outcome reward model is trained on: the very questions of `webgym score`, with YES or NO."""
+"""Writes the training data of an outcome reward model: the prompts of `webgym score` with YES or NO as response."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ YES, NO = ANSWERS
 async def execute_orm(plan: OrmDataPlan, run: RunDir, settings: Settings, sink: EventSink) -> Prepared:
     """Write the dataset of a run's outcome reward model into `run.orm`. The same plan and seed give the same bytes.
 
-    Raises `StoreError`, `SettingsError` where the model has no tokenizer, `WebGymError` when no prompt fits.
+    Raises `StoreError`, `SettingsError` if the model has no tokenizer, `WebGymError` if no prompt fits.
     """
     tokens = FileTokenizer(str(policy_path(run.orm, settings)))
     answer = max([len(await tokens.ids(word)) for word in ANSWERS]) + TEMPLATE_TAIL

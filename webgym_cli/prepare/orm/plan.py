@@ -1,4 +1,4 @@
-"""What an outcome reward model will be trained on: the trajectories that somebody else has given a verdict."""
+"""Plan of an outcome reward model's training data: the trajectories with a verdict from another source."""
 
 from __future__ import annotations
 
@@ -23,48 +23,48 @@ from webgym_cli.store.run import RunDir
 
 
 class OrmDrop(StrEnum):
-    """Why a trajectory is not trained on."""
+    """Why a trajectory is not used."""
 
     INFRASTRUCTURE = "infrastructure_failure"
-    """Its episode failed: it says nothing about the task."""
+    """The episode failed because of infrastructure, so it has no label."""
     NO_STEPS = "no_steps"
-    """Nothing was done in it."""
+    """The episode has no steps."""
     NO_VERDICT = "no_verdict"
-    """None of `orm.labels` says whether its task was done."""
+    """No source in `orm.labels` has a verdict."""
     UNBALANCED = "left_out_for_balance"
-    """There are more of its kind than of the other."""
+    """Its class has more trajectories than the other one."""
     TOO_LONG = "too_long"
-    """Not even the ends of its prompt fit into `algorithm_config.cutoff_len`."""
+    """Not even the ends of the prompt fit into `algorithm_config.cutoff_len`."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledTrajectory:
-    """A trajectory with what the model should say of it."""
+    """A trajectory with its label."""
 
     id: str
     iteration: int
     done: bool
     source: str
-    """Whose verdict that is."""
+    """Source of the label."""
 
 
 @dataclass(frozen=True, slots=True)
 class OrmDataPlan:
-    """What `prepare --target orm` will do."""
+    """Plan of `prepare --target orm`."""
 
     iteration: int
-    """How often the model was trained before."""
+    """Number of earlier trainings of the model."""
     read: tuple[int, ...]
-    """The iterations that are read, oldest first."""
+    """Iterations to read, oldest first."""
     chosen: tuple[LabelledTrajectory, ...]
     """In the order of the store."""
     dropped: dict[str, int]
-    """Trajectories that are left out, by `OrmDrop`, zeroes included."""
+    """Unused trajectories by `OrmDrop`, zeros included."""
     damaged: tuple[str, ...] = ()
-    """Lines that can't be read."""
+    """Unreadable lines."""
 
     def digest(self, settings: Settings) -> str:
-        """Return the SHA-256 of everything that decides the samples."""
+        """Return the SHA-256 of everything that determines the samples."""
         chosen = [(one.id, one.iteration, one.done) for one in self.chosen]
         algorithm = settings.algorithm_config
         shape = [
@@ -76,7 +76,7 @@ class OrmDataPlan:
         return hashlib.sha256(json.dumps([self.iteration, shape, chosen]).encode()).hexdigest()
 
     def to_json(self) -> dict[str, object]:
-        """Return what `--dry-run` prints."""
+        """Return the output of `--dry-run`."""
         done = sum(labelled.done for labelled in self.chosen)
         return {
             "event": "plan",
@@ -93,9 +93,9 @@ class OrmDataPlan:
 
 
 def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
-    """Return the plan by a run's training episodes and the settings of its outcome reward model.
+    """Return the plan for a run's training episodes and the settings of its outcome reward model.
 
-    Raises `MissingStageError` without any trajectory, `SettingsError` for a model that thinks before it answers.
+    Raises `MissingStageError` without any trajectory, `SettingsError` for a model that reasons before it answers.
     """
     if settings.policy_config.thinking:
         raise SettingsError(
@@ -117,7 +117,7 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
             else:
                 labelled.append(example)
     chosen = labelled
-    if settings.orm.balanced:  # as many of either kind, chosen by the seed and in their order
+    if settings.orm.balanced:  # equally many of both classes, selected by the seed
         kinds = [[one for one in labelled if one.done is done] for done in (True, False)]
         count, seed = min(map(len, kinds)), f"{resolve_seed(settings)}/orm"
         kept = {one.id for kind in kinds for one in shuffle_by_seed(kind, seed)[:count]}
@@ -127,7 +127,7 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
 
 
 def require_labels(plan: OrmDataPlan, run: RunDir) -> None:
-    """Raise `WebGymError` where there is nothing to train on, naming the reasons."""
+    """Raise `WebGymError` with the reasons if there is nothing to train on."""
     if plan.chosen:
         return
     reasons = ", ".join(f"{count} x {reason}" for reason, count in plan.dropped.items() if count)

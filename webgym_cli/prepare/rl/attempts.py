@@ -1,4 +1,4 @@
-"""SQL over an index: of each training episode the attempt that counts, and what is known against it."""
+"""SQL over an index: the last attempt of each training episode, and why it may be masked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ambiguous AS (
     QUALIFY row_number() OVER (PARTITION BY iteration, episode ORDER BY attempt DESC, file, start) = 1
 )
 """
-# Why a trajectory of `last_attempts` is masked, by `MaskReason`; null where nothing is known against it.
+# Why a trajectory of `last_attempts` is masked, by `MaskReason`; null if it is not.
 REASON_COLUMN = """
 CASE WHEN id IN (SELECT id FROM ambiguous) THEN 'ambiguous_id' WHEN failure IS NOT NULL THEN 'failure'
     WHEN steps = 0 THEN 'empty' WHEN reward IS NULL THEN 'reward_unknown' END AS reason
@@ -18,5 +18,5 @@ CASE WHEN id IN (SELECT id FROM ambiguous) THEN 'ambiguous_id' WHEN failure IS N
 
 
 def attempts_sql(where: str) -> str:
-    """Return what follows WITH: `last_attempts` of the iterations that a condition chooses."""
+    """Return the WITH clause that defines `last_attempts` for the iterations that match a condition."""
     return _ATTEMPTS.format(where=where)

@@ -1,4 +1,4 @@
-"""Writes a batch: reads one trajectory at a time, into a folder beside, then one rename."""
+"""Writes a policy-gradient batch, one trajectory at a time, into a temporary folder that is then renamed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from webgym_cli.util.gc_pause import rare_collections
 
 # Trajectories between two progress events.
 PROGRESS_EVERY = 50
-# Pictures of which the path is remembered: neighbouring rows share most of theirs.
+# Size of the cache of image paths: neighbouring rows share most images.
 REMEMBERED = 1 << 16
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
@@ -47,9 +47,9 @@ def execute(
 ) -> RlData:
     """Write `rl_data/`. The same run and settings give the same rows, byte for byte.
 
-    The plan's index must be open still. `scores`: what was scored for the plan's replay, if it has one. Raises
-    `SettingsError` where the server did not tell all that is needed, `StoreError` when the disk refuses, and
-    `WebGymError` when no trajectory's tokens can be told: what was there stays.
+    The plan's index must be open. `scores`: the scored actions of the plan's replay, if it has one. Raises
+    `SettingsError` if the server did not return all that is needed, `StoreError` if writing fails, and `WebGymError` if
+    no trajectory's tokens can be reconstructed; the previous batch then stays.
     """
     model = policy_path(run, settings)
     folder = run.rl_data
@@ -96,26 +96,26 @@ def execute(
 
 
 def read_rl_data(run: RunDir) -> RlData | None:
-    """Return what the batch that is there says of itself, or None. Raises `StoreError` when it is damaged."""
+    """Return the record of the existing batch, or None. Raises `StoreError` if it is damaged."""
     file = run.rl_data / SUMMARY
     return RlData.model_validate(read_json(file)) if file.is_file() else None
 
 
 @dataclass(slots=True)
 class _Tally:
-    """What was written, and what could not be."""
+    """Counts of written and masked trajectories."""
 
     rows: int = 0
     steps: int = 0
     tokens: int = 0
     trained_tokens: int = 0
     masked: Counter[str] = field(default_factory=Counter)
-    """Those whose content tells it: by reason."""
+    """Trajectories masked because of their content, by reason."""
     damaged: list[str] = field(default_factory=list)
 
 
 class _BatchWriter:
-    """A batch under way."""
+    """Writer of one batch."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class _BatchWriter:
             )
 
     def _write_trained(self, member: BatchMember) -> tuple[float | None, MaskReason | None]:
-        """Write the rows of a trajectory that is to be trained; return the reward that counts, or why none does."""
+        """Write the rows of a trajectory that is to be trained; return its reward, or why it is masked."""
         if member.masked is not None or member.greedy:
             return member.reward, member.masked
         rows = self._rows_of(member)
@@ -161,7 +161,7 @@ class _BatchWriter:
         return member.reward, None
 
     def replay(self, scores: ScoringResult) -> tuple[list[ScoredAction], dict[str, Any]]:
-        """Write what is taken over of earlier experience, after all else, and return what `select_replay` does."""
+        """Append the replayed experience and return the result of `select_replay`."""
         (chosen, figures), counts = select_replay(scores, self.tally.rows), self._plan.counts
         # numbered after those of the iteration
         numbers = {"number": counts.trajectories, "group": counts.groups}
@@ -178,7 +178,7 @@ class _BatchWriter:
         self.tally.trained_tokens += len(line["logprobs"])
 
     def _rows_of(self, member: BatchMember) -> list[dict[str, Any]] | MaskReason:
-        """Return the lines of the rows, with the paths of their pictures, or why there are none."""
+        """Return the rows with the paths of their images, or why there are none."""
         trajectory = read_or_report(self._run, member.place, self.tally.damaged, self._sink)
         if trajectory is None:
             return MaskReason.DAMAGED
@@ -186,7 +186,7 @@ class _BatchWriter:
         if isinstance(turns, MaskReason):
             return turns
         rows = list(build_rows(turns, merge=self._plan.how.merge_turns))
-        states: list[PromptState] = []  # after each step, for `webrl`
+        states: list[PromptState] = []  # state after each step, for `webrl`
         if self._plan.replay is not None:
             states += [PromptState(turn.prompt, turn.images, turn.sizes) for turn in turns[1:]]
             states.append(render_last_state(trajectory, self._tokens))
@@ -203,7 +203,7 @@ class _BatchWriter:
             line["version"] = oldest_version(trajectory, line["steps"])
             if self._plan.anchors:
                 line["anchor"] = digest_observation(trajectory.steps[line["step"]].observation)
-        # Without merging a row is a step, so rows and states have the same numbers.
+        # Without merging, each step is one row, so rows and states have the same numbers.
         for number, state in enumerate(states):
             lines[number] |= {"next_prompt": state.ids, "last": number == len(states) - 1, "replayed": False}
             if state.images:
@@ -211,8 +211,8 @@ class _BatchWriter:
         return lines
 
     def _locate(self, sha256: str) -> str:
-        """Return the path, from the batch, of a picture that is what its name says. Raises `StoreError`."""
-        self._store.get(sha256)  # reads and checks it: a trainer would fail on it hours later
+        """Return the path of a verified image relative to the batch. Raises `StoreError`."""
+        self._store.get(sha256)  # verify it now: a trainer would fail hours later
         return self._store.locate_beside(sha256)
 
 
@@ -246,7 +246,7 @@ def _row(member: BatchMember, row: TokenRow, images: list[str]) -> dict[str, Any
 
 
 def _build_dropped(plan: RlPlan, tally: _Tally) -> dict[str, Any]:
-    """Return the content of `dropped.json`: what the batch is made of, and every reason with its count."""
+    """Return the content of `dropped.json`: the composition of the batch, and all reasons with counts."""
     counts, masked = plan.counts, Counter(plan.counts.masked) + tally.masked
     return {
         "trajectories": counts.trajectories,

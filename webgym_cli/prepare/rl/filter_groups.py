@@ -1,6 +1,6 @@
-"""Dynamic sampling (DAPO, arXiv 2503.14476): groups of equal rewards are replaced by others.
+"""Dynamic sampling (DAPO, arXiv 2503.14476): groups with equal rewards are replaced by others.
 
-Such a group has no gradient where advantages compare its rewards.
+If advantages compare the rewards of a group, such a group has no gradient.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from webgym_cli.prepare.rl.groups import load_planned_groups, resolve_group_by
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 
-# A group of one has nothing to compare with: estimators take its reward as it is.
+# A group of one has nothing to compare with; estimators use its reward unchanged.
 _EQUAL = "count(*) > 1 AND min(reward) = max(reward)"
 _MASK = f"""
 UPDATE rl_batch SET reason = '{MaskReason.NO_VARIANCE}' WHERE reason IS NULL AND team IN (
     SELECT team FROM rl_batch WHERE reason IS NULL AND NOT greedy GROUP BY team HAVING {_EQUAL}
 )
 """
-# A group that waits for a judge may have gradient yet: it is not replaced.
+# A group that awaits a judge may still have a gradient, so it is not replaced.
 _WITH_GRADIENT = """
 WITH {attempts}, known AS (
     SELECT team, reward, {reason} FROM last_attempts JOIN rl_planned USING (episode) WHERE NOT baseline
@@ -35,25 +35,25 @@ SELECT count(*) AS count FROM (
 
 
 def filters_groups(settings: Settings, *, group_relative: bool) -> bool:
-    """Return whether groups of equal rewards are left out. `group_relative`: as in `TrainingBackend`."""
+    """Whether groups with equal rewards are dropped. `group_relative`: as in `TrainingBackend`."""
     enable = settings.rl.data.filter_groups.enable
     return group_relative if enable is None else enable
 
 
 def mask_groups(index: Index) -> None:
-    """Mask the trajectories of the index's batch whose group has equal rewards; the greedy ones don't count."""
+    """Mask the trajectories of groups with equal rewards in the index's batch; greedy ones are not compared."""
     index.one(_MASK)
 
 
 def count_missing_episodes(run: RunDir, settings: Settings, index: Index, iteration: int, wanted: int) -> int:
-    """Return how many episodes to plan next in place of groups without gradient; 0: enough, or the limit is reached.
+    """Return the number of episodes to plan in place of groups without gradient; 0: enough, or the limit is reached.
 
-    `wanted`: the episodes that the iteration was asked for. It depends on what is stored alone, so that a rollout that
-    was killed goes on as if it had not been.
+    `wanted`: requested episodes of the iteration. The result depends only on stored data, so an interrupted rollout
+    continues unchanged.
     """
     size = settings.agent.group_size
     if size == 1 or resolve_group_by(settings) != "chain":
-        return 0  # the number of groups follows from the tasks, not from the plan
+        return 0  # the number of groups depends on the tasks, not on the plan
     load_planned_groups(index, run, [iteration], "chain", size)
     attempts = attempts_sql(f"iteration = {iteration}")
     usable: int = index.one(_WITH_GRADIENT.format(attempts=attempts, reason=REASON_COLUMN))["count"]
@@ -63,6 +63,6 @@ def count_missing_episodes(run: RunDir, settings: Settings, index: Index, iterat
     room = target * settings.rl.data.filter_groups.max_num_gen_batches - groups
     if missing <= 0 or room <= 0:
         return 0
-    # As many groups as are expected to give the missing ones, at most a whole batch at a time.
+    # As many groups as should provide the missing ones on average, at most one batch at a time.
     drawn = math.ceil(missing * groups / max(1, usable))
     return min(drawn, target, room) * size

@@ -1,4 +1,4 @@
-"""Which group each planned episode belongs to, as the plans of the iterations tell."""
+"""Groups of planned episodes, from the plans of the iterations."""
 
 from __future__ import annotations
 
@@ -20,15 +20,14 @@ SELECT unnest(?::VARCHAR[]) AS episode, unnest(?::VARCHAR[]) AS group_id, unnest
 
 
 def resolve_group_by(settings: Settings) -> GroupBy:
-    """Return which episodes are compared with one another."""
+    """Return how episodes are grouped."""
     return settings.rl.data.group_by or ("chain" if settings.agent.group_size > 1 else "task")
 
 
 def load_planned_groups(index: Index, run: RunDir, iterations: Sequence[int], by: GroupBy, size: int) -> None:
-    """Write the group of each planned episode, as the plans tell, into the index's table `rl_planned`.
+    """Write the group of each planned episode into the index's table `rl_planned`.
 
-    An iteration without a plan has none. `size`: how many episodes of a task that was drawn are planned in a row.
-    Raises `StoreError`.
+    Iterations without a plan have none. `size`: number of consecutive episodes of a sampled task. Raises `StoreError`.
     """
     ids, names, teams, greedy = list[str](), list[str](), list[int](), list[bool]()
     numbers: dict[str, int] = {}
@@ -42,15 +41,15 @@ def load_planned_groups(index: Index, run: RunDir, iterations: Sequence[int], by
 
 
 def name_groups(episodes: Iterable[Episode], by: GroupBy, size: int) -> list[str]:
-    """Return the id of each episode's group, that of the group's first one; all episodes are of one iteration."""
+    """Return the group id of each episode (the id of the group's first one); all must be of one iteration."""
     first: dict[Hashable, str] = {}
     return [first.setdefault(_key(episode, by, size), episode.id) for episode in episodes]
 
 
 def _key(episode: Episode, by: GroupBy, size: int) -> tuple[Hashable, ...]:
     """Return the key of an episode's group within its iteration."""
-    # The planned task, because an environment may resolve it differently for each seed. Positions count in a stream,
-    # of which there may be one a band: the task keeps those apart.
+    # The planned task, because an environment may resolve it differently for each seed. Positions count within a
+    # stream, and bands may have a stream each, so the task is part of the key.
     if by == "chain":
         return (episode.task.key, episode.position // size)
     return (episode.task.key,) if by == "task" else (episode.task.key, episode.seed)

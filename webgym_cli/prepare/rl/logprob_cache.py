@@ -1,4 +1,4 @@
-"""How probable policies found stored actions, kept in the run: an action is never scored twice by the same policy."""
+"""Cache of log-probabilities of stored actions in the run, so that no policy scores an action twice."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from webgym_cli.util.files import append_lines, read_lines
 
 
 def digest_action(action: TokenizedAction) -> str:
-    """Return the SHA-256 that stands for an action: of its tokens, and of where it begins among them."""
+    """Return the SHA-256 of an action's tokens and the position where its response begins."""
     return hashlib.sha256(f"{digest_tokens(action.prompt)} {digest_tokens(action.response)}".encode()).hexdigest()
 
 
 class LogprobCache:
-    """The log-probabilities that one policy gave. Those of other policies stay in the file."""
+    """Log-probabilities under one policy. Those under other policies stay in the file."""
 
     def __init__(self, path: Path, policy: str) -> None:
-        """Read what is known. Raises `OSError` where the file can't be read. A damaged line is scored again."""
+        """Read the file; damaged lines are scored again. Raises `OSError` if the file can't be read."""
         self._path = path
         self._policy = policy
         self._known: dict[bytes, array[float]] = {}
@@ -30,17 +30,17 @@ class LogprobCache:
             self._take(line)
 
     def __len__(self) -> int:
-        """Return how many actions are known."""
+        """Return the number of known actions."""
         return len(self._known)
 
     def get(self, digest: str) -> array[float] | None:
-        """Return the natural log-probability of each of an action's tokens, its stop token included, if known."""
+        """Return the natural log-probability of each token of an action, including its stop token; None if unknown."""
         return self._known.get(bytes.fromhex(digest))
 
     def add(self, digest: str, logprobs: Sequence[float]) -> array[float]:
-        """Keep an action's log-probabilities, durably, and return them. Raises `StoreError` when the disk refuses."""
+        """Store an action's log-probabilities durably and return them. Raises `StoreError` if writing fails."""
         line = {"policy": self._policy, "action": digest, "logprobs": list(logprobs)}
-        # On disk before it is used: a crash in an hour of scoring loses at most the actions under way.
+        # Written before use: a crash during an hour of scoring loses only the actions in progress.
         append_lines(self._path, json.dumps(line, separators=(",", ":")))
         return self._known.setdefault(bytes.fromhex(digest), array("d", logprobs))
 
@@ -50,4 +50,4 @@ class LogprobCache:
             if value["policy"] == self._policy:
                 self._known[bytes.fromhex(value["action"])] = array("d", value["logprobs"])
         except (ValueError, KeyError, TypeError, RecursionError):
-            return  # a torn or foreign line costs one request, no more
+            return  # a truncated or foreign line costs one request

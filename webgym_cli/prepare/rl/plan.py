@@ -1,4 +1,4 @@
-"""What a batch will hold: its trajectories in their groups, and why some are masked. From the index alone."""
+"""Plan of a policy-gradient batch from the index: its trajectories in groups, and the masked ones with reasons."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FROM rl_batch JOIN steps ON steps.trajectory = id AND steps.iteration = rl_batch
 WHERE reason IS NULL AND NOT greedy AND response_tokens IS NULL
 """
 _STEPS = "SELECT coalesce(sum(steps), 0)::BIGINT AS steps FROM rl_batch WHERE reason IS NULL AND NOT greedy"
-# The fields of `BatchCounts`.
+# Fields of `BatchCounts`.
 _COUNTS = """
 SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps, count(DISTINCT team) AS groups,
     count(*) FILTER (reason IS NULL AND NOT greedy) AS trained, count(*) FILTER (reason IS NULL AND greedy) AS greedy,
@@ -73,71 +73,71 @@ class BatchMember:
 
     place: LineRef
     number: int
-    """Counts from 0, in the order of the plans, group by group."""
+    """Number from 0, in the order of the plans, group by group."""
     group: int
-    """Counts from 0."""
+    """Number from 0."""
     task: str
     """The task's id."""
     policy: str
     reward: float | None
-    """None exactly where it is masked."""
+    """None exactly if it is masked."""
     success: bool | None
-    """Whether the reward is that of a success; None without one."""
+    """Whether the reward counts as a success; None without a reward."""
     greedy: bool
     masked: MaskReason | None
-    """Why, as far as the index knows."""
+    """Reason for masking, as far as the index shows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCounts:
-    """What the batch is made of. Of each episode the last attempt counts."""
+    """Composition of the batch. The last attempt of each episode counts."""
 
     trajectories: int
     steps: int
     groups: int
     groups_of_one: int
-    """Those with a single trajectory to train: nothing to compare it with."""
+    """Groups with a single trained trajectory, which is compared with nothing."""
     trained: int
-    """Trajectories that get rows, unless their tokens can't be told."""
+    """Trajectories that get rows unless their tokens can't be reconstructed."""
     greedy: int
-    """Those that are their group's baseline (`agent.greedy_chain`)."""
+    """Greedy baselines of groups (`agent.greedy_chain`)."""
     masked: dict[str, int]
     """By reason."""
     failures: dict[str, int]
     """Infrastructure failures, by kind."""
     policies: dict[str, int]
-    """Trajectories by who acted."""
+    """Number of trajectories by policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class RlPlan:
-    """What `execute` will do."""
+    """Plan of a policy-gradient batch."""
 
     iteration: int
-    """The iteration whose training this is for."""
+    """The iteration to train on."""
     read: tuple[int, ...]
-    """The iterations that are read, oldest first."""
+    """Iterations to read, oldest first."""
     how: RlDataSettings
     anchors: bool
-    """Whether each row, one step, has the digest of its observation."""
+    """Whether each row is one step with the digest of its observation."""
     group_by: GroupBy
     sampling: Sampling
     counts: BatchCounts
     damaged: tuple[str, ...]
-    """Lines that can't be read: file, first byte and reason. Their episodes are owed again."""
+    """Unreadable lines with file, byte offset and reason. Their episodes are pending again."""
     replay: ReplayPlan | None
-    """What `webrl` may take over from earlier experience; None with the other algorithms."""
+    """Earlier experience that `webrl` may replay; None for other algorithms."""
     index: Index = field(repr=False, compare=False)
-    """Holds the batch, as long as it is open. An index holds one batch: the newest."""
+    """Contains the batch while it is open. An index contains one batch, the newest."""
 
     def members(self) -> Iterator[BatchMember]:
-        """Yield the trajectories of the batch by number, a few at a time."""
+        """Yield the trajectories of the batch by number, fetched in small pages."""
         for row in self.index.rows(_MEMBERS):
             place, masked = LineRef(**row.pop("place")), row.pop("masked")
             yield BatchMember(place=place, masked=masked and MaskReason(masked), **row)
 
     def digest(self) -> str:
-        """Return the SHA-256 of what the batch is made of and of how: as long as it is the same, so is the batch."""
+        """Return the SHA-256 of the batch's content and settings; equal digests mean equal batches."""
         how: list[object] = [self.iteration, self.how.model_dump(), self.group_by, self.sampling.model_dump()]
         how += ["anchors"] if self.anchors else []
         how += [] if self.replay is None else self.replay.digest_parts()
@@ -148,7 +148,7 @@ class RlPlan:
         return digest.hexdigest()
 
     def to_json(self) -> dict[str, object]:
-        """Return what `--dry-run` prints."""
+        """Return the output of `--dry-run`."""
         return {
             "event": "plan",
             "stage": "rl_data",
@@ -174,11 +174,12 @@ def plan_batch(
 ) -> RlPlan:
     """Return the plan for the run's current iteration, or for a selection of stored trajectories.
 
-    `transitions`: a row a step, with replayed steps; `anchors`: a row a step, with the digest of its observation.
-    `group_relative`: groups of equal rewards have no gradient; they are left out unless the settings say otherwise.
+    `transitions`: one row per step, with replayed steps; `anchors`: one row per step, with the digest of its
+    observation. `group_relative`: groups with equal rewards have no gradient and are dropped unless the settings
+    disable that.
 
-    Raises `MissingStageError` without any trajectory of it, `SettingsError` where what was sampled can't be learned
-    from, `StoreError` for an episode that no plan has, and `WebGymError` when nothing is left to train.
+    Raises `MissingStageError` without any trajectory, `SettingsError` if the sampled tokens can't be trained on,
+    `StoreError` for an episode that is in no plan, and `WebGymError` if nothing is left to train on.
     """
     iteration, how = version(run), settings.rl.data
     read = _find_iterations(run, how.last_n_iterations, iteration) if selection is None else selection.iterations
@@ -193,7 +194,7 @@ def plan_batch(
         index.one(_MASK_STALE)
     if filters_groups(settings, group_relative=group_relative):
         mask_groups(index)
-    # Refusals in the order of their cost for the user: what no setting can mend comes first.
+    # Errors that no setting can fix come first.
     _refuse_unplanned(index, run)
     counts = _count(index)
     _refuse_empty(counts, run)
@@ -201,7 +202,7 @@ def plan_batch(
     sampling = require_one_sampling(run, index)
     damaged = tuple(index.damaged_lines(f"split = 'train' AND {of_iterations}"))
     replay = None
-    if transitions or anchors:  # a critic, or an anchor, is of single states: each action needs a row of its own
+    if transitions or anchors:  # critics and anchors refer to single states, so each action needs a row of its own
         how = how.model_copy(update={"merge_turns": False})
     if transitions:
         replay = plan_replay(run, settings, index, read, index.one(_STEPS)["steps"], iteration)
@@ -225,7 +226,7 @@ def _count(index: Index) -> BatchCounts:
 
 
 def _refuse_missing_tokens(index: Index) -> None:
-    """Raise where a server gave no token ids: the index knows that of all steps at once."""
+    """Raise if the server returned no token ids, which the index shows for all steps at once."""
     missing = index.one(_MISSING_TOKENS)
     if missing["count"]:
         others = f" (and {missing['count'] - 1} more)" if missing["count"] > 1 else ""

@@ -1,4 +1,4 @@
-"""What of earlier experience goes into a batch of `webrl`: drawn by the seed from the window, with its lines."""
+"""Replayed experience of a `webrl` batch: actions sampled from the perplexity window, and their lines."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Line = dict[str, Any]
 
 
 def select_replay(scores: ScoringResult, current_rows: int) -> tuple[list[ScoredAction], dict[str, Any]]:
-    """Return what is taken over: of the actions within the window as many as the cap allows, drawn by the seed.
+    """Return the replayed actions: sampled by the seed within the window, limited by the cap.
 
-    They come by candidate and step; beside them stands what `dropped.json` tells of the experience.
+    They are ordered by candidate and step; the dictionary is the experience's part of `dropped.json`.
     """
     plan, dropped = scores.plan, Counter(scores.dropped)
     within: list[ScoredAction] = []
@@ -53,9 +53,9 @@ def select_replay(scores: ScoringResult, current_rows: int) -> tuple[list[Scored
 def build_replay_lines(
     scores: ScoringResult, chosen: Sequence[ScoredAction], tokens: ModelTokens, *, number: int, group: int
 ) -> Iterator[tuple[Line, list[Line]]]:
-    """Yield the line of each trajectory with its rows. Raises `StoreError` for one that changed since its score.
+    """Yield the line of each trajectory with its rows. Raises `StoreError` for one that changed since its scoring.
 
-    `number`, `group`: of the first one. Each is a group of its own.
+    `number`, `group`: of the first one. Each trajectory is a group of its own.
     """
     for place, (candidate, of_one) in enumerate(groupby(chosen, key=lambda one: one.candidate)):
         of = scores.plan.candidates[candidate]
@@ -70,7 +70,7 @@ def build_replay_lines(
             "greedy": False,
             "replayed": True,
         }
-        # Read and tokenized again: the tokens of all candidates since their score would not fit in memory.
+        # Read and tokenized again, because the tokens of all candidates would not fit in memory.
         actions = tokenize_actions(read(of.run, of.place, without=("logprobs",)), tokens)
         if isinstance(actions, MaskReason):
             raise _changed_error(of)

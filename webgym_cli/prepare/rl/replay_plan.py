@@ -1,4 +1,4 @@
-"""Which stored experience a batch of `webrl` may take over, as the indexes of its runs tell."""
+"""Plan of the experience that a `webrl` batch may replay, from the indexes of its runs."""
 
 from __future__ import annotations
 
@@ -26,66 +26,66 @@ WITH {attempts}
 SELECT site, instruction, {reason}, {place} AS place, task, policy, reward, success, steps
 FROM last_attempts ORDER BY iteration, id
 """
-# So far below a whole number of actions a product may come out by rounding.
+# Tolerance for rounding errors of products that should be whole numbers.
 ROUNDING = 1e-9
-# The settings that don't change what is taken over.
+# Settings that don't affect the result.
 _OF_THE_SERVER = {"concurrency", "retries", "timeout", "api_key_env_var"}
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayCandidate:
-    """A trajectory whose actions may be taken over."""
+    """A trajectory whose actions may be replayed."""
 
     run: RunDir
     place: LineRef
     task: str
     """The task's id."""
     policy: str
-    """Who acted."""
+    """The policy that acted."""
     reward: float
     success: bool
     steps: int
 
 
-# A stored trajectory, what tells its task from others, and what is known against it.
+# A stored trajectory, the identity of its task, and a reason against it.
 _Stored = tuple[ReplayCandidate, tuple[str, str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What will be scored and taken over."""
+    """Plan of scoring and replay."""
 
     how: ReplaySettings
     policy: str
-    """The policy that scores: the checkpoint's name or the base model, and where it is served if not by us."""
+    """The scoring policy: the checkpoint's name or the base model, and its address if webgym does not serve it."""
     seed: str
-    """Of the draw."""
+    """Seed of the sampling."""
     runs: tuple[Path, ...]
-    """The runs that are read, in the order of precedence; the last one is the run itself."""
+    """Runs in order of precedence; the last one is the run itself."""
     candidates: tuple[ReplayCandidate, ...]
-    """In the order of their runs, by iteration and id."""
+    """Ordered by run, iteration and id."""
     dropped: dict[str, int]
-    """The other trajectories that were looked at, by `MaskReason`."""
+    """Other trajectories by `MaskReason`."""
     current_steps: int
-    """Actions of the iteration itself, unless the tokens of some can't be told."""
+    """Number of the iteration's own actions, unless the tokens of some can't be reconstructed."""
 
     @property
     def trajectories(self) -> int:
-        """All that were looked at."""
+        """Number of all considered trajectories."""
         return len(self.candidates) + sum(self.dropped.values())
 
     def cap(self, current_rows: int) -> int:
-        """Return how many actions are taken over at most."""
+        """Return the maximum number of replayed actions."""
         return int(self.how.ratio * current_rows + ROUNDING)
 
     def digest_parts(self) -> list[object]:
-        """Return all that decides what is taken over."""
+        """Return everything that determines the replayed actions."""
         stored = ((str(one.run.root), one.place.id, one.reward, one.success, one.policy) for one in self.candidates)
         digest = hashlib.sha256("\n".join(map(repr, stored)).encode()).hexdigest()
         return [self.how.model_dump(mode="json", exclude=_OF_THE_SERVER), self.policy, self.seed, digest]
 
     def to_json(self) -> dict[str, object]:
-        """Return the part of what `--dry-run` prints."""
+        """Return its part of the output of `--dry-run`."""
         return {
             "runs": [str(run) for run in self.runs],
             "trajectories": self.trajectories,
@@ -101,7 +101,7 @@ class ReplayPlan:
 def plan_replay(
     run: RunDir, settings: Settings, index: Index, read: Sequence[int], current_steps: int, iteration: int
 ) -> ReplayPlan:
-    """Return what may be taken over into a batch of these iterations.
+    """Return the replay plan for a batch of these iterations.
 
     Raises `SettingsError` for a folder that is no run, and `StoreError` for an index that can't be read.
     """
@@ -109,7 +109,7 @@ def plan_replay(
     stored: Iterable[_Stored] = ()
     if how.ratio:
         others = _other_runs(run, how)
-        # Other runs first: with one_per_task the demonstrations take precedence over the policy's own successes.
+        # Other runs first: with one_per_task, demonstrations take precedence over the policy's own successes.
         stored = chain(*map(_read_other, others), _read_stored(run, index, f"iteration < {min(read)}"))
     candidates, dropped, tasks = list[ReplayCandidate](), Counter[str](), set[tuple[str, str]]()
     for candidate, task, known in stored:
@@ -132,7 +132,7 @@ def plan_replay(
 
 
 def _other_runs(run: RunDir, how: ReplaySettings) -> list[RunDir]:
-    """Return the runs of `experience`, each once, and not the run itself. Raises `SettingsError`."""
+    """Return the distinct runs of `experience` except the run itself. Raises `SettingsError`."""
     runs: dict[Path, RunDir] = {}
     for path in how.experience:
         other = RunDir(Path(path))
@@ -146,13 +146,13 @@ def _other_runs(run: RunDir, how: ReplaySettings) -> list[RunDir]:
 
 
 def _read_other(run: RunDir) -> Iterator[_Stored]:
-    """Yield all training trajectories of a run in which nothing may be written."""
+    """Yield all training trajectories of a run without writing into it."""
     with temporary_index(run) as aside, open_index(aside) as index:
         yield from _read_stored(run, index, "true")
 
 
 def _read_stored(run: RunDir, index: Index, where: str) -> Iterator[_Stored]:
-    """Yield the training trajectories of a run for whose iteration a condition holds. Raises `StoreError`."""
+    """Yield the training trajectories of a run whose iteration matches a condition. Raises `StoreError`."""
     for row in index.rows(_STORED.format(attempts=attempts_sql(where), reason=REASON_COLUMN, place=LINE_REF)):
         task, reason = (row.pop("site"), row.pop("instruction")), row.pop("reason")
         yield ReplayCandidate(run, LineRef(**row.pop("place")), **row), task, reason

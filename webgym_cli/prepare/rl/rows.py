@@ -1,7 +1,7 @@
-"""A trajectory as rows of tokens: prompts proved to be the served ones, responses as they were sampled. Pure.
+"""Token rows of a trajectory, with verified prompts and the sampled responses. Pure.
 
-Nothing that the policy wrote is tokenized again. A prompt's ids are rendered once more, and count only where their
-digest is the one that was stored when the server told its own.
+Responses are never tokenized again. Prompts are rendered again and used only if the digest of their token ids equals
+the stored digest of the server's.
 """
 
 from __future__ import annotations
@@ -18,53 +18,53 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.records.trajectory import Observation, Screenshot, Step, Trajectory
 
-# What vLLM writes for the logarithm of 0, which JSON can't hold: a token with it can't have been sampled.
+# vLLM's value for log(0), which JSON can't represent; a token with it can't have been sampled.
 LEAST_LOGPROB = -9999.0
-# So far above 0 a log-probability may come out by rounding.
+# Maximum log-probability above 0 due to rounding.
 ROUNDING = 1e-3
 
-# Width and height of a picture in pixels.
+# Width and height of an image in pixels.
 Size = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ServedTurn:
-    """A step as the server saw and answered it."""
+    """One step as seen by the server: prompt and sampled response."""
 
     step: int
     """Its index."""
     prompt: list[int]
-    """The served ids."""
+    """Token ids of the prompt as sent."""
     sampled: tuple[int, ...]
-    """The ids of the response, its stop token included where it came to one."""
+    """Token ids of the response, including its stop token if there is one."""
     logprobs: tuple[float, ...]
-    """One for each of them."""
+    """One per sampled token."""
     images: tuple[str, ...]
-    """SHA-256 of the prompt's pictures, in the order of their placeholders."""
+    """SHA-256 of the prompt's images, in the order of their placeholders."""
     sizes: tuple[Size, ...]
-    """Of each of them."""
+    """Sizes of the images."""
 
 
 @dataclass(slots=True)
 class TokenRow:
-    """One sequence of the model: a turn, or several of which each goes on where the one before ended."""
+    """One sequence for the model: one turn, or several turns, each continuing the previous one."""
 
     steps: list[int] = field(default_factory=list)
     input_ids: list[int] = field(default_factory=list)
     mask: list[int] = field(default_factory=list)
-    """As many: 1 on what the policy produced."""
+    """One per token: 1 for tokens produced by the policy."""
     logprobs: list[float] = field(default_factory=list)
-    """One for each 1 of the mask."""
+    """One per 1 in the mask."""
     images: tuple[str, ...] = ()
     sizes: tuple[Size, ...] = ()
 
     def continues_with(self, turn: ServedTurn) -> bool:
-        """Whether a turn's prompt begins with exactly this row: its tokens, and the same pictures at them."""
+        """Whether a turn's prompt starts with exactly this row: the same tokens and images."""
         length, pictures = len(self.input_ids), len(self.images)
         return turn.prompt[:length] == self.input_ids and turn.images[:pictures] == self.images
 
     def add(self, turn: ServedTurn) -> None:
-        """Add the part of a turn that is new; an empty row takes all of it."""
+        """Append the new part of a turn; an empty row takes the whole turn."""
         new = turn.prompt[len(self.input_ids) :]
         self.steps.append(turn.step)
         self.input_ids += (*new, *turn.sampled)
@@ -74,10 +74,10 @@ class TokenRow:
 
 
 def build_rows(turns: Iterable[ServedTurn], *, merge: bool) -> Iterator[TokenRow]:
-    """Yield the rows of a trajectory's turns, in their order. `merge`: a row may hold several."""
+    """Yield the rows of a trajectory's turns in order. `merge`: a row may contain several turns."""
     row: TokenRow | None = None
     for turn in turns:
-        # A prompt that does not begin with the row so far (its window moved on) starts another row.
+        # A prompt that does not start with the row so far (its history window moved on) starts another row.
         if row is not None and not (merge and row.continues_with(turn)):
             yield row
             row = None
@@ -90,9 +90,9 @@ def build_rows(turns: Iterable[ServedTurn], *, merge: bool) -> Iterator[TokenRow
 def read_turns(trajectory: Trajectory, tokens: ModelTokens) -> list[ServedTurn] | MaskReason:
     """Return the turns of a trajectory, or why they can't be reconstructed.
 
-    Raises `SettingsError` where the server gave no token ids or log-probabilities.
+    Raises `SettingsError` if the server returned no token ids or log-probabilities.
     """
-    # An error rather than a mask: what a server omits, it omits for the whole rollout.
+    # An error instead of a mask: what a server omits is missing in the whole rollout.
     shots = {shot.sha256: shot for step in trajectory.steps for shot in step.observation.pictures}
     turns: list[ServedTurn] = []
     for index, step in enumerate(trajectory.steps):
@@ -104,8 +104,8 @@ def read_turns(trajectory: Trajectory, tokens: ModelTokens) -> list[ServedTurn] 
 
 
 def digest_observation(observation: Observation) -> str:
-    """Return the SHA-256 of what the policy was shown: equal observations are one anchor state of `gigpo`."""
-    # A picture shows the elements; their ids depend on what else was counted.
+    """Return the SHA-256 of what the policy observed; equal observations are one anchor state of `gigpo`."""
+    # The screenshot already shows the elements, and their ids depend on other counts.
     pictures = [picture.sha256 for picture in observation.pictures]
     elements = [(element.role, element.name, element.value) for element in observation.elements]
     results = [(result.name, result.text) for result in observation.results]
@@ -116,14 +116,14 @@ def digest_observation(observation: Observation) -> str:
 def oldest_version(trajectory: Trajectory, steps: Iterable[int]) -> int:
     """Return the number of the oldest policy version that produced one of these steps.
 
-    A server that is not ours, or an older webgym, did not tell: its policy was the iteration's.
+    It is unknown for other servers and older versions of webgym; then the iteration's policy is assumed.
     """
     versions = (trajectory.steps[index].generation.policy_version for index in steps)
     return min(version.number if version else trajectory.iteration for version in versions)
 
 
 def missing_tokens_error(where: str, what: str, policy: str) -> SettingsError:
-    """Return the error for a rollout whose server did not tell what policy gradients need."""
+    """Return the error for a rollout whose server did not return what policy gradients need."""
     return SettingsError(
         f"rollout.policy: {where} has no {what} (policy {policy}): the reinforcement learning needs a server that "
         "tells them",
@@ -151,7 +151,7 @@ def _turn(
 
 
 def _read_generation(trajectory: Trajectory, index: int, step: Step) -> tuple[tuple[int, ...], tuple[float, ...], str]:
-    """Return what the server told of a step. Raises `SettingsError` unless it told all."""
+    """Return what the server returned for a step. Raises `SettingsError` if something is missing."""
     ids, logprobs, digest = step.generation.token_ids, step.generation.logprobs, step.generation.prompt_token_digest
     if ids is None or logprobs is None or digest is None:
         given = {"token ids": ids, "log-probabilities": logprobs, "digest of the prompt's token ids": digest}

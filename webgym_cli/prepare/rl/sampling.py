@@ -1,4 +1,4 @@
-"""What the tokens of a batch were sampled from: one distribution, of which their log-probabilities are."""
+"""Sampling parameters of a batch, which must be the same for all trajectories and their log-probabilities."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FROM rl_batch WHERE reason IS NULL AND NOT greedy GROUP BY sampling ORDER BY cou
 
 
 def require_one_sampling(run: RunDir, index: Index) -> Sampling:
-    """Return what all trajectories that are to be trained were sampled from; their log-probabilities are of just that.
+    """Return the common sampling parameters of all trajectories that are to be trained.
 
-    Raises `SettingsError` where it is not known or not the same of all, where nothing was sampled, and where the
-    log-probabilities can't be those of the distribution.
+    Raises `SettingsError` if they are unknown or differ, if decoding was greedy, and if the log-probabilities can't be
+    those of the sampling distribution.
     """
     samplings: Counter[Sampling] = Counter()
     for row in index.rows(_SAMPLED):
@@ -39,7 +39,7 @@ def require_one_sampling(run: RunDir, index: Index) -> Sampling:
 
 
 def _read_sampling(run: RunDir, row: dict[str, Any]) -> Sampling:
-    """Return what some trajectories were sampled from. Raises `SettingsError` where nobody told, or nothing was."""
+    """Return the sampling parameters of some trajectories. Raises `SettingsError` if unknown or greedy."""
     which = f"{row['first']} (and {row['count'] - 1} more)" if row["count"] > 1 else row["first"]
     if row["sampling"] is None:
         raise SettingsError(

@@ -1,4 +1,4 @@
-"""Scores stored actions by the policy that is trained: so many at once, each kept as it comes."""
+"""Scoring of stored actions under the current policy, concurrent and with a durable cache."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.run import RunDir
 
-# Gives who is asked; a server may have to start first.
+# Returns the client; a server may have to be started first.
 ClientFactory = Callable[[], Awaitable[PromptLogprobs]]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredAction:
-    """An action with what the policy thinks of it."""
+    """An action with its score."""
 
     candidate: int
-    """The number of its trajectory among the plan's candidates."""
+    """Number of its trajectory among the plan's candidates."""
     step: int
     mean: float
-    """The mean log-probability of its tokens, its stop token left out, in nats."""
+    """Mean log-probability of its tokens without the stop token, in nats."""
 
 
 @dataclass(slots=True)
 class ScoringResult:
-    """What came of the scoring."""
+    """Result of the scoring."""
 
     plan: ReplayPlan
     known: LogprobCache
     scored: list[ScoredAction] = field(default_factory=list)
-    """By candidate and step."""
+    """Ordered by candidate and step."""
     dropped_trajectories: Counter[str] = field(default_factory=Counter)
-    """Candidates whose actions can't be told, by `MaskReason`."""
+    """Candidates whose actions can't be reconstructed, by `MaskReason`."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """Actions that have no score, by `MaskReason`."""
+    """Actions without a score, by `MaskReason`."""
     damaged: list[str] = field(default_factory=list)
     asked: int = 0
-    """Actions for which the server was asked; of the others it was known."""
+    """Actions scored by the server; the others were cached."""
 
 
 class LogprobScoring:
-    """A scoring under way."""
+    """One scoring."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class LogprobScoring:
         limit: int | None,
         make_client: ClientFactory,
     ) -> None:
-        """`limit`: the longest row in tokens. Raises `StoreError` where the scores can't be read."""
+        """`limit`: maximum row length in tokens. Raises `StoreError` if the cache can't be read."""
         self._plan, self._tokens, self._sink, self._limit, self._make_client = plan, tokens, sink, limit, make_client
         try:
             self._result = ScoringResult(plan, LogprobCache(run.action_logprobs, plan.policy))
@@ -76,9 +76,9 @@ class LogprobScoring:
         self._done = 0
 
     async def execute(self) -> ScoringResult:
-        """Score all that is not known and return it.
+        """Score all actions without cached scores and return the result.
 
-        Raises `WebGymError` when the server is down or takes nothing: what was scored before is kept.
+        Raises `WebGymError` if the server is down or refuses everything; finished scores stay cached.
         """
         waiting = iter(enumerate(self._plan.candidates))
         if self._plan.candidates:
@@ -90,7 +90,7 @@ class LogprobScoring:
 
     async def _work(self, waiting: Iterator[tuple[int, ReplayCandidate]]) -> None:
         for number, candidate in waiting:
-            # Reading and tokenizing block, and the other workers' requests must go on.
+            # In a thread: reading and tokenizing block, and the other workers' requests must continue.
             actions = await asyncio.to_thread(self._actions, candidate)
             if isinstance(actions, MaskReason):
                 self._result.dropped_trajectories[actions.value] += 1
@@ -103,7 +103,7 @@ class LogprobScoring:
             self._sink(make_event("replay_progress", **progress))
 
     def _actions(self, candidate: ReplayCandidate) -> list[TokenizedAction] | MaskReason:
-        """Return a candidate's actions, or why they can't be told."""
+        """Return a candidate's actions, or why they can't be reconstructed."""
         run, place, damaged = candidate.run, candidate.place, self._result.damaged
         trajectory = read_or_report(run, place, damaged, self._sink, without=("logprobs",))
         return MaskReason.DAMAGED if trajectory is None else tokenize_actions(trajectory, self._tokens)
@@ -119,7 +119,7 @@ class LogprobScoring:
             self._result.scored.append(ScoredAction(number, action.step, mean))
 
     async def _fetch_mean(self, action: TokenizedAction) -> float | None:
-        """Return the mean log-probability of what was said, asked for unless it is known; None: the server refuses."""
+        """Return the mean log-probability of the response, from cache or server; None if the server refuses it."""
         digest = digest_action(action)
         logprobs = self._result.known.get(digest)
         if logprobs is None:
@@ -131,15 +131,15 @@ class LogprobScoring:
         return compute_mean_logprob(logprobs[: action.content_length])
 
     async def _server(self) -> PromptLogprobs:
-        """Return who is asked, found once; nobody is looked for where all is known."""
-        # One client for all workers: a server may have to start first.
+        """Return the client, created on first use only."""
+        # One client for all workers, because a server may have to be started first.
         async with self._first:
             if self._client is None:
                 self._client = await self._make_client()
         return self._client
 
     def _refuse_empty_result(self) -> None:
-        """Raise, or say it, where a single cause leaves nothing to take over."""
+        """Raise, or report, that a single cause leaves nothing to replay."""
         pictures = self._result.dropped_trajectories[MaskReason.PICTURES.value]
         if pictures == len(self._plan.candidates):
             words = (

@@ -1,4 +1,4 @@
-"""Stored actions as tokens between two states, whoever acted: what was sampled by its ids, else by its text. Pure."""
+"""Stored actions as tokens between two states: by their sampled ids, or tokenized from text for other actors. Pure."""
 
 from __future__ import annotations
 
@@ -14,41 +14,41 @@ from webgym_cli.records.trajectory import Step, Trajectory
 
 @dataclass(frozen=True, slots=True)
 class TokenizedAction:
-    """What was done in a state, and the state that came of it."""
+    """An action with its state and next state."""
 
     step: int
     """Its index."""
     prompt: list[int]
-    """The ids that its state is served with."""
+    """Prompt token ids of its state."""
     response: tuple[int, ...]
-    """The ids of what was said, with the stop token where it came to one."""
+    """Token ids of the response, including the stop token if there is one."""
     content_length: int
-    """How many of them come before the stop token."""
+    """Number of response tokens before the stop token."""
     tokenized: bool
-    """Whether they are those of its text: no server told which were sampled."""
+    """Whether the ids were tokenized from text, because the sampled ids are unknown."""
     after: list[int]
-    """The ids that the state after it is served with."""
+    """Prompt token ids of the next state."""
 
     @property
     def longest(self) -> int:
-        """Tokens of its row, or of the state after it if they are more."""
+        """Number of tokens of its row, or of the next state if that is longer."""
         return max(len(self.prompt) + len(self.response), len(self.after))
 
 
 @dataclass(frozen=True, slots=True)
 class PromptState:
-    """A state as it is served."""
+    """The prompt of a state."""
 
     ids: list[int]
     images: tuple[str, ...]
-    """SHA-256 of its pictures, in the order of their placeholders."""
+    """SHA-256 of its images, in the order of their placeholders."""
     sizes: tuple[Size, ...]
-    """Of each of them."""
+    """Sizes of the images."""
 
 
 def render_last_state(trajectory: Trajectory, tokens: ModelTokens) -> PromptState:
     """Return the state after the last action: the same page, with that action in the history."""
-    # The episode ended there: no observation was taken after the last action.
+    # The episode ended there, so no observation was made after the last action.
     steps = trajectory.steps
     spec, url = trajectory.prompt, trajectory.task.start_url
     prompt = render(spec, trajectory.instruction, url, steps, steps[-1].observation)
@@ -71,13 +71,13 @@ def tokenize_actions(trajectory: Trajectory, tokens: ModelTokens) -> list[Tokeni
 
 
 def _tokenize_prompt(trajectory: Trajectory, index: int, step: Step, tokens: ModelTokens) -> list[int] | MaskReason:
-    """Return the ids of a step's prompt; where a server told its own, they are proved to be the same."""
+    """Return the token ids of a step's prompt, verified against the server's digest if it is known."""
     prompt = render_step(trajectory, index)
     if prompt.images:
         return MaskReason.PICTURES
     ids = tokens.prompt_ids(prompt.messages, [])
     if _read_sampled_ids(step) is None:
-        return ids  # an expert or an import: there is no served prompt to compare with
+        return ids  # an expert or an import: there is no sent prompt to compare with
     if prompt.digest != step.prompt_digest:
         return MaskReason.PROMPT_CHANGED
     return ids if digest_tokens(ids) == step.generation.prompt_token_digest else MaskReason.PROMPT_TOKENS_CHANGED
@@ -92,5 +92,5 @@ def _tokenize_action(step: Step, prompt: list[int], after: list[int], tokens: Mo
 
 
 def _read_sampled_ids(step: Step) -> tuple[int, ...] | None:
-    """Return the ids that a server sampled, if it told them and those of the prompt."""
+    """Return the sampled token ids if those of the prompt are known too."""
     return step.generation.token_ids if step.generation.prompt_token_digest else None

@@ -1,1 +1,1 @@
-"""The imitation dataset: filters, recency-biased sampling, ShareGPT."""
+"""Imitation dataset: filters, recency-biased sampling, ShareGPT conversion."""

@@ -1,6 +1,6 @@
-"""The steps that a dataset may be drawn from, picked by SQL: no trajectory is read, and only drawn rows come to Python.
+"""Candidate steps of a dataset, selected by SQL: only sampled rows are fetched, and no trajectory is read.
 
-Two tables in the index's memory hold them; what passes its memory limit goes to its temporary folder.
+They are two tables in the index's memory, which spill to its temporary folder.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SELECT {place} AS place, task, iteration, step FROM (
 ) JOIN prepare_trajectories USING (number)
 ORDER BY key, priority
 """
-# The fields of `CandidateCounts`. XOR: the same whichever order the rows come in.
+# Fields of `CandidateCounts`. XOR: independent of the order of rows.
 _COUNT_TRAJECTORIES = """
 SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps, histogram(reason) AS dropped_trajectories,
     coalesce(sum(steps) FILTER (reason IS NOT NULL), 0)::BIGINT AS steps_of_dropped_trajectories,
@@ -65,44 +65,44 @@ class StepCandidate:
     """An eligible step."""
 
     place: LineRef
-    """Where its trajectory stands."""
+    """Location of its trajectory."""
     task: str
     """The task's id."""
     iteration: int
     step: int
-    """Counts from 0."""
+    """Index of the step, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateCounts:
-    """What was looked at, what is eligible, and what each filter dropped."""
+    """Number of candidates, and of what each filter dropped."""
 
     trajectories: int
     steps: int
-    """Of all trajectories that were read."""
+    """Steps of all trajectories that were read."""
     eligible: dict[int, int]
-    """Steps, by iteration; every iteration that was read is there."""
+    """Eligible steps by iteration, including iterations with 0."""
     dropped_trajectories: dict[str, int]
-    """By filter, in the pipeline's order."""
+    """Dropped trajectories by filter, in pipeline order."""
     steps_of_dropped_trajectories: int
     dropped_steps: dict[str, int]
-    """The same, of the trajectories that were not dropped."""
+    """Dropped steps of the remaining trajectories, likewise."""
     failures: dict[str, int]
     """Infrastructure failures among the dropped trajectories, by kind."""
     fingerprint: str
-    """Of the set of eligible steps, in whichever order and files they were stored: their priorities, joined by XOR."""
+    """XOR of the priorities of all eligible steps, independent of their order and files."""
 
 
 class CandidateTable:
-    """The eligible steps of some iterations, inside an open index. An index holds one pool: the newest."""
+    """Eligible steps of some iterations, within an open index. An index contains one such table, the newest."""
 
     def __init__(self, index: Index, settings: Settings, iteration: int, read: Sequence[int]) -> None:
-        """Pick them. `iteration`: the one that is trained. `read`: those that are drawn from. Raises `StoreError`."""
+        """Select the steps. `iteration`: to train on. `read`: iterations to sample from. Raises `StoreError`."""
         self._index = index
         self._read = read
         self._filters = build_filters(settings)
         self.by_position = settings.algorithm_config.weighting == "position"
-        """Whether each step has a weight of its own, so that all are one share."""
+        """Whether each step has a weight of its own, so that all steps form one share."""
         numbers = ", ".join(map(str, read))
         expression, parameters = build_reason_sql(self._filters.trajectories)
         index.one(_TRAJECTORIES.format(reason=expression, read=numbers), parameters)
@@ -111,7 +111,7 @@ class CandidateTable:
         index.one(*_steps_statement(self._filters, order, numbers, power))
 
     def counts(self) -> CandidateCounts:
-        """Count what there is, by filter and by iteration."""
+        """Count by filter and by iteration."""
         row = self._index.one(_COUNT_TRAJECTORIES) | self._index.one(_COUNT_STEPS)
         filters = {
             "dropped_trajectories": self._filters.trajectories,
@@ -124,24 +124,24 @@ class CandidateTable:
         return CandidateCounts(**row | {"fingerprint": f"{row['fingerprint'] or 0:032x}"})
 
     def count_first(self, count: int) -> dict[int, int]:
-        """Return how many of the first so many steps of the draw by position each iteration has."""
+        """Return how many of the first `count` steps in sampling order by position belong to each iteration."""
         chosen = "SELECT iteration FROM prepare_steps WHERE reason IS NULL ORDER BY key, priority LIMIT ?"
         rows = self._index.rows(f"SELECT iteration, count(*) AS count FROM ({chosen}) GROUP BY iteration", [count])
         return {**dict.fromkeys(self._read, 0), **{row["iteration"]: row["count"] for row in rows}}
 
     def draw(self, iteration: int, limit: int) -> Iterator[StepCandidate]:
-        """Yield the steps in the order of the draw, of one iteration or, by position, of all. `limit`: of one query."""
+        """Yield the steps in sampling order, of one iteration or, by position, of all. `limit`: first page size."""
         share = "true" if self.by_position else f"iteration = {iteration:d}"
         sql, offset = _PAGE.format(share=share, place=LINE_REF), 0
         while page := list(self._index.rows(sql, [limit, offset])):
             yield from (StepCandidate(LineRef(**row.pop("place")), **row) for row in page)
-            # Pages double, so a draw of n steps takes O(log n) queries.
+            # Pages double, so n steps take O(log n) queries.
             offset += limit
             limit = max(limit, offset)
 
 
 def _steps_statement(filters: FilterPipeline, order: str, read: str, power: float | None) -> tuple[str, list[Any]]:
-    """Return the statement that makes the table of steps. `power`: of the weights by position; None: by iteration."""
+    """Return the statement that creates the table of steps. `power`: of the weights by position; None: by iteration."""
     expression, parameters = build_reason_sql(filters.steps)
     layers, last = "", "looked_at"
     for item in filters.together:

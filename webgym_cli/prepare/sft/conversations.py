@@ -1,4 +1,4 @@
-"""What is exported of a trajectory: a step as it was served, or the whole episode as one conversation. Pure."""
+"""Exported samples: a step as it was sent, or a whole episode as one conversation. Pure."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from webgym_cli.records.trajectory import Step, Trajectory, is_webrl
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A sample, and what a training by preferences knows of its reply."""
+    """A sample, with a rejected reply or label for preference training."""
 
     sample: Sample
     rejected: str | None = None
-    """A reply to the same prompt that is not wanted; the sample's own is the wanted one."""
+    """A rejected reply to the same prompt; the sample's own is preferred."""
     desirable: bool | None = None
-    """Whether the sample's reply is wanted."""
+    """Whether the sample's reply is desirable (KTO)."""
 
     @property
     def id(self) -> str:
-        """The trajectory and the step of the reply."""
+        """Id of the trajectory and step of the reply."""
         return f"{self.sample.trajectory}/{self.sample.step}"
 
 
 def build_step_sample(trajectory: Trajectory, index: int) -> Sample:
-    """Return a step's prompt as it was served, and its reply."""
+    """Return a step's prompt as it was sent, and its reply."""
     prompt = render_step(trajectory, index)
     return _sample(trajectory, index, (*prompt.messages, build_reply(trajectory, index)), prompt.images)
 
 
 def build_trajectory_sample(trajectory: Trajectory) -> Sample:
-    """Return an episode of at least one step as one conversation.
+    """Return an episode with at least one step as one conversation.
 
-    Each turn shows what was new to the policy, with its screenshot; each reply is whole, thoughts included. That is
-    another text than was served: there, older rounds had left the window, and older thoughts the replies. A
-    conversation with tools is served whole, so its last step's sample is it.
+    Each turn contains the new information with its screenshot, and each reply is complete with reasoning. That differs
+    from the prompts as sent, which have a history window and no earlier reasoning. Conversations with tools are sent
+    completely, so their last step is the sample.
     """
     if trajectory.prompt.tools is not None:
         return build_step_sample(trajectory, len(trajectory.steps) - 1)
@@ -63,7 +63,7 @@ def build_trajectory_sample(trajectory: Trajectory) -> Sample:
 
 
 def _webrl_sample(trajectory: Trajectory) -> Sample:
-    """Return an episode whose pages are text as one conversation; none of its pages is cut."""
+    """Return an episode with text pages as one conversation, without truncating pages."""
     spec, last = trajectory.prompt.model_copy(update={"max_characters": None}), trajectory.steps[-1]
     conversation = webrl_prompt.render_conversation(
         spec, trajectory.instruction, trajectory.steps[:-1], last.observation, every_page=True
@@ -75,13 +75,13 @@ def _webrl_sample(trajectory: Trajectory) -> Sample:
 
 
 def build_reply(trajectory: Trajectory, index: int) -> Message:
-    """Return a step's reply as it is trained on: with its thought opened."""
+    """Return a step's reply as training target, with an opening thinking tag."""
     text = add_thinking_tag(trajectory.steps[index].response, thinking=trajectory.prompt.thinking)
     return Message(role="assistant", content=text)
 
 
 def find_step_problem(step: Step, settings: AlgorithmSettings, *, wanted: bool) -> DropReason | None:
-    """Return why a step's reply is not exported, or None. One that is not wanted need not be an action."""
+    """Return why a step's reply is not exported, or None. A rejected reply need not be an action."""
     if wanted and (reason := find_step_drop(step, settings)) is not None:
         return reason
     return _unreadable(step)

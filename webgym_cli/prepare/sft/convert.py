@@ -1,4 +1,4 @@
-"""Turns a stored step into a training sample: what was served, token for token, and never longer than allowed."""
+"""Conversion of a stored step to a training sample: exactly the sent prompt, limited in length."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from webgym_cli.store.screenshots import ScreenshotStore
 
 # Tokens after a response: the stop token and the template's line end.
 TEMPLATE_TAIL = 2
-# How a thought begins, in the templates of the Qwen families.
+# Start of the reasoning in the templates of the Qwen families.
 OPENING = f"{OPEN}\n"
-# Pictures of which it is remembered whether they are whole: neighbouring steps share most of theirs.
+# Size of the cache of verified images: neighbouring steps share most of them.
 REMEMBERED = 1 << 16
 
 
 class Converter:
-    """Makes samples; counts those that are longer than allowed."""
+    """Makes samples and counts those above the length limit."""
 
     def __init__(self, settings: Settings, tokens: ModelTokens, screenshots: ScreenshotStore) -> None:
         self._settings = settings
@@ -32,11 +32,11 @@ class Converter:
         self._screenshots = screenshots
         self._whole = lru_cache(maxsize=REMEMBERED)(self._is_whole)
         self.over_long = 0
-        """Steps that were served more than `cutoff_len` tokens, response included."""
+        """Steps with more than `cutoff_len` tokens as sent, including the response."""
         self.longest = 0
-        """Tokens of the longest of them; 0 without any."""
+        """Length of the longest of them in tokens; 0 without any."""
         self.shortened = 0
-        """Those of them that became a sample with a smaller history window than was served."""
+        """Those of them that became samples with a smaller history window."""
 
     def convert(self, trajectory: Trajectory, index: int) -> Sample | DropReason:
         """Return the sample of a step, or why there is none."""
@@ -63,12 +63,12 @@ class Converter:
         )
 
     def _differs(self, trajectory: Trajectory, index: int, ids: list[int]) -> bool:
-        """Whether the sampled ids, without their stop token, are not the ids of the text."""
+        """Whether the sampled ids, without stop token, differ from the ids of the text."""
         sampled = trajectory.steps[index].generation.token_ids
         if sampled is None or not self._settings.algorithm_config.filter_retokenized:
             return False
         if trajectory.prompt.thinking and list(sampled[: len(self._opening)]) != self._opening:
-            ids = ids[self._count_opened(trajectory, ids[: len(self._opening)]) :]  # the prompt had opened the thought
+            ids = ids[self._count_opened(trajectory, ids[: len(self._opening)]) :]  # the prompt opens the reasoning
         return list(sampled[: len(ids)]) != ids or len(sampled) > len(ids) + 1
 
     def _fit(self, trajectory: Trajectory, index: int, response: int) -> tuple[Prompt, int] | DropReason:
@@ -100,7 +100,7 @@ class Converter:
         return self._tokens.response_ids(OPENING)
 
     def _count_opened(self, trajectory: Trajectory, ids: list[int]) -> int:
-        """Return with how many tokens the chat template, at the end of these ids, opened a thought."""
+        """Return the number of tokens with which the chat template opens the reasoning at the end of these ids."""
         size = len(self._opening) if trajectory.prompt.thinking else 0
         return size if size and ids[-size:] == self._opening else 0
 
@@ -122,9 +122,9 @@ class Converter:
 
 
 def add_thinking_tag(response: str, *, thinking: bool) -> str:
-    """Return a response that begins with the thinking tag."""
-    # The chat template may have put the tag into the prompt. The trainer's templates don't: what was served is only
-    # trained when the response has it.
+    """Return a response that starts with the thinking tag."""
+    # The chat template may add the tag to the prompt, but the trainer's templates don't. The response needs it so that
+    # the trained text equals the sent one.
     if not thinking or CLOSE not in response or response.lstrip().startswith(OPEN):
         return response
     return f"{OPENING}{response}"

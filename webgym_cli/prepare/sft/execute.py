@@ -1,4 +1,4 @@
-"""Draws the dataset and writes it with its training configuration: into a folder beside, then one rename."""
+"""Samples the dataset and writes it with its training configuration into a temporary folder that is then renamed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from webgym_cli.venvs.locate import resolve_device
 def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink) -> Prepared:
     """Write `llamafactory_data/`. The same plan and seed give the same samples, byte for byte.
 
-    The plan's index must be open still. Raises `StoreError`, and `WebGymError` when no drawn step can be used.
+    The plan's index must be open. Raises `StoreError`, and `WebGymError` if no sampled step is usable.
     """
     seed = resolve_seed(settings)
     tokens = ModelTokens(str(policy_path(run, settings)))
@@ -64,15 +64,15 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
 
 
 def read_prepared(run: RunDir) -> Prepared | None:
-    """Return the dataset that is there, or None. Raises `StoreError` when its record is damaged."""
+    """Return the record of the existing dataset, or None. Raises `StoreError` if it is damaged."""
     file = run.dataset / PREPARED
     return Prepared.model_validate(read_json(file)) if file.is_file() else None
 
 
 def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> None:
-    """Update the training's configuration to settings that changed since `prepare`.
+    """Update the training configuration to settings that changed since `prepare`.
 
-    A `train_config.yaml` that a user edited stays as it is, with a note.
+    A `train_config.yaml` edited by the user stays unchanged, with a note.
     """
     prepared, file = _find_next_dataset(run), run.dataset / TRAIN_CONFIG
     if prepared is None:
@@ -85,7 +85,7 @@ def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> No
 
 
 def renewed_train_config(run: RunDir, settings: Settings) -> str | None:
-    """Return what `refresh_train_config` would write; None where the file stays. Writes nothing."""
+    """Return the content that `refresh_train_config` would write; None if the file stays. Writes nothing."""
     prepared, file = _find_next_dataset(run), run.dataset / TRAIN_CONFIG
     if prepared is None or hashlib.sha256(file.read_bytes()).hexdigest() != prepared.config_digest:
         return None
@@ -94,7 +94,7 @@ def renewed_train_config(run: RunDir, settings: Settings) -> str | None:
 
 
 def _find_next_dataset(run: RunDir) -> Prepared | None:
-    """Return the dataset's record where it is the current iteration's, and its configuration is there."""
+    """Return the record of the current iteration's dataset if its configuration exists."""
     prepared, file = read_prepared(run), run.dataset / TRAIN_CONFIG
     if prepared is None or not prepared.config_digest or not file.is_file() or prepared.iteration != version(run):
         return None
@@ -102,9 +102,9 @@ def _find_next_dataset(run: RunDir) -> Prepared | None:
 
 
 def split(samples: Sequence[Sample], ratio: float, seed: str) -> tuple[list[Sample], list[Sample]]:
-    """Return training and validation samples; a trajectory's steps stay on one side."""
+    """Split samples into training and validation; all steps of a trajectory go to the same side."""
     trajectories = sorted({sample.trajectory for sample in samples})
-    most = max(0, len(trajectories) - 1)  # something must be left to train on
+    most = max(0, len(trajectories) - 1)  # at least one trajectory must remain for training
     held_out = min(most, max(1, round(ratio * len(trajectories)))) if ratio else 0
     # By trajectory: steps of one episode share screenshots, so splitting them would leak into validation.
     chosen = set(shuffle_by_seed(trajectories, seed)[:held_out])
@@ -120,7 +120,7 @@ def write_dataset(
     left_out: dict[str, Any],
     plan_digest: str,
 ) -> Prepared:
-    """Write a dataset for the current iteration with its training's configuration. Raises `StoreError`."""
+    """Write a dataset for the current iteration with its training configuration. Raises `StoreError`."""
     folder = run.dataset.with_name(f".{run.dataset.name}.new")
     shutil.rmtree(folder, ignore_errors=True)
     store = ScreenshotStore(run.screenshots)
@@ -143,7 +143,7 @@ def write_dataset(
     )
     write_json(folder / "dataset_info.json", build_dataset_info(validation=bool(validation)))
     write_json(folder / "dropped.json", left_out)
-    # prepared.json is written last, and the folder renamed after it: a dataset is there completely or not at all.
+    # prepared.json is written last and the folder renamed afterwards, so a dataset is complete or absent.
     prepared = _write_training(folder, run, settings, prepared)
     replace_folder(folder, run.dataset)
     return prepared
@@ -180,7 +180,7 @@ def _train_config(run: RunDir, settings: Settings, prepared: Prepared) -> str:
 
 
 def start_with_adapter(config: dict[str, Any], run: RunDir, settings: Settings) -> dict[str, Any]:
-    """Return LLaMA-Factory's settings so that LoRA goes on with the current policy's adapter where it can."""
+    """Return LLaMA-Factory's settings, continuing the current policy's LoRA adapter if possible."""
     wanted = read_adapter(config)
     if wanted is None or "adapter_name_or_path" in config:
         return config
@@ -191,7 +191,7 @@ def start_with_adapter(config: dict[str, Any], run: RunDir, settings: Settings) 
 
 
 def _summarize_drops(plan: PreparePlan, drawn: SampleResult) -> dict[str, Any]:
-    """Return the content of `dropped.json`, as far as plan and draw know it: every filter in its order."""
+    """Return the content of `dropped.json` from plan and sampling: all filters in order."""
     counts = plan.counts
     return {
         "trajectories_read": counts.trajectories,
@@ -211,7 +211,7 @@ def _summarize_drops(plan: PreparePlan, drawn: SampleResult) -> dict[str, Any]:
 
 
 def _report_over_long(converter: Converter, limit: int, sink: EventSink) -> dict[str, int]:
-    """Return how many drawn steps are longer than allowed, and what became of them; report it where there are some."""
+    """Return how many sampled steps exceed the length limit and what happened to them; report it if there are any."""
     left_out = converter.over_long - converter.shortened
     counts = {
         "cutoff_len": limit,

@@ -1,7 +1,7 @@
-"""Which trajectories and steps are fit for training: named filters, in order, as SQL over the index. Pure.
+"""Filters of trajectories and steps for training, as named SQL conditions in a fixed order. Pure.
 
-The first filter that holds for a trajectory or a step gives the reason for which it is left out. What can only be told
-from a step's content (its tokens, its pictures) is looked at when the step is drawn: `content` names those reasons.
+The first matching filter gives the reason for a drop. Reasons that depend on a step's content (tokens, images) are
+checked when the step is sampled; `list_content_reasons` lists them.
 """
 
 from __future__ import annotations
@@ -19,83 +19,83 @@ from webgym_cli.records.trajectory import Step
 
 
 class DropReason(StrEnum):
-    """Why a trajectory or a step is left out."""
+    """Why a trajectory or step is dropped."""
 
     AMBIGUOUS_ID = "ambiguous_id"
-    """Another stored trajectory has the same id, as after files of two runs were put together: whose steps are whose
-    can't be told."""
+    """Another stored trajectory has the same id, for example after files of two runs were merged."""
     FAILURE = "failure"
-    """Infrastructure failed: the trajectory says nothing about the policy."""
+    """Infrastructure failure: the trajectory is no evidence about the policy."""
     EMPTY = "empty"
-    """No step."""
+    """It has no steps."""
     TOO_FEW_STEPS = "too_few_steps"
-    """Fewer than `min_trajectory_steps`."""
+    """It has fewer steps than `min_trajectory_steps`."""
     REWARD_UNKNOWN = "reward_unknown"
-    """Not judged."""
+    """It was not judged."""
     UNSUCCESSFUL = "unsuccessful"
     """The task was not solved."""
     OTHER_SITE = "other_site"
-    """Not on one of `only_sites`, or on one of `exclude_sites`."""
+    """It is not on one of `only_sites`, or on one of `exclude_sites`."""
     OTHER_BAND = "other_band"
-    """Not of one of `difficulties`."""
+    """It is not in one of `difficulties`."""
     TOO_OLD = "too_old"
-    """Started more than `max_age_hours` before the newest."""
+    """It started more than `max_age_hours` before the newest."""
     JUDGE_DIVIDED = "judge_divided"
-    """The judge's votes agreed less than `min_agreement`."""
+    """The agreement of the judge's votes is below `min_agreement`."""
     NO_ACTION = "no_action"
-    """The response was no action."""
+    """The response contains no valid action."""
     SAME_SCREENSHOT = "same_screenshot"
-    """Nothing changed on the screen."""
+    """The screenshot did not change."""
     OLDER_REPEAT = "older_repeat"
     """A newer iteration has a step of the same task with the same screenshot and response."""
     TRAJECTORY_CAP = "trajectory_cap"
-    """Over `max_steps_per_trajectory`."""
+    """It exceeds `max_steps_per_trajectory`."""
     TASK_CAP = "task_cap"
-    """Over `max_steps_per_task`."""
+    """It exceeds `max_steps_per_task`."""
     DAMAGED = "damaged"
-    """The trajectory's line, or its judgement's, was damaged after it had been indexed."""
+    """Its line or its judgement's was damaged after indexing."""
     RESPONSE_HAS_PLACEHOLDER = "response_has_placeholder"
-    """The response holds a media placeholder or control token: training would read it as such."""
+    """The response contains a media placeholder or control token, which training would interpret."""
     RESPONSE_TOO_SHORT = "response_too_short"
-    """Under `min_token_length`."""
+    """The response is shorter than `min_token_length`."""
     RETOKENIZED = "retokenized"
-    """The response's text has other token ids than the ones that were sampled."""
+    """The response's text has other token ids than those that were sampled."""
     IMAGE_SIZE = "image_size"
     """A screenshot is outside `image_min_pixels` to `image_max_pixels`."""
     IMAGE_MISSING = "image_missing"
-    """A screenshot is gone, was altered or can't be decoded."""
+    """A screenshot is missing, altered or can't be decoded."""
     TOO_LONG = "too_long"
-    """Over `cutoff_len` even without any earlier round."""
+    """It exceeds `cutoff_len` even without earlier rounds."""
     NEAR_DUPLICATE = "near_duplicate"
-    """A step of the same task with nearly the same screenshot (`near_duplicate_bits`) was drawn before."""
+    """A step of the same task with nearly the same screenshot (`near_duplicate_bits`) was already sampled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """One filter: what it drops, and why."""
+    """One filter."""
 
     drop: DropReason
     predicate: str
-    """A SQL condition that holds for what is left out; null counts as false."""
+    """An SQL condition that holds for what is dropped; null counts as false."""
     parameters: tuple[Any, ...] = ()
-    """The values of its `?`, in order."""
+    """Values of its `?` placeholders in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterPipeline:
-    """The filters that settings switch on, in the order of their looking."""
+    """The enabled filters in order."""
 
     trajectories: tuple[Filter, ...]
-    """Over a row of the view `trajectories`."""
+    """Filters of rows of the view `trajectories`."""
     steps: tuple[Filter, ...]
-    """Over a row of `steps`."""
+    """Filters of rows of `steps`."""
     together: tuple[Filter, ...]
-    """Over all steps that the filters before have left, by window functions: `priority` is the seed's, `shown`
-    stands for task, screenshot and response."""
+    """Filters of all remaining steps together, with window functions: `priority` is derived from the seed, `shown`
+    identifies task, screenshot and response.
+    """
 
 
 def build_filters(settings: Settings) -> FilterPipeline:
-    """Return the filters of these settings."""
+    """Return the filters enabled by the settings."""
     algorithm, filters = settings.algorithm_config, settings.filters
     return FilterPipeline(
         trajectories=(*_validity_filters(algorithm), *_user_filters(filters)),
@@ -105,7 +105,7 @@ def build_filters(settings: Settings) -> FilterPipeline:
 
 
 def list_content_reasons(settings: Settings) -> tuple[DropReason, ...]:
-    """Return the reasons that are looked for when a step is drawn, in this order."""
+    """Return the reasons that are checked when a step is sampled, in order."""
     retokenized = [DropReason.RETOKENIZED] if settings.algorithm_config.filter_retokenized else []
     near = [DropReason.NEAR_DUPLICATE] if settings.filters.near_duplicate_bits is not None else []
     response = (DropReason.RESPONSE_HAS_PLACEHOLDER, DropReason.RESPONSE_TOO_SHORT, *retokenized)
@@ -113,13 +113,13 @@ def list_content_reasons(settings: Settings) -> tuple[DropReason, ...]:
 
 
 def build_reason_sql(filters: Sequence[Filter]) -> tuple[str, list[Any]]:
-    """Return the SQL expression of the first filter that holds, with the values of its `?`; null for none."""
+    """Return the SQL expression of the first matching filter, with the values of its `?`; null for none."""
     cases = " ".join(f"WHEN {item.predicate} THEN '{item.drop}'" for item in filters)
     return f"CASE {cases} END", [value for item in filters for value in item.parameters]
 
 
 def find_step_drop(step: Step, settings: AlgorithmSettings) -> DropReason | None:
-    """Return why a step at hand can't be used, as the filters over `steps` tell it, or None."""
+    """Return why the filters over `steps` would drop this step, or None."""
     if step.action is None:
         return DropReason.NO_ACTION
     if settings.filter_same_screenshot and step.page_changed is False:

@@ -1,4 +1,4 @@
-"""Tells screenshots that look alike: a difference hash, and what was seen of each task."""
+"""Near-duplicate detection of screenshots by difference hash, per task."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import io
 
 from webgym_cli.errors import StoreError
 
-# Comparisons along a row, and rows: their product is the hash's length in bits.
+# Comparisons per row, and number of rows; their product is the hash's length in bits.
 WIDE, HIGH = 16, 16
 
 
 def difference_hash(png: bytes) -> int:
-    """Return 256 bits of a picture: in a grey thumbnail of 17x16, whether a pixel is darker than its right neighbour.
+    """Return a 256-bit difference hash: whether each pixel of a grey 17x16 thumbnail is darker than the next.
 
-    Costs one decoding of the picture. Raises `StoreError` when it can't be decoded.
+    Decodes the image once. Raises `StoreError` if that fails.
     """
     from PIL import Image
 
@@ -31,15 +31,15 @@ def difference_hash(png: bytes) -> int:
 
 
 class NearDuplicateIndex:
-    """The screenshots of the steps that were taken, by task."""
+    """Screenshots of the sampled steps, by task."""
 
     def __init__(self, bits: int) -> None:
-        """`bits`: pictures whose hashes differ in at most this many are near duplicates."""
+        """`bits`: maximum Hamming distance of the hashes of near duplicates."""
         self._bits = bits
         self._hashes: dict[str, list[int]] = {}
 
     def add(self, task: str, png: bytes) -> bool:
-        """Note a picture of a task and return True, unless one like it was noted. Raises `StoreError`."""
+        """Add an image and return True, unless a near duplicate is known. Raises `StoreError`."""
         image_hash, known = difference_hash(png), self._hashes.setdefault(task, [])
         if any((image_hash ^ other).bit_count() <= self._bits for other in known):
             return False

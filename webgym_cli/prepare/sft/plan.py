@@ -1,4 +1,4 @@
-"""What a dataset will hold: the eligible steps, why the others are out, and each iteration's share."""
+"""Plan of a dataset: eligible steps, reasons for the others, and the quota of each iteration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 
-# The settings of the draw, beside those that choose the candidates.
+# Settings of the sampling, other than those of the candidates.
 DRAW_KEYS = (
     "filter_retokenized",
     "positive_samples_to_train",
@@ -34,42 +34,42 @@ DRAW_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class PreparePlan:
-    """What `prepare` will do."""
+    """Plan of `prepare`."""
 
     iteration: int
-    """The iteration whose training this is for."""
+    """The iteration to train on."""
     read: tuple[int, ...]
-    """The iterations that are read, oldest first."""
+    """Iterations to read, oldest first."""
     counts: CandidateCounts
-    """What is eligible, and what is left out."""
+    """Eligible and dropped candidates."""
     quotas: dict[int, int]
-    """Steps to draw, by iteration; those of the draw by position may come out otherwise where steps are dropped."""
+    """Steps to sample by iteration; with weights by position the result may differ if steps are dropped."""
     damaged: tuple[str, ...]
-    """Lines that can't be read: file, first byte and reason."""
+    """Unreadable lines with file, byte offset and reason."""
     pool: CandidateTable = field(repr=False, compare=False)
-    """Gives the steps to draw, as long as its index is open."""
+    """Provides the steps while its index is open."""
 
     @property
     def eligible(self) -> int:
-        """Steps that may be drawn."""
+        """Number of eligible steps."""
         return sum(self.counts.eligible.values())
 
     @property
     def shares(self) -> dict[int, int]:
-        """Eligible steps by the iteration that they are drawn for: all for the last one in a draw by position."""
+        """Eligible steps by the iteration that they count for; with weights by position, all count for the last one."""
         return {self.read[-1]: self.eligible} if self.pool.by_position else dict(self.counts.eligible)
 
     def digest(self, settings: Settings) -> str:
-        """Return the SHA-256 of everything that decides which samples are drawn."""
+        """Return the SHA-256 of everything that determines the samples."""
         drawn_by = settings.algorithm_config.model_dump(include=set(DRAW_KEYS), mode="json")
         chosen_by = settings.filters.model_dump(mode="json")
         steps = [sorted(self.counts.eligible.items()), self.counts.fingerprint]
-        # Only what decides the draw: a changed learning rate must not make the dataset stale.
+        # Only what affects the sampling: a changed learning rate must not make the dataset stale.
         content = [self.iteration, settings.seed, drawn_by, chosen_by, steps]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
     def to_json(self) -> dict[str, object]:
-        """Return what `--dry-run` prints."""
+        """Return the output of `--dry-run`."""
         counts = self.counts
         return {
             "event": "plan",
@@ -91,7 +91,7 @@ class PreparePlan:
 def plan_dataset(run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None = None) -> PreparePlan:
     """Return the plan for the run's current iteration. Raises `MissingStageError` without any trajectory.
 
-    `selection`: what is new in the dataset; the iterations that are read are then those that it names.
+    `selection`: the new trajectories of the dataset, whose iterations are then read.
     """
     iteration = version(run)
     stored = [number for number in list_iterations(run, Split.TRAIN) if number <= iteration]
@@ -102,13 +102,13 @@ def plan_dataset(run: RunDir, settings: Settings, index: Index, selection: Batch
 
 
 def preview_dataset(run: RunDir, settings: Settings, index: Index) -> dict[str, object]:
-    """Return, as JSON, what a dataset of the newest iterations would hold; empty without any trajectory."""
+    """Return, as JSON, the plan for a dataset of the newest iterations; empty without any trajectory."""
     read = list_iterations(run, Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
     return build_plan(run, settings, index, version(run), read).to_json() if read else {}
 
 
 def build_plan(run: RunDir, settings: Settings, index: Index, iteration: int, read: Sequence[int]) -> PreparePlan:
-    """Ask the index what a dataset would take of these iterations. Raises `StoreError`."""
+    """Return the plan for these iterations. Raises `StoreError`."""
     pool = CandidateTable(index, settings, iteration, read)
     counts = pool.counts()
     wanted, power = settings.algorithm_config.positive_samples_to_train, settings.algorithm_config.recency_bias_power
@@ -128,7 +128,7 @@ def build_plan(run: RunDir, settings: Settings, index: Index, iteration: int, re
 
 
 def refuse_empty(plan: PreparePlan, run: RunDir) -> None:
-    """Raise when nothing is eligible, naming the reasons."""
+    """Raise an error with the reasons if nothing is eligible."""
     if not plan.eligible:
         dropped = [*plan.counts.dropped_trajectories.items(), *plan.counts.dropped_steps.items()]
         reasons = ", ".join(f"{count} x {reason}" for reason, count in dropped if count)

@@ -1,4 +1,4 @@
-"""Draws the samples: reads only trajectories that are drawn from, each once a batch, and keeps nothing but samples."""
+"""Samples the dataset, reading each trajectory once per batch and keeping only the samples."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from webgym_cli.store.screenshots import ScreenshotStore
 
 # Steps between two progress events.
 PROGRESS_EVERY = 50
-# Steps that a first page has beyond a tenth more than are wanted: most draws need no second one.
+# The first page has a tenth more steps than wanted, plus this many, so that most samplings need no second page.
 SPARE = 16
 
 
 @dataclass(slots=True)
 class SampleResult:
-    """The drawn samples and what the draw left out."""
+    """The samples, and the steps dropped while sampling."""
 
     dropped: dict[str, int]
-    """Steps that can't be used, by what was looked at when they were drawn; zeroes included."""
+    """Unusable steps by reason, zeros included."""
     samples: list[Sample] = field(default_factory=list)
-    """In the order of the draw, the oldest iteration's first."""
+    """In sampling order, the oldest iteration's first."""
     damaged: list[str] = field(default_factory=list)
-    """Lines that could not be read, each named once."""
+    """Unreadable lines, each once."""
 
 
 class StepSampler:
-    """A draw under way."""
+    """One sampling."""
 
     def __init__(
         self, plan: PreparePlan, run: RunDir, settings: Settings, converter: Converter, sink: EventSink
@@ -56,16 +56,16 @@ class StepSampler:
         self._queues = {share: plan.pool.draw(share, count + count // 10 + SPARE) for share, count in wanted.items()}
         self._taken: dict[int, list[Sample]] = {share: [] for share in self._left}
         self._tried = 0
-        # Log-probabilities decide nothing here, token ids only whether a response is what was sampled.
+        # Log-probabilities are not needed, token ids only to compare a response with the sampled one.
         self._unread = ("logprobs",) if self._algorithm.filter_retokenized else ("logprobs", "token_ids")
         self._drawn = SampleResult({drop.value: 0 for drop in list_content_reasons(settings)})
 
     def execute(self) -> SampleResult:
-        """Draw until each share has its quota; what can't be used makes room for the next. Raises `StoreError`."""
+        """Sample until each share has reached its quota; unusable steps are replaced. Raises `StoreError`."""
         while missing := self._count_missing():
             for share, count in missing.items():
                 batch = list(islice(self._queues[share], count))
-                self._left[share] -= count - len(batch)  # nothing, unless another pool took this one's place
+                self._left[share] -= count - len(batch)  # empty unless another table has replaced this one
                 for candidate, converted in self._convert_batch(batch):
                     result = self._drop_near_duplicate(candidate, converted)
                     if isinstance(result, DropReason):
@@ -80,7 +80,7 @@ class StepSampler:
         return compute_quotas(self._left, self._algorithm.positive_samples_to_train, self._algorithm.recency_bias_power)
 
     def _count_missing(self) -> dict[int, int]:
-        """Return how many samples each share still has to give, the newest first: it is looked at before the older."""
+        """Return the number of missing samples of each share, the newest first, because it is checked first."""
         goal = self._compute_quotas()
         room = sum(goal.values()) - sum(map(len, self._taken.values()))
         missing: dict[int, int] = {}
@@ -92,7 +92,7 @@ class StepSampler:
         return missing
 
     def _convert_batch(self, batch: list[StepCandidate]) -> Iterator[tuple[StepCandidate, Sample | DropReason]]:
-        """Yield the batch in its order, each candidate with its sample or why there is none."""
+        """Yield the batch in order, each candidate with its sample or the reason why there is none."""
         results: dict[StepCandidate, Sample | DropReason] = {}
         # By file and offset: one sequential pass, and each trajectory is parsed once for all its steps.
         in_place = sorted(batch, key=lambda candidate: (candidate.place.file, candidate.place.offset))
@@ -107,14 +107,14 @@ class StepSampler:
         return ((candidate, results[candidate]) for candidate in batch)
 
     def _report_progress(self, done: int, batch: int) -> None:
-        """Tell how many steps have been tried, now and then and at the end of a batch."""
+        """Report the number of tried steps, periodically and at the end of a batch."""
         self._tried += 1
         if self._tried % PROGRESS_EVERY == 0 or done == batch:
             total = max(self._tried, sum(self._compute_quotas().values()))
             self._sink({"event": "prepare_progress", "bar": "prepare", "done": self._tried, "total": total})
 
     def _drop_near_duplicate(self, candidate: StepCandidate, converted: Sample | DropReason) -> Sample | DropReason:
-        """Return the sample, or that one of its task with nearly the same picture was taken."""
+        """Return the sample, or the reason that one with nearly the same screenshot of its task was taken."""
         if self._seen is None or isinstance(converted, DropReason) or not converted.images:
             return converted
         try:

@@ -1,4 +1,4 @@
-"""The recency-biased draw: which iteration gives how many steps, and in which order they are tried. Pure."""
+"""Recency-biased sampling: the quota of each iteration, and the order in which its steps are tried. Pure."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from webgym_cli.config.model import Settings
 
 T = TypeVar("T")
 
-# SQL: a number above 0 and below 1 from the first 52 of a priority's 128 bits.
+# SQL: a number in (0, 1) from the first 52 of a priority's 128 bits.
 UNIFORM = "((priority >> 76)::DOUBLE + 0.5) / 4503599627370496"
-# SQL: a whole number from a priority's last 64 bits. Caps go by it: had they left the lowest priorities, what is left
-# would not be drawn from by chance alone.
+# SQL: an integer from a priority's last 64 bits, used by caps. If caps kept the steps with the lowest priorities, the
+# sampling would no longer be uniform over the rest.
 LOT = "(priority & 18446744073709551615::UHUGEINT)::UBIGINT"
 
 
 def priority_sql(identity: str) -> str:
-    """Return the SQL of a step's priority: 128 bits that the seed decides. The lowest are drawn first.
+    """Return the SQL of a step's priority: 128 bits derived from the seed. The lowest are sampled first.
 
-    `identity`: SQL of a text that nothing else has. The lowest are drawn first.
+    `identity`: SQL of a text that is unique to the step.
     """
-    # MD5 is the same in every version of every database, so the draw depends on the buffer's content alone: not on the
-    # order of rows, their files or who wrote them.
+    # MD5 is the same in every version of every database, so the order depends only on the buffer's content, not on the
+    # order of rows, their files or their writers.
     return f"md5_number({identity})"
 
 
 def position_key_sql(power: float) -> str:
-    """Return the SQL of the key by which steps are drawn under weights of their own, lowest first.
+    """Return the SQL of the sampling key for weights by position; the lowest are sampled first.
 
-    `position` counts the eligible steps from 1, in time, `count` is how many there are: the weight is (position /
-    count)^power. The first k by the key -ln(u)/weight are a weighted sample without replacement (P. S. Efraimidis,
-    P. G. Spirakis: Weighted random sampling with a reservoir, Information Processing Letters 97(5), 2006).
+    `position` numbers the eligible steps from 1 in time, `count` is their number, and the weight is (position /
+    count)^power. The first k by the key -ln(u)/weight are a weighted sample without replacement (P. S. Efraimidis, P.
+    G. Spirakis: Weighted random sampling with a reservoir, Information Processing Letters 97(5), 2006).
     """
-    # The key's logarithm: the same order, and no power overflows.
+    # The key's logarithm has the same order, and powers don't overflow.
     return f"ln(-ln({UNIFORM})) - {power!r}::DOUBLE * ln(position / count)"
 
 
 def compute_quotas(available: Mapping[int, int], wanted: int | None, power: float) -> dict[int, int]:
-    """Return how many steps each iteration gives.
+    """Return the number of steps to sample from each iteration.
 
     `available`: eligible steps by iteration. The i-th oldest (i from 0) has the weight (i+1)^power; shares are rounded
-    by largest remainder. What an iteration can't give is shared among the others by their weights. `wanted` None, or at
-    least as many as there are: all.
+    by largest remainder. What an iteration lacks is distributed over the others by their weights. `wanted` None, or at
+    least the total: all.
     """
     if wanted is None or wanted >= sum(available.values()):
         return dict(available)
@@ -52,19 +52,19 @@ def compute_quotas(available: Mapping[int, int], wanted: int | None, power: floa
     while (left := wanted - sum(given.values())) > 0:
         open_ = [iteration for iteration in available if given[iteration] < available[iteration]]
         newest = max(ranks[iteration] for iteration in open_)
-        weights = {iteration: (ranks[iteration] / newest) ** power for iteration in open_}  # at most 1, at least one 1
+        weights = {iteration: (ranks[iteration] / newest) ** power for iteration in open_}  # one is 1, none larger
         for iteration, share in _largest_remainder(weights, left).items():
             given[iteration] = min(available[iteration], given[iteration] + share)
     return given
 
 
 def resolve_seed(settings: Settings) -> int:
-    """Return the seed of the draw."""
+    """Return the seed of the sampling."""
     return settings.seed if settings.algorithm_config.seed is None else settings.algorithm_config.seed
 
 
 def shuffle_by_seed(items: Sequence[T], seed: str) -> list[T]:
-    """Return the items in a random order that the seed decides."""
+    """Return the items in a random order given by the seed."""
     return random.Random(seed).sample(list(items), len(items))
 
 

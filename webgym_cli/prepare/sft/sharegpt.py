@@ -1,4 +1,4 @@
-"""The ShareGPT form of samples, as LLaMA-Factory reads it; also behind `export-sharegpt`."""
+"""ShareGPT format of samples for LLaMA-Factory and `export-sharegpt`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SPEAKERS = {"user": "human", "assistant": "gpt"}
 
 
 def to_sharegpt(sample: Sample, locate: Callable[[str], str]) -> dict[str, Any]:
-    """Return a sample as a ShareGPT record. `locate` gives the path of an image by its SHA-256.
+    """Return a sample as a ShareGPT record. `locate` returns the path of an image by its SHA-256.
 
-    Raises `ValueError` when the placeholders don't match the images.
+    Raises `ValueError` if placeholders and images don't match.
     """
     # LLaMA-Factory would fail on such a record in the middle of a training.
     refuse_mismatch(sample)
@@ -29,24 +29,24 @@ def to_sharegpt(sample: Sample, locate: Callable[[str], str]) -> dict[str, Any]:
 
 
 def refuse_mismatch(sample: Sample) -> None:
-    """Raise `ValueError` when a sample's placeholders don't match its images."""
+    """Raise `ValueError` if a sample's placeholders and images don't match."""
     placeholders = sum(message.content.count(IMAGE) for message in sample.messages)
     if placeholders != len(sample.images):
         raise ValueError(f"{sample.trajectory}: {placeholders} placeholders for {len(sample.images)} images")
 
 
 def dump_json_array(records: Iterable[dict[str, Any]]) -> str:
-    """Return records as one JSON array, a record a line."""
+    """Return records as one JSON array, one record per line."""
     return "[\n" + ",\n".join(map(json.dumps, records)) + "\n]\n"
 
 
 def build_dataset_info(*, validation: bool) -> dict[str, Any]:
-    """Return LLaMA-Factory's registry of the datasets."""
+    """Return LLaMA-Factory's `dataset_info.json`."""
     files = {TRAIN: TRAIN_FILE, **({VALIDATION: VALIDATION_FILE} if validation else {})}
     return {name: {"file_name": file, **FORMAT} for name, file in files.items()}
 
 
-# How LLaMA-Factory finds its way in a record.
+# LLaMA-Factory's column mapping of a record.
 FORMAT: dict[str, Any] = {
     "formatting": "sharegpt",
     "columns": {"messages": "conversations", "system": "system", "images": "images"},

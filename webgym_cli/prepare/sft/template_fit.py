@@ -1,4 +1,4 @@
-"""Fits samples to LLaMA-Factory's template where the model's chat template writes more around the texts, or less."""
+"""Adapts samples to LLaMA-Factory's template if the model's chat template adds other text around the messages."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from webgym_cli.agent.webrl_prompt import STOP, is_raw
 from webgym_cli.config.model import Settings
 from webgym_cli.records.sample import Message, Sample
 
-# What LLaMA-Factory's template writes before a response, and the model samples itself.
+# Text that LLaMA-Factory's template adds before a response, but that the model samples itself.
 OPENINGS = {"glm4": "\n"}
 
 
 def template_fit(settings: Settings, tokens: ModelTokens) -> Callable[[Sample], Sample]:
-    """Return what makes a sample one that LLaMA-Factory renders as it was served.
+    """Return a function that adapts a sample so that LLaMA-Factory renders it as it was sent.
 
-    Llama's chat templates put a block of dates before the system message, which becomes a part of the message, and
-    strip texts.
+    Llama's chat templates put dates before the system message, which become part of the message, and strip texts.
     """
     block, opening = tokens.date_block, OPENINGS.get(settings.policy_config.template, "")
 

@@ -1,4 +1,4 @@
-"""What training needs beside the samples: LLaMA-Factory's `train_config.yaml` and `wandb_env.sh`. Pure."""
+"""LLaMA-Factory's `train_config.yaml` and the variables in `wandb_env.sh`. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.dataset import TRAIN, VALIDATION
 from webgym_cli.records.trajectory import PromptVersion
 
-# LLaMA-Factory's template that adds nothing, for prompts with their control tokens in them.
+# LLaMA-Factory's template that adds nothing, for prompts that contain their control tokens.
 RAW = "empty"
-# Settings of ours that LLaMA-Factory has under the same names.
+# Settings with the same names in LLaMA-Factory.
 _FROZEN = ("freeze_vision_tower", "freeze_multi_modal_projector", "freeze_language_model")
 _OPTIMISATION = (
     *("cutoff_len", "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"),
@@ -38,10 +38,10 @@ def build_train_config(
     device: Literal["cpu", "cuda"],
     samples: int | None = None,
 ) -> dict[str, Any]:
-    """Return LLaMA-Factory's settings, complete enough to be run by hand.
+    """Return LLaMA-Factory's settings, complete enough to run it by hand.
 
-    `samples` bounds the number of preprocessing workers. Raises `SettingsError` for bf16 on a CPU, and
-    where everything is frozen.
+    `samples` limits the number of preprocessing workers. Raises `SettingsError` for bf16 on a CPU, and if all
+    parameters are frozen.
     """
     algorithm = settings.algorithm_config
     if device == "cpu" and algorithm.bf16:
@@ -66,7 +66,7 @@ def build_train_config(
     if settings.policy_config.trust_remote_code:
         config["trust_remote_code"] = True
     config |= _trainable_parameters(algorithm) | _copy(algorithm, _OPTIMISATION)
-    # LLaMA-Factory turns checkpointing on, whatever transformers' own argument says, but for this one
+    # LLaMA-Factory enables checkpointing regardless of transformers' own argument, except for this one
     config |= {"disable_gradient_checkpointing": not algorithm.gradient_checkpointing, "plot_loss": algorithm.plot_loss}
     config |= _evaluation(algorithm, validation) | _copy(algorithm, _SAVING)
     config |= _loading(algorithm, device, samples)
@@ -84,7 +84,7 @@ def build_train_config(
 
 
 def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:
-    """Return `wandb_env.sh`: export lines that a shell may source, whatever the names contain. Never a key."""
+    """Return `wandb_env.sh`: export lines that a shell can source, with quoted values. Never contains a key."""
     log = settings.log_config
     values = {"WANDB_PROJECT": log.project_name}
     if log.entity_name:
@@ -103,7 +103,7 @@ def _copy(algorithm: AlgorithmSettings, names: tuple[str, ...]) -> dict[str, Any
 
 
 def _trainable_parameters(algorithm: AlgorithmSettings) -> dict[str, Any]:
-    """Return which parameters learn."""
+    """Return the settings of the trainable parameters."""
     frozen = _copy(algorithm, _FROZEN)
     if all(frozen.values()):
         raise SettingsError(
@@ -131,7 +131,7 @@ def _evaluation(algorithm: AlgorithmSettings, validation: bool) -> dict[str, Any
 def _loading(algorithm: AlgorithmSettings, device: str, samples: int | None) -> dict[str, Any]:
     workers = min(algorithm.preprocessing_num_workers, os.cpu_count() or 1, samples or os.cpu_count() or 1)
     return {
-        # one worker means none: a process of its own would only cost its start
+        # one worker means none: a separate process would only cost its start
         "preprocessing_num_workers": workers if workers > 1 else None,
         "dataloader_num_workers": algorithm.dataloader_num_workers,
         "dataloader_pin_memory": algorithm.dataloader_pin_memory and device == "cuda",
