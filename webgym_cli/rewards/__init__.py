@@ -1,1 +1,1 @@
-"""Rewards: what a judge says of episodes that their environment can't score. It fails closed."""
+"""Scoring of trajectories that their environment can't score: a rubric judge and an outcome reward model."""

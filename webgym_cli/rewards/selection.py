@@ -26,28 +26,28 @@ class ScoringSelection(StrEnum):
     UNJUDGED = "unjudged"
     """Those without a verdict: never scored, or the judge failed."""
     FAILED = "failed"
-    """Only those at which the judge failed."""
+    """Only those whose judge failed."""
     ALL = "all"
-    """Everything, also what has a verdict by other settings or a score of its environment."""
+    """All, including those with a verdict under other settings or a score from the environment."""
 
 
 class ScoringSkip(StrEnum):
     """Why a selected trajectory is not scored."""
 
     INFRASTRUCTURE = "infrastructure_failure"
-    """Its episode failed: there is nothing to score."""
+    """Its episode failed because of infrastructure."""
     ENVIRONMENT = "scored_by_environment"
-    """Its environment gave the reward."""
+    """Its environment provided the reward."""
     SAME_SETTINGS = "judged_with_these_settings"
-    """Its newest verdict was given by these settings: the same would come out."""
+    """Its newest verdict was made with the same settings, so the result would be equal."""
     NOT_SELECTED = "not_selected"
-    """It has a verdict by other settings, or, with `failed`, its judge did not fail."""
+    """It has a verdict under other settings, or, with `failed`, its judge did not fail."""
     NO_STEPS = "no_steps"
-    """It has no action."""
+    """It has no steps."""
     SAME_MODEL = "scored_with_this_model"
-    """The model has scored it, with the same prompt and threshold: the same would come out."""
+    """The model already scored it with the same prompt and threshold."""
     OTHER_MODEL = "scored_otherwise"
-    """Another model has scored it, or the same with another prompt; `--all` scores it again."""
+    """Another model scored it, or the same one with another prompt; `--all` scores it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ScoringQuery:
 
     @property
     def effective_selection(self) -> ScoringSelection:
-        """The selection, its default resolved."""
+        """The selection with the default resolved."""
         return self.selection or (ScoringSelection.UNJUDGED if self.ids is None else ScoringSelection.ALL)
 
 
@@ -75,25 +75,25 @@ class PendingTrajectory:
     split: Split
     iteration: int
     previous: bool | None = None
-    """The scorer's verdict so far; None without one."""
+    """The scorer's latest verdict; None without one."""
     known: bool = False
-    """Whether any judgement of the scorer's source is stored."""
+    """Whether a judgement from this source is stored."""
     environment: bool | None = None
-    """The environment's own verdict; None when it has none."""
+    """The environment's own verdict; None if it has none."""
     probability: float | None = None
-    """A reward model's stored probability where only the threshold changed: the model is not queried again."""
+    """Stored probability of a reward model whose threshold changed; the model is not queried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringPlan:
-    """What `webgym judge` or `webgym score` will do."""
+    """Plan of `webgym judge` or `webgym score`."""
 
     scorer: Scorer[Event]
     pending: tuple[PendingTrajectory, ...]
     skipped: Mapping[ScoringSkip, int]
     """Number of trajectories."""
     damaged: tuple[str, ...]
-    """Stored lines that can't be read."""
+    """Unreadable lines."""
 
     @property
     def to_ask(self) -> int:
@@ -101,7 +101,7 @@ class ScoringPlan:
         return sum(one.probability is None for one in self.pending)
 
     def to_json(self) -> dict[str, object]:
-        """Return what `--dry-run` prints."""
+        """Return the output of `--dry-run`."""
         return {
             "event": "plan",
             "stage": self.scorer.stage,
@@ -132,8 +132,8 @@ def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> Sco
 
 
 def load_pending(run: RunDir, pending: Iterable[PendingTrajectory]) -> Iterator[tuple[PendingTrajectory, Trajectory]]:
-    """Yield what is pending with its trajectory."""
-    # Read one after the other: all at once might not fit into memory.
+    """Yield each pending trajectory with its record."""
+    # Read one by one, since they might not fit into memory together.
     parts: dict[tuple[Split, int], dict[str, PendingTrajectory]] = {}
     for one in pending:
         parts.setdefault((one.split, one.iteration), {})[one.id] = one
@@ -146,7 +146,7 @@ def load_pending(run: RunDir, pending: Iterable[PendingTrajectory]) -> Iterator[
 def _iter_selected(
     run: RunDir, query: ScoringQuery, corrupt: list[str]
 ) -> Iterator[tuple[Trajectory, list[Judgement]]]:
-    """Yield the queried trajectories as stored, each with its judgements, oldest first."""
+    """Yield the matching trajectories as stored, each with its judgements, oldest first."""
     for split in Split if query.split is None else (query.split,):
         for iteration in list_iterations(run, split):
             if query.iteration not in (None, iteration):
@@ -170,7 +170,7 @@ def _build_pending(trajectory: Trajectory, last: Judgement | None, digest: str) 
 
 
 def _require_any(run: RunDir, query: ScoringQuery, ids: set[str]) -> None:
-    """Raise `UsageError` for an unknown id, `MissingStageError` where no trajectory matches at all."""
+    """Raise `UsageError` for an unknown id, `MissingStageError` if no trajectory matches."""
     if missing := [name for name in query.ids or () if name not in ids]:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         raise UsageError(f"{run.root}: no trajectory {missing[0]!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")

@@ -1,1 +1,1 @@
-"""WebArena: tasks on self-hosted sites, scored by their own evaluation."""
+"""WebArena: tasks on self-hosted sites, scored by the tasks' own evaluations."""

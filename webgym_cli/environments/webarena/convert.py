@@ -1,4 +1,4 @@
-"""Makes tasks of WebArena's and WebRL's records."""
+"""Conversion of WebArena's and WebRL's task files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from webgym_cli.tasks.convert import ConversionResult, convert_records
 
 
 def convert_configurations(path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
-    """Return the tasks of WebArena's records; `sites` (`NAME=URL`) go before the settings' addresses.
+    """Return the tasks of WebArena's records; `sites` (`NAME=URL`) override the configured URLs.
 
-    Raises `UsageError` for an address that is none, and for what `convert_webarena` refuses.
+    Raises `UsageError` for an invalid URL, and as `convert_webarena`.
     """
     return convert_webarena(path, {**settings.webarena.addresses(), **_read_addresses(sites)})
 
 
 def convert_webarena(path: Path, sites: Mapping[WebArenaSite, str]) -> ConversionResult:
-    """Return the tasks of a file or of a folder of files. Raises `UsageError` for tasks of webarena-verified too."""
+    """Return the tasks of a file or folder of files. Raises `UsageError`, also for tasks of webarena-verified."""
 
     def read(value: Mapping[str, Any], place: str) -> Task:
         if is_verified(value):

@@ -1,4 +1,4 @@
-"""WebArena's tasks: WebRL's page as text and its actions, several tabs, and an evaluation that looks at pages."""
+"""WebArena environment: pages as WebRL's text, its actions, several tabs, and evaluations that inspect pages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class WebArenaPool(WebPool):
-    """Makes environments on WebArena's sites, and on the fixture sites, which are served once a task needs them."""
+    """Makes environments on WebArena's sites, and on the fixture sites, which are served when a task needs them."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, InteractionMode.SET_OF_MARKS, as_text=True)
@@ -56,7 +56,7 @@ class WebArenaPool(WebPool):
         await super()._start(stack)
 
     async def fixture(self) -> SiteServer:
-        """Return the fixture sites, served and behind the gate."""
+        """Return the fixture sites, served and reachable through the egress proxy."""
         async with self._serving:
             if self._fixture is None:
                 server = await self._served.enter_async_context(SiteServer())
@@ -70,7 +70,7 @@ class WebArenaPool(WebPool):
 
 
 class WebArenaEnvironment(WebEnvironment):
-    """One episode. Its score is the task's own evaluation; a generated task has none, a reward model scores it."""
+    """One episode. Its score is the task's own evaluation; generated tasks have none and need a reward model."""
 
     def __init__(self, pool: WebArenaPool) -> None:
         super().__init__(pool)
@@ -86,24 +86,24 @@ class WebArenaEnvironment(WebEnvironment):
         return await self._score(text)
 
     async def out_of_steps(self) -> Score | None:
-        """Score what there is: what pages hold may be right without an answer."""
+        """Score the current state: pages may be right without an answer."""
         return await self._score(None)
 
     async def expert_action(self) -> AnyAction:
-        """Return the expert's next action. Raises `UsageError` for a task that is not the fixture's."""
+        """Return the expert's next action. Raises `UsageError` for tasks outside the fixture sites."""
         if self._expert is None:
             self._expert = make_webarena_expert(self._task)
         return to_webrl_action(await self._expert.act(self.session, self._seen), self._seen)
 
     async def close(self) -> None:
-        """Close the browser context, then let the next episode onto the sites."""
+        """Close the browser context, then release the sites for the next episode."""
         await super().close()
         self._expert = None
         resources, self._held = self._held, AsyncExitStack()
         await resources.aclose()
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
-        """Take the sites' turn and their login."""
+        """Reserve the sites and load their logins."""
         self._task = task
         options = await super()._options(task, seed)
         arguments: dict[str, Any] = dict(options.context_arguments)
@@ -151,6 +151,6 @@ class WebArenaEnvironment(WebEnvironment):
         return Score(source="environment", value=grade_of_page.reward, detail=parts_text)
 
     async def _look_up(self, session: BrowserSession, url: str) -> None:
-        """Open an address that scoring looks at; one without a page there shows whatever the site says then."""
+        """Open a URL for the evaluation; a missing page shows the site's own error page."""
         await self._open(session, url)
         await self._settle(session)

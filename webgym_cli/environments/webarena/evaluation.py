@@ -1,4 +1,4 @@
-"""Scores an episode by a WebArena task's own evaluation: the product of its parts, each 0 or 1."""
+"""Evaluation of an episode by a WebArena task's own rules: the product of its parts, each 0 or 1."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ if TYPE_CHECKING:
 
 
 class PageScriptError(Exception):
-    """A page could not evaluate a script: what it looks for isn't there."""
+    """A page could not evaluate a script because its target is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """What an episode scored."""
+    """Result of an evaluation."""
 
     reward: float
     """0 or 1: the product of the parts."""
     parts: dict[EvalType, float]
-    """What each part gave; those after one with 0 are not looked at."""
+    """Value of each part; parts after the first 0 are not evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedEpisode:
-    """What is scored."""
+    """The episode to evaluate."""
 
     answer: str | None
-    """What the agent said at the end; None where it was stopped."""
+    """The agent's final answer; None if it was stopped."""
     pages: EvaluationBrowser
     asker: FuzzyContext
 
 
 def check_evaluation(evaluation: Evaluation) -> None:
-    """Raise `ValueError`, naming the place, for a form that can't be scored."""
+    """Raise `ValueError` with the location for an unsupported evaluation."""
     answers = evaluation.reference_answers
     targets = evaluation.program_html if EvalType.PROGRAM_HTML in evaluation.eval_types else ()
     for comparison in (answers and answers.required_values) or ():
@@ -73,10 +73,10 @@ async def grade(
     pages: EvaluationBrowser,
     judge: FuzzyJudgeFn | None = None,
 ) -> Grade | None:
-    """Return what an episode scored; None for a generated task, which has no score of its own.
+    """Return the result of an episode's evaluation; None for a generated task, which has none.
 
-    `intent`: what the agent was asked. Raises `ValueError` for a form that isn't known, before anything is looked at,
-    and `UsageError` where a judge is needed and there is none.
+    `intent`: the agent's instruction. Raises `ValueError` for an unsupported evaluation before any page is opened, and
+    `UsageError` if a judge is needed and missing.
     """
     if evaluation is None or evaluation.is_dummy:
         return None
@@ -102,7 +102,7 @@ async def _string_match(evaluation: Evaluation, episode: FinishedEpisode) -> boo
 
 
 async def _program_html(evaluation: Evaluation, episode: FinishedEpisode) -> bool:
-    """Look at the page on which the episode ended first: it holds what was typed and never sent."""
+    """Check the page on which the episode ended first: it contains text that was typed but not submitted."""
     last = await episode.pages.address()
     places = [(target, parse_location(target)) for target in evaluation.program_html]
     for target, place in sorted(places, key=lambda pair: pair[1].url is not None):
@@ -112,7 +112,7 @@ async def _program_html(evaluation: Evaluation, episode: FinishedEpisode) -> boo
     return True
 
 
-# The last page's address comes before others are opened.
+# The last page's URL is checked before other pages are opened.
 _PARTS: dict[EvalType, Callable[[Evaluation, FinishedEpisode], Awaitable[bool]]] = {
     EvalType.URL_MATCH: _url_match,
     EvalType.STRING_MATCH: _string_match,
@@ -121,14 +121,14 @@ _PARTS: dict[EvalType, Callable[[Evaluation, FinishedEpisode], Awaitable[bool]]]
 
 
 async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) -> str | None:
-    """Return what stands at a place; None where there is no such place."""
+    """Return the content at a location; None if it does not exist."""
     if place.url is not None:
         url = await _ask_helper(place.url, last, pages) if isinstance(place.url, HelperCall) else place.url
         if url is None:
             return None
         await pages.open(url)
     for preparation in place.preparations:
-        with suppress(PageScriptError):  # what it opens may be open already: the locator tells
+        with suppress(PageScriptError):  # the page may have opened it already; the locator will show
             await pages.run(preparation.function)
     if place.locator is None:
         return html.unescape(await pages.html())
@@ -145,7 +145,7 @@ async def _ask_helper(helper: HelperCall, last: str, pages: EvaluationBrowser) -
 
 
 async def _evaluate(script: PageScript, pages: EvaluationBrowser) -> str | None:
-    """Return the value of a script as a text, as JavaScript writes it; None for nothing and where it fails."""
+    """Return a script's value as text, as JavaScript formats it; None if it is empty or fails."""
     try:
         value = await pages.run(script.function)
     except PageScriptError:

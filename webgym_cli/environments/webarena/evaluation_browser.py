@@ -1,4 +1,4 @@
-"""The browser in which an episode of WebArena ended, as its scoring looks at it."""
+"""The browser in which an episode ended, as seen by its evaluation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webgym_cli.records.webarena import WebArenaSite
 _ADDRESS = "() => document.location.href"
 _HTML = "() => document.documentElement?.outerHTML ?? ''"
 _ORDERS = "/sales/order/history/"
-# The customer's orders stand there with the newest first.
+# The customer's orders are listed with the newest first.
 _NEWEST_ORDER = "() => document.querySelector('a[href*=\"/sales/order/view/order_id/\"]')?.href ?? null"
 _ROLE = """(name) => {
   const rows = Array.from(document.querySelectorAll("tr"));
@@ -31,22 +31,22 @@ _ROLE = """(name) => {
 
 
 class EvaluationBrowser:
-    """The page on which the episode ended, and others in a tab of their own: what was typed and not sent stays."""
+    """The last page of the episode, and other pages in a tab of their own, so that unsubmitted input is kept."""
 
     def __init__(self, session: BrowserSession, arrive: Callable[[str], Awaitable[None]], settings: Settings) -> None:
-        """`arrive`: opens an address in the current tab and waits until it is there."""
+        """`arrive`: opens a URL in the current tab and waits until it is loaded."""
         self._session = session
         self._arrive = arrive
         self._settings = settings
         self._apart = False
 
     async def address(self) -> str:
-        """Return the address of the page that is open."""
-        # Of the page itself: on a busy machine the driver hears of a navigation later than a look at the page shows it.
+        """Return the URL of the open page."""
+        # From the page itself: on a busy machine the driver reports navigations late.
         return str(await self._session.evaluate(_ADDRESS))
 
     async def open(self, url: str) -> None:
-        """Open an address apart from the episode's last page. Raises `BoundaryError` where it can't be reached."""
+        """Open a URL in the extra tab. Raises `BoundaryError` if it can't be reached."""
         if not self._apart:
             await new_tab(self._session)
             self._apart = True
@@ -57,7 +57,7 @@ class EvaluationBrowser:
         return str(await self._session.evaluate(_HTML))
 
     async def run(self, function: str) -> Any:
-        """Return what a JavaScript function without arguments returns on the page. Raises `PageScriptError`."""
+        """Return the result of a JavaScript function without arguments in the page. Raises `PageScriptError`."""
         try:
             return await self._session.evaluate(function)
         except BoundaryError as error:
@@ -66,7 +66,7 @@ class EvaluationBrowser:
             raise
 
     async def ask(self, helper: HelperName, argument: str | None) -> str | None:
-        """Return what a helper says of the site or the page; None where there is no such thing."""
+        """Return the result of a helper on the site or page; None if there is none."""
         if helper is HelperName.LATEST_ORDER:
             await self.open(urljoin(f"{self._shop()}/", _ORDERS.lstrip("/")))
             return _text(await self._session.evaluate(_NEWEST_ORDER))

@@ -1,4 +1,4 @@
-"""Asks the judge whether an answer is what a task's `fuzzy_match` wants. What can't be read is never a yes."""
+"""Judge for `fuzzy_match`. Unreadable answers are never a yes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ASKED = {
         "the task, or gives another reason, is wrong."
     ),
 }
-# The form of a verdict, for servers that hold a model to one.
+# JSON schema of a verdict, for servers with structured outputs.
 VERDICT_SCHEMA = {
     "type": "object",
     "properties": {"reason": {"type": "string"}, "verdict": {"type": "string", "enum": ["right", "wrong"]}},
@@ -37,7 +37,7 @@ VERDICT_SCHEMA = {
 
 
 class FuzzyVerdict(Record):
-    """What a judge says."""
+    """The judge's verdict."""
 
     reason: str
     verdict: Literal["right", "wrong"]
@@ -47,15 +47,15 @@ _FORM = ReplyFormat("fuzzy_match", FuzzyVerdict, VERDICT_SCHEMA)
 
 
 class FuzzyJudge:
-    """The judge of the settings; connects when it is first asked."""
+    """The configured judge, connected on first use."""
 
     def __init__(self, settings: JudgeSettings) -> None:
-        """Raises `SettingsError` for a key that no header can carry."""
+        """Raises `SettingsError` for a key that can't be sent in a header."""
         self._model = settings.model
         self._chat = ChatClient(settings)
 
     async def __call__(self, question: FuzzyQuestion) -> bool:
-        """Return whether the answer is right. Raises `BoundaryError` (judge_failed) where the judge does not tell."""
+        """Return whether the answer is right. Raises `BoundaryError` (judge_failed) without a verdict."""
         reply = await self._chat.ask(fuzzy_messages(question), _FORM, model=self._model)
         return reply.verdict == "right"
 
@@ -65,10 +65,10 @@ class FuzzyJudge:
 
 
 def fuzzy_messages(question: FuzzyQuestion) -> list[dict[str, str]]:
-    """Return the chat that asks a question. Text of the agent stays within its JSON string."""
+    """Return the chat that asks a question. The agent's text stays within its JSON string."""
     data = {"task": question.intent, "reference": question.reference, "answer": question.answer}
     content = json.dumps(data, ensure_ascii=False, indent=1).encode(errors="replace").decode()
     system = _SYSTEM.format(asked=_ASKED[question.kind])
-    # Neither a placeholder of an image nor a token of a chat template survives as one; a JSON reader sees the same.
+    # Image placeholders and control tokens become escapes, which a JSON reader decodes to the same text.
     safe = content.replace("<", "\\u003c")
     return [{"role": "system", "content": system}, {"role": "user", "content": safe}]

@@ -1,4 +1,4 @@
-"""Where WebArena's tasks look on pages: a small grammar. An unknown form is an error that names it, never a score."""
+"""Parser of the page locations in WebArena's tasks. An unknown form is an error, never a score."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from webgym_cli.records.webarena import HtmlTarget
 from webgym_cli.util.literal_calls import BadCall, Call, Identifier, read_call
 
 LAST = "last"
-# Stands for the last page's address in a helper's argument.
+# Placeholder for the last page's URL in a helper's argument.
 LAST_URL = "__last_url__"
 _FUNC, _LAMBDA = "func:", "lambda:"
-# How JavaScript that is an expression begins.
+# Prefixes of JavaScript expressions.
 _SCRIPTS = ("document.", "[...document.")
 
 
 class BadLocationError(ValueError):
-    """A place is given in a form that isn't known."""
+    """Unknown form of a location."""
 
 
 class HelperName(StrEnum):
-    """The functions that a task can name, in WebArena's spelling."""
+    """Helper functions that tasks can call, with WebArena's names."""
 
     LATEST_ORDER = "shopping_get_latest_order_url"
-    """The address of the customer's newest order."""
+    """URL of the customer's newest order."""
     REVIEW_AUTHOR = "shopping_get_sku_latest_review_author"
-    """Who wrote the newest review of the product with this number."""
+    """Author of the newest review of the product with this SKU."""
     REVIEW_RATING = "shopping_get_sku_latest_review_rating"
-    """The rating of the newest review of the product with this number, 0-100."""
+    """Rating (0-100) of the newest review of the product with this SKU."""
     POST_URL = "reddit_get_post_url"
-    """The address of the post to which the page with this address belongs."""
+    """URL of the post to which the page with this URL belongs."""
     MEMBER_ROLE = "gitlab_get_project_memeber_role"
-    """The role that this account has on the list of members that is open."""
+    """Role of an account in the open list of members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +50,22 @@ class PageScript:
     """JavaScript that the page evaluates."""
 
     function: str
-    """A function without arguments."""
+    """A JavaScript function without arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContentLocation:
-    """Where to look."""
+    """Location of a content."""
 
     url: str | HelperCall | None
-    """An address, or None for the page on which the episode ended."""
+    """A URL; None for the page on which the episode ended."""
     locator: PageScript | HelperCall | None
     """None: the whole page."""
     preparations: tuple[PageScript, ...]
 
 
 _ON_PAGE = Identifier("__page__")
-# What each takes: texts, or the page.
+# Arguments of each helper: texts, or the page.
 _SIGNATURES: dict[HelperName, tuple[object, ...]] = {
     HelperName.LATEST_ORDER: (),
     HelperName.REVIEW_AUTHOR: (str,),
@@ -77,13 +77,13 @@ _FOR_ADDRESSES = frozenset({HelperName.LATEST_ORDER, HelperName.POST_URL})
 
 
 def parse_location(target: HtmlTarget) -> ContentLocation:
-    """Return where a target looks. Raises `BadLocationError`."""
+    """Return the location of a target. Raises `BadLocationError`."""
     preparations = tuple(PageScript(f"() => {{ {action} }}") for action in target.prep_actions)
     return ContentLocation(_url(target.url.strip()), _locator(target.locator.strip()), preparations)
 
 
 def post_url(address: str) -> str:
-    """Return the address of the post that a page of the forum belongs to; where it belongs to none, its own."""
+    """Return the URL of the post to which a forum page belongs; the given URL if there is none."""
     parts = urlsplit(address)
     match parts.path.split("/"):
         case ["", "f", forum, number, *_] if forum and number.isdecimal():

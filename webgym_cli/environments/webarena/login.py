@@ -1,4 +1,4 @@
-"""Logs in to WebArena's sites with a real browser, and tells whether a site still knows a login."""
+"""Login to WebArena's sites with a real browser, and check of existing logins."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
 _STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
 _PASSWORD_SHOWN = "input[type=password]:visible"
-# Where pages say why they let nobody in.
+# Elements with a site's error messages.
 _ALERTS = "[role=alert], .message-error, .alert, .error, .flash-alert"
 _LONGEST_ALERT = 200
 
 
 class LoginManager:
-    """Logs in to the sites of the settings, each time in a fresh context of a browser."""
+    """Logs in to the configured sites, each time in a fresh browser context."""
 
     def __init__(self, settings: Settings, browsers: Callable[[], BrowserPool]) -> None:
-        """`browsers`: gives the pool of browsers, behind a gate that lets the sites through."""
+        """`browsers`: returns the browser pool, behind a proxy that allows the sites."""
         self._settings = settings
         self._browsers = browsers
         self._options = SessionOptions.of(settings.browser)
 
     async def log_in(self, site: WebArenaSite) -> dict[str, Any]:
-        """Log in to a site and return Playwright's storage state, once the site has shown that it knows it.
+        """Log in to a site and return Playwright's storage state after verifying the login.
 
-        Raises `UsageError` without an account or its password, `BoundaryError` where the site can't be reached or lets
-        nobody in.
+        Raises `UsageError` without an account or its password, `BoundaryError` if the site can't be reached or rejects
+        the login.
         """
         known = find_account(self._settings, site)
         secret = read_password(site, known)
@@ -66,9 +66,9 @@ class LoginManager:
                 return dict(await session.page.context.storage_state())
 
     async def check_session(self, site: WebArenaSite, state: Path) -> str:
-        """Say why a site seems not to know a login any more; empty where it does.
+        """Return why a site seems to reject a stored login; empty if it accepts it.
 
-        Raises `BoundaryError` where the site can't be reached, or the login can't be read.
+        Raises `BoundaryError` if the site can't be reached, or the login can't be read.
         """
         async with self._session({"storage_state": str(state)}) as session:
             return await self._check_session(session, site)
@@ -89,9 +89,9 @@ class LoginManager:
         return f"{session.url} asks for a password" if shown else ""
 
     async def _open(self, session: BrowserSession, site: WebArenaSite, page: str, *, refusals: bool = False) -> int:
-        """Open a page of a site and return its status. Raises `BoundaryError` where it can't be had.
+        """Open a page of a site and return its status. Raises `BoundaryError` if it can't be loaded.
 
-        `refusals`: a status from 400 to 499 is an answer, too.
+        `refusals`: accept status codes from 400 to 499.
         """
         url = f"{self._settings.webarena.site(site).url}{page}"
         hint = f"start the site, or fix webarena.{site}.url"
@@ -112,7 +112,7 @@ class LoginManager:
             await field.fill(text)
 
     async def _submit(self, session: BrowserSession, site: WebArenaSite) -> None:
-        """Send the form off and wait for the page that follows, if one does."""
+        """Submit the form and wait for the next page, if there is one."""
         known = find_account(self._settings, site)
         send = await self._visible(session, site, "submit", known.submit) if known.submit else None
         field = await self._visible(session, site, "password_field", known.password_field)
@@ -124,10 +124,10 @@ class LoginManager:
                 async with session.page.expect_navigation(wait_until="load", timeout=limit * 1000):
                     await (send.click(no_wait_after=True) if send else field.press("Enter", no_wait_after=True))
             except PlaywrightTimeout:
-                return  # a page that logs in without leaving: whether it did is asked next
+                return  # a page that logs in without navigation; the login is verified next
 
     async def _visible(self, session: BrowserSession, site: WebArenaSite, place: str, where: str) -> Locator:
-        """Return what is found at a place of the login form. Raises `BoundaryError` where nothing is."""
+        """Return the element at a location of the login form. Raises `BoundaryError` if there is none."""
         locator = _locator(session.page, where).filter(visible=True).first
         if await self._appears(session, locator):
             return locator
@@ -138,7 +138,7 @@ class LoginManager:
         )
 
     async def _appears(self, session: BrowserSession, locator: Locator) -> bool:
-        """Tell whether something is in the page, or comes into it while pages settle."""
+        """Whether an element exists or appears while the page settles."""
         from playwright.async_api import TimeoutError as PlaywrightTimeout
 
         seconds = self._settings.browser.max_idle_wait
@@ -149,7 +149,7 @@ class LoginManager:
             return await locator.count() > 0
 
     async def _complaint(self, session: BrowserSession) -> str:
-        """Return what the page says in an alert, if it does."""
+        """Return the page's error message, if any."""
         async with session.guard("reading what the page says"):
             texts = await session.page.locator(_ALERTS).filter(visible=True).all_inner_texts()
         return " ".join(" ".join(texts).split())[:_LONGEST_ALERT]
@@ -166,24 +166,24 @@ class LoginManager:
 
 @asynccontextmanager
 async def open_login_manager(settings: Settings) -> AsyncIterator[LoginManager]:
-    """Yield a manager with a browser of its own, behind a proxy that lets the sites through."""
+    """Yield a manager with its own browser, behind a proxy that allows the sites."""
     async with AsyncExitStack() as stack:
         rules = AddressRules.of(settings.browser.private_hosts).with_names(list_site_hosts(settings))
         gate = await stack.enter_async_context(EgressProxy(rules))
-        # As for episodes: a remote browser can't reach our loopback.
+        # As in episodes: a remote browser can't reach our loopback address.
         pool = BrowserPool(settings.browser, "" if settings.browser.cdp_urls else gate.address)
         browsers = await stack.enter_async_context(pool)
         yield LoginManager(settings, lambda: browsers)
 
 
 def list_site_hosts(settings: Settings) -> tuple[str, ...]:
-    """Return the hosts of the sites: they may be reached though they are private."""
+    """Return the hosts of the sites, which may be reached although they are private."""
     hosts = (urlsplit(url).hostname or "" for url in settings.webarena.addresses().values())
     return tuple(dict.fromkeys(hosts))
 
 
 def find_account(settings: Settings, site: WebArenaSite) -> AccountSite:
-    """Return the settings of a site that can be logged in to. Raises `UsageError` for any other."""
+    """Return the settings of a site with login. Raises `UsageError` for others."""
     known = settings.webarena.site(site)
     if not isinstance(known, AccountSite) or not known.account:
         raise UsageError(f"webarena.{site}: nobody logs in there, it has no account")
@@ -193,7 +193,7 @@ def find_account(settings: Settings, site: WebArenaSite) -> AccountSite:
 
 
 def read_password(site: WebArenaSite, known: AccountSite) -> str:
-    """Return an account's password. Raises `UsageError` where its variable is not set."""
+    """Return an account's password. Raises `UsageError` if its variable is not set."""
     name = known.password_env_var
     if not name:
         raise UsageError(f"webarena.{site}.password_env_var is empty: no variable holds the password")
@@ -218,6 +218,6 @@ def _quote(text: str) -> str:
 
 
 def _is_below(url: str, page: str) -> bool:
-    """Tell whether an address is a page's, or one below it."""
+    """Whether a URL equals a page's URL or is below it."""
     path, top = (urlsplit(text).path.rstrip("/") + "/" for text in (url, page))
     return path.startswith(top)

@@ -1,4 +1,4 @@
-"""What `webgym login` does: one login after the other, each with what became of it."""
+"""Implementation of `webgym login`: logs in site by site and reports each result."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.records.webarena import WebArenaSite
 
-# `failed`: the site could not be asked, or lets nobody in.
+# `failed`: the site could not be reached, or rejected the login.
 LoginState = Literal["valid", "expired", "missing", "failed"]
 
 
 class LoginStatus(Record):
-    """What is known of the login of a site."""
+    """Status of a site's login."""
 
     site: WebArenaSite
     status: LoginState
     account: str
     file: str
-    """Where the login is kept."""
+    """File of the login."""
     detail: str = ""
     """Why it is not valid."""
     hint: str = Field(default="", exclude=True)
-    """What to do about it. Not a part of the row that is printed."""
+    """How to fix it; not part of the printed row."""
 
 
-# Hears of each login at once: the next one may take a while.
+# Called for each login immediately, since the next one may take a while.
 OnLoginStatus = Callable[[LoginStatus], None]
 
 
 def select_sites(settings: Settings, names: Sequence[str]) -> tuple[WebArenaSite, ...]:
-    """Return the sites of these names; without names all that have an address and an account.
+    """Return the sites with these names; without names all that have a URL and an account.
 
-    Raises `UsageError` for a site that there is not, that has no address or no account, and where there is none.
+    Raises `UsageError` for an unknown site, one without URL or account, and if there are none.
     """
     if unknown := [name for name in names if name not in list(WebArenaSite)]:
         raise UsageError(f"there is no site {unknown[0]!r}", hint=f"the sites are {', '.join(WebArenaSite)}")
@@ -57,9 +57,9 @@ def select_sites(settings: Settings, names: Sequence[str]) -> tuple[WebArenaSite
 async def visit_sites(
     settings: Settings, sites: Sequence[WebArenaSite], on_status: OnLoginStatus, *, check: bool
 ) -> list[LoginStatus]:
-    """Log in to each site and keep the login; with `check`, show each login to its site.
+    """Log in to each site and store the login; with `check`, only verify the stored logins.
 
-    Raises `UsageError` before the first login where a password is not known.
+    Raises `UsageError` before the first login if a password is missing.
     """
     states, entries = LoginStore.of(settings.webarena), list[LoginStatus]()
     for site in () if check else sites:

@@ -1,4 +1,4 @@
-"""The logins of WebArena's sites on disk: Playwright's storage states, a file a site, for their owner's eyes only."""
+"""Stored logins of WebArena's sites: Playwright storage states, one file per site, readable by their owner only."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _PRIVATE = 0o600
 
 @dataclass(frozen=True, slots=True)
 class LoginStore:
-    """The logins in one folder."""
+    """Logins in one folder."""
 
     folder: Path
     max_age: float
-    """Seconds after which a login counts as expired."""
+    """Age in seconds from which a login is expired."""
 
     @classmethod
     def of(cls, settings: WebArenaSettings) -> LoginStore:
-        """Return those of the settings."""
+        """Return the store of the settings."""
         named = settings.auth_folder
         folder = Path(named).expanduser().absolute() if named else role_home() / "webarena"
         return cls(folder, settings.login_hours * 3600)
 
     def path(self, sites: Sequence[WebArenaSite]) -> Path:
-        """Return the file of one site's login, or of the logins of several together."""
+        """Return the file of one site's login, or of several sites' merged logins."""
         return self.folder / f"{'.'.join(sites)}{_END}"
 
     def fault(self, site: WebArenaSite) -> str:
-        """Say why a login is of no use, as far as its file tells: `missing`, `unreadable`, or `expired`; else empty."""
+        """Return the problem of a login according to its file: `missing`, `unreadable`, or `expired`; else empty."""
         path = self.path((site,))
         if not path.is_file():
             return "missing"
@@ -55,13 +55,13 @@ class LoginStore:
         return f"expired ({age / 3600:.1f} hours old)" if age > self.max_age else ""
 
     def save(self, site: WebArenaSite, state: dict[str, Any]) -> None:
-        """Keep a login. Raises `StoreError`."""
+        """Store a login. Raises `StoreError`."""
         self._write(self.path((site,)), state)
 
     def join(self, sites: Sequence[WebArenaSite]) -> Path:
-        """Return the file of the logins of these sites together, made of theirs where it is older than one of them.
+        """Return the file with the merged logins of these sites, updated if it is older than one of them.
 
-        Raises `StoreError` where one can't be read, `UsageError` where two sites overwrite each other's login.
+        Raises `StoreError` if one can't be read, `UsageError` if two logins conflict.
         """
         path, parts = self.path(sites), [self.path((site,)) for site in sites]
         if len(sites) > 1 and not _is_newest(path, parts):
@@ -74,11 +74,9 @@ class LoginStore:
 
 
 def task_sites(task: Task) -> tuple[WebArenaSite, ...]:
-    """Return the sites that a task of WebArena works on, in the order of `WebArenaSite`; none for any other task.
+    """Return the sites of a WebArena task, in the order of `WebArenaSite`; empty for other tasks.
 
-    The fixture sites are none of them: each of their episodes has its own.
-
-    Raises `UsageError` for a site that there is not.
+    The fixture sites are not included, because each episode has its own. Raises `UsageError` for an unknown site.
     """
     if task.environment != "webarena" or is_fixture(task):
         return ()
@@ -86,7 +84,7 @@ def task_sites(task: Task) -> tuple[WebArenaSite, ...]:
 
 
 def login_sites(task: Task) -> tuple[WebArenaSite, ...]:
-    """Return the sites that a task starts logged in to, by its `storage_state`, as that names them; none without one.
+    """Return the sites that a task starts logged in to, from the name of its `storage_state`; empty without one.
 
     Raises `UsageError` for a state that is not named after sites.
     """
@@ -101,7 +99,7 @@ def login_sites(task: Task) -> tuple[WebArenaSite, ...]:
 
 
 def sort_sites(sites: Iterable[WebArenaSite]) -> tuple[WebArenaSite, ...]:
-    """Return sites, each once, in the one order in which they are taken everywhere."""
+    """Return the distinct sites in the global locking order."""
     wanted = set(sites)
     return tuple(site for site in WebArenaSite if site in wanted)
 
@@ -124,7 +122,7 @@ def _is_newest(path: Path, parts: Iterable[Path]) -> bool:
 
 
 def _together(states: dict[WebArenaSite, Any]) -> dict[str, Any]:
-    """Return logins as one. Raises `UsageError` for two sites of one host that use a cookie of the same name."""
+    """Return the merged logins. Raises `UsageError` if two sites of one host use a cookie with the same name."""
     cookies: dict[tuple[str, str, str], tuple[WebArenaSite, Any]] = {}
     origins: dict[str, Any] = {}
     for site, state in states.items():

@@ -1,4 +1,4 @@
-"""What the evaluation of WebArena's tasks needs, checked before the first episode."""
+"""Requirements of WebArena's evaluations, checked before the first episode."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _OF_ADMIN = _OF_SHOP - {HelperName.LATEST_ORDER}
 
 
 def check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
-    """Raise `WebGymError` for a judge, a site, an account or a form of evaluation that tasks lack."""
+    """Raise `WebGymError` if tasks lack a judge, site, account, or have an unsupported evaluation."""
     require_evaluations(settings, tasks)
     require_sites(settings, tasks)
 
 
 def require_evaluations(settings: Settings, tasks: Iterable[Task]) -> None:
-    """Raise `UsageError` for an evaluation that can't be read, or that lacks its judge, site or account."""
+    """Raise `UsageError` for an unsupported evaluation, or one without its judge, site or account."""
     for task in tasks:
         try:
             evaluation = evaluation_of(task)

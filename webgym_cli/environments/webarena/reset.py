@@ -1,4 +1,4 @@
-"""Sets a site back by its hook: an address that is sent a POST, or a command. Done once the site answers again."""
+"""Reset of a site by its hook: a URL that receives a POST request, or a command."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.util.http_client import BoundedClient
 
-# Seconds between two looks whether the site answers.
+# Seconds between two checks whether the site responds.
 _LOOK_AGAIN = 0.5
 _GRACE = 5.0
 _LONGEST_LOOK = 30.0
 
 
 async def reset_site(site: WebArenaSite, known: SiteSettings, seconds: float, log: Path) -> None:
-    """Run a site's reset hook and wait until the site answers. Raises `BoundaryError` where that fails or takes longer.
+    """Run a site's reset hook and wait until the site responds. Raises `BoundaryError` on failure or timeout.
 
-    `log`: what a command writes; begun anew each time.
+    `log`: output of a command, overwritten each time.
     """
     hook = known.reset.strip()
     try:
@@ -55,7 +55,7 @@ async def _run(site: WebArenaSite, command: str, log: Path) -> None:
     await asyncio.to_thread(log.unlink, missing_ok=True)
     try:
         job = Job.spawn(shlex.split(command), env=os.environ, log=log, grace=_GRACE)
-    except (JobError, ValueError) as error:  # ValueError: a quotation mark without its other half
+    except (JobError, ValueError) as error:  # ValueError: an unclosed quotation mark
         raise _to_boundary_error(site, f"{command!r}: {error}") from error
     try:
         code = await job.wait()
@@ -67,13 +67,13 @@ async def _run(site: WebArenaSite, command: str, log: Path) -> None:
 
 
 async def _answers(url: str) -> None:
-    """Wait until a site answers with a status below 500; for one without an address, not at all."""
+    """Wait until a site responds with a status below 500; returns immediately without a URL."""
     async with BoundedClient(timeout=_LONGEST_LOOK, trust_env=False) as client:
         while url:
             with suppress(httpx.HTTPError):
                 if (await client.get(url)).status_code < 500:
                     return
-            await asyncio.sleep(_LOOK_AGAIN)  # nobody tells that a site is up
+            await asyncio.sleep(_LOOK_AGAIN)  # there is no notification
 
 
 def _to_boundary_error(site: WebArenaSite, what: str, hint: str = "") -> BoundaryError:

@@ -1,4 +1,4 @@
-"""The newest review of a product, from the shop's own programming interface: it also tells those not yet approved."""
+"""Newest review of a product from the shop's API, which also returns reviews that are not yet approved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REVIEWS = "/rest/default/V1/products/{sku}/reviews"
 
 @dataclass(frozen=True, slots=True)
 class LatestReview:
-    """A review as scoring looks at it."""
+    """A review for the evaluation."""
 
     author: str
     rating: str
@@ -29,10 +29,9 @@ class LatestReview:
 
 
 async def fetch_newest_review(settings: Settings, sku: str) -> LatestReview | None:
-    """Return the newest review of a product number; None without one.
+    """Return the newest review of a SKU; None without one.
 
-    Raises `BoundaryError` where the shop does not answer as it should, `UsageError` without the account of its
-    administration.
+    Raises `BoundaryError` for an unexpected response, `UsageError` without the shop's admin account.
     """
     shop, limit = settings.webarena.shopping.url, settings.browser.navigation_timeout
     known = find_account(settings, WebArenaSite.SHOPPING_ADMIN)

@@ -1,4 +1,4 @@
-"""WebArena's sites as episodes need them: addresses, logins, and a turn on each site that can't be shared."""
+"""Scheduler of WebArena's sites: URLs, logins, and exclusive access to sites that episodes can't share."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
 
-# Seconds between two tries to take a site that another process holds.
+# Seconds between two attempts to lock a site held by another process.
 _LOOK_AGAIN = 0.2
 _OTHER_FOLDER = "choose another webarena.auth_folder"
-# Seconds for which a site that several episodes share is not asked again whether it knows the login.
+# Seconds for which a verified login of a shared site is trusted.
 _BELIEVED = 60.0
 
 
 class SiteScheduler:
-    """Gives episodes the sites of the settings. One for a pool of environments."""
+    """Gives episodes access to the configured sites; one per pool of environments."""
 
     def __init__(self, settings: Settings, browsers: Callable[[], BrowserPool] | None = None) -> None:
-        """`browsers`: gives browsers, behind a gate that lets `hosts` through; None: each login has one of its own."""
+        """`browsers`: returns browsers behind a proxy that allows `hosts`; None: each login starts its own."""
         self._settings = settings
         self._browsers = browsers
         self._states = LoginStore.of(settings.webarena)
@@ -48,12 +48,12 @@ class SiteScheduler:
         self._doors: defaultdict[WebArenaSite, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._seen: dict[WebArenaSite, float] = {}
         self.hosts = list_site_hosts(settings)
-        """The sites' hosts: they have to be reachable though they are private."""
+        """Hosts of the sites, which must be reachable although they are private."""
 
     def address(self, text: str) -> str:
-        """Return a text with the sites' addresses in the place of their placeholders, like `__SHOPPING__`.
+        """Return a text with the sites' URLs in place of placeholders like `__SHOPPING__`.
 
-        Raises `SettingsError` for a site without an address.
+        Raises `SettingsError` for a site without URL.
         """
         for site in WebArenaSite:
             if site.placeholder in text:
@@ -61,10 +61,10 @@ class SiteScheduler:
         return text
 
     def storage_state(self, task: Task) -> Path | None:
-        """Return the file of the login that a task starts with; None where it starts without.
+        """Return the login file with which a task starts; None without login.
 
-        To be asked within the task's turn, which sees to it that the sites know the login. Raises `BoundaryError` for
-        one that is missing or expired, `UsageError` where two sites can't be logged in to at once.
+        Call it within `reserve`, which ensures valid logins. Raises `BoundaryError` for a missing or expired one,
+        `UsageError` if two sites' logins conflict.
         """
         sites = login_sites(task)
         for site in sites:
@@ -76,10 +76,10 @@ class SiteScheduler:
 
     @asynccontextmanager
     async def reserve(self, sites: Sequence[WebArenaSite]) -> AsyncIterator[None]:
-        """Hold sites for one episode: wait for those that can't be shared, reset those that are, see to the logins.
+        """Reserve sites for one episode: wait for exclusive ones, reset those with a hook, and check the logins.
 
-        Whoever waits longest is next, in this process and among those of the same `auth_folder`. All take sites in one
-        order, so nobody waits for each other. Raises `BoundaryError` where a reset or a login fails.
+        First come, first served, within this process and among processes with the same `auth_folder`. All sites are
+        locked in one global order, which prevents deadlocks. Raises `BoundaryError` if a reset or login fails.
         """
         known, wanted = self._settings.webarena, sort_sites(sites)
         async with AsyncExitStack() as stack:
@@ -94,9 +94,10 @@ class SiteScheduler:
 
     @asynccontextmanager
     async def _alone(self, site: WebArenaSite) -> AsyncIterator[None]:
-        """Hold a site against every other episode on this host."""
+        """Hold a site exclusively on this host."""
         async with self._turns[site]:
-            # Who waits holds `next`, so that a process can't hand the site on within itself for ever.
+            # The waiting process holds `next`, so that another process can't pass the site on among its own episodes
+            # forever.
             following, lock = (self._lock(f"{site}.{name}") for name in ("next", "lock"))
             await _acquire_lock(following)
             try:
@@ -121,7 +122,7 @@ class SiteScheduler:
         await reset_site(site, known.site(site), known.reset_timeout, self._states.folder / f"{site}.reset.log")
 
     async def _enter(self, site: WebArenaSite) -> None:
-        """See to it that a site knows its login: an episode before, or a reset, may have ended it."""
+        """Ensure a valid login: an earlier episode or a reset may have ended it."""
         async with self._doors[site]:
             shared = self._settings.webarena.site(site).isolation == "parallel"
             if shared and time.monotonic() - self._seen.get(site, -_BELIEVED) < _BELIEVED:
@@ -140,10 +141,10 @@ class SiteScheduler:
 
 
 def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
-    """Check that the settings have what tasks of WebArena need; all others need nothing.
+    """Check that the settings provide what WebArena tasks need; other tasks need nothing.
 
-    Raises `SettingsError` or `UsageError` that names task, site and setting, `MissingStageError` where a login is
-    missing or expired that only `webgym login` makes.
+    Raises `SettingsError` or `UsageError` with task, site and setting, `MissingStageError` for a missing or expired
+    login that requires `webgym login`.
     """
     states, logins = LoginStore.of(settings.webarena), set[WebArenaSite]()
     for task in tasks:
@@ -167,10 +168,10 @@ def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
 
 
 async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[WebArenaSite, ...]:
-    """Have every login that tasks start with known to its site; return the sites that were logged in to.
+    """Ensure that all logins of tasks are valid; return the sites that were logged in to.
 
-    Raises `MissingStageError` for one that only `webgym login` makes, `BoundaryError` where a site can't be reached or
-    lets nobody in, `UsageError` where two sites can't be logged in to at once.
+    Raises `MissingStageError` for one that requires `webgym login`, `BoundaryError` if a site can't be reached or
+    rejects the login, `UsageError` if two logins conflict.
     """
     states, wanted = LoginStore.of(settings.webarena), {login_sites(task) for task in tasks}
     sites = sort_sites(site for logins in wanted for site in logins)
@@ -184,24 +185,24 @@ async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[We
 
 
 def map_isolation(settings: Settings, tasks: Iterable[Task]) -> dict[str, Isolation]:
-    """Return how the sites of tasks keep episodes apart."""
+    """Return the isolation of the tasks' sites."""
     sites = sort_sites(site for task in tasks for site in task_sites(task))
     return {site.value: settings.webarena.site(site).isolation for site in sites}
 
 
 def exclusive_sites(settings: Settings, task: Task) -> frozenset[WebArenaSite]:
-    """Return the sites that no other episode may be on while one of this task runs."""
+    """Return the sites on which no other episode may run together with this task."""
     return frozenset(site for site in task_sites(task) if settings.webarena.site(site).isolation != "parallel")
 
 
 def describe_isolation(isolation: Mapping[str, str]) -> str:
-    """Return in one line how sites keep episodes apart."""
+    """Return a one-line description of the isolation."""
     words = {"parallel": "any number of episodes", "serial": "one at a time", "reset": "one at a time, after a reset"}
     return "sites: " + "; ".join(f"{site} {words[kind]}" for site, kind in isolation.items())
 
 
 async def _renew(settings: Settings, states: LoginStore, logins: LoginManager, site: WebArenaSite) -> bool:
-    """Log in where a login is of no use. Returns whether that was needed; raises where only a person may do it."""
+    """Renew an unusable login. Returns whether that was necessary; raises if only a user may do it."""
     why = states.fault(site) or await logins.check_session(site, states.path((site,)))
     if not why:
         return False
@@ -224,7 +225,7 @@ def _url(settings: Settings, site: WebArenaSite, whose: str = "") -> str:
 
 
 async def _acquire_lock(lock: FileLock) -> None:
-    """Wait until a lock is ours; a cancelled wait holds nothing. Raises `StoreError` where there can be none."""
+    """Wait for a lock; a cancelled wait holds nothing. Raises `StoreError` if locking is impossible."""
     while True:
         try:
             lock.acquire(timeout=0)

@@ -1,4 +1,4 @@
-"""WebArena as a registered environment: a task's own evaluation gives the reward; its sites may not be shared."""
+"""Registration of the environment `webarena`: rewards from the tasks' own evaluations, and exclusive sites."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.tasks.registry import select_named
 from webgym_cli.util.registry import lazy
 
-# WebArena's format wants an evaluation; this one is known as none, so that only a reward model scores the task.
+# WebArena's format requires an evaluation; this one counts as none, so that only a reward model scores the task.
 _NO_EVALUATION = {
     "eval_types": ["string_match"],
     "reference_answers": {"exact_match": "N/A"},
@@ -19,7 +19,7 @@ _NO_EVALUATION = {
     "string_note": "",
     "reference_answer_raw_annotation": "",
 }
-# The fields that a generated task takes over from the one that it starts like.
+# Fields that a generated task copies from its seed.
 _SITE_FIELDS = ("sites", "require_login", "storage_state", "geolocation", "require_reset", "start_urls")
 
 

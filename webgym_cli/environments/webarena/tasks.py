@@ -1,4 +1,4 @@
-"""Reads WebArena's task configurations, and WebRL's generated instructions, into our tasks."""
+"""Parser of WebArena's task configurations and WebRL's generated instructions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, UrlRule, 
 from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.util.text import map_texts
 
-# The names that WebRL's generated instructions (`task` and `web`) have for the sites.
+# Site names in WebRL's generated instructions (`task` and `web`).
 GENERATED = {
     "cms": WebArenaSite.SHOPPING_ADMIN,
     "oss": WebArenaSite.SHOPPING,
@@ -29,7 +29,7 @@ GENERATED = {
 
 _WITH_LOGIN = frozenset({WebArenaSite.SHOPPING, WebArenaSite.SHOPPING_ADMIN, WebArenaSite.REDDIT, WebArenaSite.GITLAB})
 _PLACEHOLDER = re.compile(r"__[A-Z]+(?:_[A-Z]+)*__")
-# The machine from which the benchmark's authors served GitLab, which stands in the answers of some tasks.
+# Host from which the benchmark's authors served GitLab, which occurs in some expected answers.
 _SSH_HOST = re.compile(r"(?<=ssh://git@)[^/:\s]+(?=:)")
 
 
@@ -40,7 +40,7 @@ class _Geolocation(Record):
 
 
 class _Config(Record):
-    """One configuration, as far as it has to be right. The addresses of the sites are filled in."""
+    """The validated fields of one configuration, with URLs filled in."""
 
     model_config = ConfigDict(extra="ignore")  # all fields are kept in the task's `extra`
 
@@ -73,11 +73,10 @@ class _Config(Record):
 
 
 def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> Task:
-    """Return the task of a configuration. Raises `BadTaskError`, which names the field.
+    """Return the task of a configuration. Raises `BadTaskError` with the name of the field.
 
-    `sites`: the address of each site, for the placeholders. Without a `task_id` the task is named by a hash of its
-    content. `extra` has all other fields, `start_urls` (each tab's) and `generated`: whether it has no score of its
-    own.
+    `sites`: URL of each site, for the placeholders. Without a `task_id` the id is a hash of the content. `extra`
+    contains all other fields, `start_urls` (one per tab) and `generated`: whether it has no evaluation of its own.
     """
     given = _from_generated(value) if "task" in value and "intent" not in value else dict(value)
     digest = hashlib.sha256(_content(given)).hexdigest()[:16]
@@ -106,8 +105,8 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
 
 
 def _take_url_rule(filled: dict[str, Any]) -> None:
-    """Fill in how addresses are compared where a task does not say."""
-    # WebArena's code takes its own tasks' missing rule for GOLD in PRED, WebRL's takes its 165 tasks' for EXACT.
+    """Set the default of how URLs are compared."""
+    # If a task has no rule, WebArena's code uses GOLD in PRED, and WebRL's uses EXACT for its 165 tasks.
     given = filled.get("eval")
     if "old_task_id" not in filled and isinstance(given, dict) and not given.get("url_note"):
         kinds = given.get("eval_types")
@@ -116,7 +115,7 @@ def _take_url_rule(filled: dict[str, Any]) -> None:
 
 
 def is_verified(value: Mapping[str, Any]) -> bool:
-    """Tell whether a record is one of webarena-verified's tasks: none of ours, as requests decide about them."""
+    """Whether a record is a task of webarena-verified, which is not supported, because it evaluates requests."""
     return "start_urls" in value and isinstance(value.get("eval"), list)
 
 
@@ -155,12 +154,12 @@ def _from_generated(value: Mapping[str, Any]) -> dict[str, Any]:
 def _content(given: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(given, sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
-    except ValueError as error:  # infinity, or half a character
+    except ValueError as error:  # infinity, or an unpaired surrogate
         raise BadTaskError(f"the record can't be stored: {error}") from None
 
 
 def _fill_addresses(value: Any, sites: Mapping[WebArenaSite, str], place: str) -> Any:
-    """Return a value with the sites' addresses in all of its texts."""
+    """Return a value with the sites' URLs filled into all of its texts."""
     if isinstance(value, dict):
         return {name: _fill_addresses(item, sites, f"{place}.{name}") for name, item in value.items()}
     if isinstance(value, list):
@@ -173,7 +172,7 @@ def _fill_addresses(value: Any, sites: Mapping[WebArenaSite, str], place: str) -
 def _address(placeholder: str, sites: Mapping[WebArenaSite, str], place: str) -> str:
     site = next((site for site in WebArenaSite if site.placeholder == placeholder), None)
     if site is None:
-        return placeholder  # a text may contain such a word; where an address is needed it is refused
+        return placeholder  # the word may occur in a text; where a URL is required, it is refused later
     if not sites.get(site):
         raise BadTaskError(
             f"{place}: the address of {placeholder} is not known", f"give the address of the site {site}"
@@ -182,7 +181,7 @@ def _address(placeholder: str, sites: Mapping[WebArenaSite, str], place: str) ->
 
 
 def _take_ssh_host(filled: dict[str, Any], sites: Mapping[WebArenaSite, str]) -> None:
-    """Put GitLab's host in the place of the authors' one, in the answers that name it."""
+    """Replace the authors' GitLab host in expected answers."""
     evaluation, gitlab = filled.get("eval"), sites.get(WebArenaSite.GITLAB)
     if isinstance(evaluation, dict) and gitlab and (host := urlsplit(gitlab).hostname):
         answers = evaluation.get("reference_answers")
@@ -193,7 +192,7 @@ def _take_ssh_host(filled: dict[str, Any], sites: Mapping[WebArenaSite, str]) ->
 
 
 def _tabs(config: _Config) -> list[str]:
-    """Return the address of each tab. Raises `BadTaskError` for an address, wanted ones included, that is none."""
+    """Return the URL of each tab. Raises `BadTaskError` for an invalid URL, also of an expected one."""
     tabs = [tab.strip() for tab in config.start_url.split(AND)]
     wanted = config.eval and EvalType.URL_MATCH in config.eval.eval_types and config.eval.reference_url
     for place, addresses in (("start_url", tabs), ("eval.reference_url", wanted.split(OR) if wanted else [])):

@@ -1,4 +1,4 @@
-"""What a text must be like to score: WebArena's rules for answers and for what pages hold."""
+"""WebArena's text matching rules for answers and page contents."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Literal
 from webgym_cli.errors import UsageError
 from webgym_cli.records.webarena import AND, OR, Evaluation, Expected
 
-# The answer that a task can't be done.
+# Answer that declares a task infeasible.
 UNACHIEVABLE = "N/A"
 
-# A word, with what joins its parts and the minus of a number, or one other character.
+# A word including its joining characters and the sign of a number, or one other character.
 _TOKEN = re.compile(r"(?:(?<![\w)\]])-(?=\d))?\w+(?:(?:[-./]|[,:](?=\d))\w+)*|[^\w\s]")
 _NUMERAL = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", re.ASCII)
-# The end of a number with three decimals or more, such as a coordinate: it is there where more of them follow.
+# The end of a number with three or more decimals, such as a coordinate, which may be followed by more digits.
 _FINE = re.compile(r"\d\.\d{3,}\Z", re.ASCII)
 _FRACTION = re.compile(r"\d\.\d+\Z", re.ASCII)
 _COMPARISON = re.compile(r"\s*(<=|>=|==|<|>)\s*(-?\d+(?:\.\d+)?)\s*", re.ASCII)
@@ -26,44 +26,46 @@ _NUMBER = re.compile(r"-?\d{1,3}(?:,\d{3})+|-?\d{1,300}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class FuzzyQuestion:
-    """What a judge is asked."""
+    """Question to the judge."""
 
     kind: Literal["same", "unachievable"]
-    """Whether the answer means the reference; or whether it gives the reference as the reason that nothing is done."""
+    """Whether the answer means the same as the reference; or whether it states the reference as the reason for
+    infeasibility.
+    """
     intent: str
-    """What the agent was asked."""
+    """Instruction of the agent."""
     reference: str
     answer: str
 
 
-# Answers yes only where all of it is right. Raises `BoundaryError` where it can't tell: that is no 0.
+# Returns whether everything is right. Raises `BoundaryError` without a verdict, which is no 0.
 FuzzyJudgeFn = Callable[[FuzzyQuestion], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
 class FuzzyContext:
-    """What is needed to ask a judge about an episode."""
+    """What is needed to query a judge about an episode."""
 
     intent: str
     string_note: str
     judge: FuzzyJudgeFn | None
 
     async def ask(self, kind: Literal["same", "unachievable"], reference: str, answer: str) -> bool:
-        """Return what the judge says. Raises `UsageError` without a judge."""
+        """Return the judge's verdict. Raises `UsageError` without a judge."""
         if self.judge is None:
             raise UsageError("a fuzzy_match needs a judge", hint="configure a judge, or leave such tasks out")
         return await self.judge(FuzzyQuestion(kind, self.intent, reference, answer))
 
 
 def needs_judge(evaluation: Evaluation) -> bool:
-    """Tell whether a judge may be asked."""
+    """Whether an evaluation may need a judge."""
     answers = [evaluation.reference_answers] if evaluation.reference_answers else []
     contents = [target.required_contents for target in evaluation.program_html]
     return any(expected.fuzzy_match for expected in answers + contents)
 
 
 async def matches_expected(text: str, expected: Expected, asker: FuzzyContext) -> bool:
-    """Tell whether a text is as it must be. A judge is asked last, and only where the other rules hold."""
+    """Whether a text meets all requirements. The judge is queried last, and only if the other rules hold."""
     if expected.exact_match is not None and not matches_exactly(text, expected.exact_match):
         return False
     if not all(contains_text(text, wanted) for wanted in expected.must_include or ()):
@@ -78,7 +80,7 @@ async def matches_expected(text: str, expected: Expected, asker: FuzzyContext) -
 
 
 def normalise(text: str) -> str:
-    """Return a text in lower case, without space around it and without one pair of quotes."""
+    """Return a text in lower case, without surrounding space and one pair of quotes."""
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         text = text[1:-1].strip()
@@ -86,15 +88,15 @@ def normalise(text: str) -> str:
 
 
 def matches_exactly(text: str, wanted: str) -> bool:
-    """Tell whether two texts are equal once they are cleaned."""
+    """Whether two normalised texts are equal."""
     return normalise(text) == normalise(wanted)
 
 
 def contains_text(text: str, wanted: str) -> bool:
-    """Tell whether a text contains the wanted one, or one of its alternatives, or all texts of an alternative.
+    """Whether a text contains the expected one, one of its alternatives, or all texts of an alternative.
 
-    A wanted single word has to be a word of the text, so that 0 is not in 100, and a number the same number: 182.4 is
-    in 182.40. Anything longer has to be a part of it that cuts no number: `suite 10` is not in `suite 100`.
+    A single expected word must be a whole word, so that 0 is not in 100; numbers are compared by value: 182.4 is in
+    182.40. Longer texts must be substrings that don't split a number: `suite 10` is not in `suite 100`.
     """
     content = normalise(text)
     words: set[str] | None = None
@@ -108,9 +110,9 @@ def contains_text(text: str, wanted: str) -> bool:
 
 
 def meets_comparison(text: str, comparison: str) -> bool:
-    """Tell whether a text is a whole number that meets a comparison like `>= 300`, or one of its alternatives.
+    """Whether a text is an integer that meets a comparison like `>= 300`, or one of several alternatives.
 
-    Raises `ValueError` for what is no comparison.
+    Raises `ValueError` for an invalid comparison.
     """
     wanted = parse_comparisons(comparison)
     plain = normalise(text)
@@ -121,7 +123,7 @@ def meets_comparison(text: str, comparison: str) -> bool:
 
 
 def parse_comparisons(text: str) -> list[tuple[str, Decimal]]:
-    """Return the operators and numbers of alternatives. Raises `ValueError`."""
+    """Return operators and numbers of the alternatives. Raises `ValueError`."""
     comparisons = [(_COMPARISON.fullmatch(part), part.strip()) for part in text.split(OR)]
     if bad := [part for match, part in comparisons if match is None]:
         raise ValueError(f"{bad[0]!r} is no comparison like '>= 300'")
@@ -150,7 +152,7 @@ def _is_word(text: str) -> bool:
 
 
 def _words(text: str) -> set[str]:
-    """Return the words of a text and the parts of those that a slash joins, numbers in their plain form, too."""
+    """Return the words of a text, the parts of words joined by slashes, and numbers in normal form."""
     whole = set(_TOKEN.findall(text))
     words = whole | {part for word in whole if "/" in word for part in word.split("/")}
     return words | {_plain(word) for word in words}
@@ -170,14 +172,14 @@ def _has_part(content: str, wanted: str) -> bool:
 
 
 def _end(wanted: str) -> str:
-    """Return the pattern of what may follow a text that is to be a part: not the rest of its last number."""
+    """Return the pattern of what may follow an expected substring: not the rest of its last number."""
     if not wanted[-1:].isdecimal() or _FINE.search(wanted):
         return ""
     return r"0*(?!\d)" if _FRACTION.search(wanted) else r"(?!\d|,\d{3})"
 
 
 def _plain(word: str) -> str:
-    """Return a number without separators of thousands and zeros at its end; any other word as it is."""
+    """Return a number without thousands separators and trailing zeros; other words unchanged."""
     if not _NUMERAL.fullmatch(word):
         return word
     whole, point, decimals = word.replace(",", "").partition(".")

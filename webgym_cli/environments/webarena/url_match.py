@@ -1,4 +1,4 @@
-"""Whether the last page's address is the wanted one."""
+"""Comparison of the last page's URL with the expected one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def url_matches(address: str, reference_url: str, rule: UrlRule) -> bool:
-    """Tell whether an address is one of the wanted ones, or leads from one of them further down."""
+    """Whether a URL equals one of the expected ones, or is below it."""
     return any(_matches(address, wanted, rule) for wanted in reference_url.split(OR))
 
 
@@ -21,7 +21,7 @@ def _matches(address: str, wanted: str, rule: UrlRule) -> bool:
         ours, theirs = urlsplit(address.strip()), urlsplit(wanted.strip())
         if _origin(ours) != _origin(theirs):
             return False
-    except ValueError:  # half an IPv6 address, a port that is no number
+    except ValueError:  # an invalid IPv6 address or port
         return False
     query, path = _query(theirs), _path(theirs)
     if rule is UrlRule.EXACT:
@@ -39,5 +39,5 @@ def _path(parts: SplitResult) -> str:
 
 
 def _query(parts: SplitResult) -> Counter[tuple[str, str]]:
-    """Return the parameters, in whichever order they stand."""
+    """Return the query parameters regardless of order."""
     return Counter(parse_qsl(parts.query, keep_blank_values=True))

@@ -1,4 +1,4 @@
-"""Asks a judge: any server that speaks the OpenAI chat protocol."""
+"""Client of a judge model behind any server with the OpenAI chat protocol."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from webgym_cli.records.base import Record
 from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeQuestion, QuestionKind, build_messages
 from webgym_cli.store.screenshots import data_url
 
-# SHA-256 of a screenshot -> its bytes, a PNG or a WebP. Raises `StoreError`.
+# Maps a screenshot's SHA-256 to its bytes (PNG or WebP). Raises `StoreError`.
 ImageLoader = Callable[[str], bytes]
 
-# The jobs that may have a model, an address and a key of their own -> how the names of those settings begin.
+# Jobs with optional model, address and key of their own -> prefix of these settings.
 _PREFIXES: dict[str, str] = {QuestionKind.KEY_POINT: "key_points_", QuestionKind.BLOCKING: "blocking_"}
-# So much of a reason is kept.
+# Maximum stored length of a reason.
 REASON_CHARACTERS = 2000
 
 
@@ -30,7 +30,7 @@ def _truncate_reason(reason: str) -> str:
 
 
 class JudgeReply(Record):
-    """A judge's answer to one question."""
+    """The judge's answer to one question."""
 
     reason: Annotated[str, AfterValidator(_truncate_reason)]
     verdict: Literal["yes", "no"]
@@ -43,25 +43,25 @@ class JudgeReply(Record):
 
 @dataclass(slots=True)
 class JudgeContext:
-    """What belongs to one trajectory: its pictures, encoded once, and the requests that it took."""
+    """Context of one trajectory: its images, encoded once, and the number of requests."""
 
     images: ImageLoader
     calls: int = 0
-    """Requests, repeats included."""
+    """Number of requests, including retries."""
     _urls: dict[str, str] = field(default_factory=dict)
 
     def url(self, sha256: str) -> str:
-        """Return a picture as a data URL. Raises `StoreError`."""
+        """Return an image as a data URL. Raises `StoreError`."""
         if sha256 not in self._urls:
             self._urls[sha256] = data_url(self.images(sha256))
         return self._urls[sha256]
 
 
 class JudgeClient:
-    """A judge behind OpenAI-compatible base URLs, each with a limit on the calls at once."""
+    """Judge behind OpenAI-compatible base URLs, each with a limit on concurrent requests."""
 
     def __init__(self, settings: JudgeSettings) -> None:
-        """Connect to nothing yet. Raises `SettingsError` without a usable `judge.base_url`."""
+        """Initialize without connecting. Raises `SettingsError` without a usable `judge.base_url`."""
         require_judge(settings)
         self._settings = settings
         self._clients: dict[tuple[str, str], ChatClient] = {}
@@ -70,7 +70,7 @@ class JudgeClient:
             self._clients.setdefault(_server(of_job), ChatClient(of_job))
 
     async def ask(self, question: JudgeQuestion, case: JudgeContext) -> JudgeReply:
-        """Return the reply to a question. Raises `ChatError` after the last repeat, and `StoreError` for a picture."""
+        """Return the reply to a question. Raises `ChatError` after the last retry, and `StoreError` for an image."""
         content = await asyncio.to_thread(build_messages, question, case.url)
         form = ReplyFormat(question.job, JudgeReply, REPLY_SCHEMA)
         of_job = settings_for(self._settings, question.job)
@@ -87,7 +87,7 @@ def _server(settings: JudgeSettings) -> tuple[str, str]:
 
 
 def require_judge(settings: JudgeSettings) -> None:
-    """Raise `SettingsError` unless `judge.base_url` and the given ones of single jobs are addresses."""
+    """Raise `SettingsError` unless `judge.base_url` and those of single jobs are URLs."""
     hint = "-s judge.base_url=http://HOST:PORT/v1"
     if not settings.base_url:
         raise SettingsError("judge.base_url is empty: there is no judge to ask", hint=hint)
@@ -103,5 +103,5 @@ def settings_for(settings: JudgeSettings, job: str) -> JudgeSettings:
     own = {name: getattr(settings, prefix + name) for name in ("model", "base_url", "api_key_env_var")}
     update = {name: value for name, value in own.items() if value}
     if own["base_url"]:
-        update["api_key_env_var"] = own["api_key_env_var"]  # never another server's key
+        update["api_key_env_var"] = own["api_key_env_var"]  # never send another server's key
     return settings.model_copy(update=update)

@@ -1,6 +1,6 @@
-"""The judge: runs a protocol on a trajectory. Fails closed.
+"""Judge: runs a protocol on a trajectory. It fails closed.
 
-What can't be read after all retries is `judge_failed`: neither a success nor a failure.
+Unreadable answers after all retries give `judge_failed`, which is neither a success nor a failure.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from webgym_cli.rewards.judge.question import QuestionKind
 from webgym_cli.rewards.judge.session import JudgeSession
 from webgym_cli.store.run import now
 
-# The protocol that judgements without a named one were made by.
+# Protocol of judgements that were stored without a protocol name.
 BUILT_IN = "webgym"
 
 
 class Judge:
-    """A judge with its connections. `close` it at the end."""
+    """A judge with its connections; call `close` at the end."""
 
     def __init__(self, settings: JudgeSettings, images: ImageLoader) -> None:
-        """`images` gives a screenshot's PNG bytes by its SHA-256. Raises `SettingsError` without a judge to ask,
-        `UsageError` for an unknown protocol."""
+        """`images` returns a screenshot's bytes by its SHA-256.
+
+        Raises `SettingsError` without a usable judge, `UsageError` for an unknown protocol.
+        """
         self._settings = settings
         self._images = images
         self._protocol = PROTOCOLS.find(settings.protocol)
@@ -39,9 +41,9 @@ class Judge:
         self._digest = compute_settings_digest(settings)
 
     async def judge(self, trajectory: Trajectory) -> Judgement:
-        """Return the judgement of a trajectory that worked; what the judge does wrong is its failure, not an exception.
+        """Return the judgement of a trajectory without failure. Failures of the judge are returned, not raised.
 
-        A screenshot that the store lost is `judge_failed` too. Cancellation passes.
+        A missing screenshot gives `judge_failed` too. Cancellation propagates.
         """
         session = JudgeSession(trajectory, self._settings, self._client, JudgeContext(self._images))
         start = time.monotonic()
@@ -57,7 +59,7 @@ class Judge:
         )
 
     async def _run(self, session: JudgeSession) -> dict[str, Any]:
-        """Return the verdict of the protocol, or the failure that it ended with."""
+        """Return the protocol's verdict, or its failure."""
         unavailable = False
         try:
             success = await self._protocol.run(session)
@@ -78,15 +80,15 @@ class Judge:
 
 
 def name_models(settings: JudgeSettings) -> dict[str, str]:
-    """Return which model does which job."""
+    """Return the model of each job."""
     jobs = {"key_points": QuestionKind.KEY_POINT, "blocking": QuestionKind.BLOCKING, "verdict": QuestionKind.FACT}
     return {name: settings_for(settings, job).model for name, job in jobs.items()}
 
 
 def compute_settings_digest(settings: JudgeSettings) -> str:
-    """Return the SHA-256 of all that decides a judgement: models, votes, limits, the form of answers, the prompts.
+    """Return the SHA-256 of all settings that affect judgements: models, votes, limits, answer format, prompts.
 
-    Where the judge listens, its key, deadlines and repeats don't belong to it.
+    Address, key, timeouts and retries are excluded.
     """
     deciding = ("structured_output", "temperature", "max_tokens", "votes", "max_images", "max_blocking_images")
     content = {
@@ -95,6 +97,6 @@ def compute_settings_digest(settings: JudgeSettings) -> str:
         "check_claims": settings.check_claims,
         **{name: getattr(settings, name) for name in deciding},
     }
-    if settings.protocol != BUILT_IN:  # judgements from before there were others have no such key
+    if settings.protocol != BUILT_IN:  # judgements stored before there were several protocols lack this key
         content["protocol"] = settings.protocol
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -10,9 +10,9 @@ from webgym_cli.agent.tools import describe_action
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.rewards.judge.question import FORM, FRAME, REPLY_SCHEMA, CaptionedImage, JudgeQuestion, QuestionKind
 
-# Separates alternatives within a fact or a reference answer; any one of them is enough.
+# Separator of alternatives in a fact or reference answer, any of which is sufficient.
 ALTERNATIVES = "|OR|"
-# So much of what the agent wrote in a step is shown; its final answer is shown whole.
+# Maximum length of the agent's text per step; its final answer is complete.
 NOTE_CHARACTERS = 500
 
 _NOT_A_NOTE = re.compile(r"<think>.*?</think>|<tool_call>.*", re.DOTALL)
@@ -60,20 +60,20 @@ _ASKED: dict[QuestionKind, tuple[str, ...]] = {
 
 
 def key_point(trajectory: Trajectory, index: int) -> JudgeQuestion:
-    """Ask whether one step's screenshot matters."""
+    """Ask whether a step's screenshot is a key point."""
     data = {"task": trajectory.instruction, "page": _page(trajectory.steps[index])}
     return _build(QuestionKind.KEY_POINT, data, _caption_images(trajectory, [index]))
 
 
 def blocking(trajectory: Trajectory, indices: Sequence[int]) -> JudgeQuestion:
-    """Ask whether the site shut the browser out, by the screenshots of these steps."""
+    """Ask whether the site blocked the browser, based on the screenshots of these steps."""
     pages = [_page(trajectory.steps[index]) for index in indices]
     data = {"start_page": trajectory.task.start_url, "pages": pages}
     return _build(QuestionKind.BLOCKING, data, _caption_images(trajectory, indices))
 
 
 def claims(trajectory: Trajectory, indices: Sequence[int]) -> JudgeQuestion:
-    """Ask whether all that the answer claims can be seen (criterion B)."""
+    """Ask whether everything that the answer claims is visible (criterion B)."""
     data = {"task": trajectory.instruction, "answer": trajectory.outcome.answer or ""}
     return _build(QuestionKind.CLAIMS, data, _caption_images(trajectory, indices))
 
@@ -91,12 +91,12 @@ def fact(trajectory: Trajectory, facts: Sequence[str], number: int, indices: Seq
 
 
 def reference(trajectory: Trajectory, expected: str) -> JudgeQuestion:
-    """Ask whether the answer matches the reference answer; that needs no picture."""
+    """Ask whether the answer matches the reference answer, without screenshots."""
     answer = trajectory.outcome.answer or ""
     return _build(QuestionKind.REFERENCE, {"task": trajectory.instruction, "reference": expected, "answer": answer})
 
 
-# Everything that decides how a question reads.
+# Everything that determines the text of the questions.
 RULES = [FRAME, FORM, {kind.value: task for kind, task in _ASKED.items()}, REPLY_SCHEMA, NOTE_CHARACTERS]
 
 
@@ -121,7 +121,7 @@ def _page(step: Step) -> dict[str, Any]:
 
 
 def _describe_step(step: Step) -> dict[str, Any]:
-    """Return what a step's line says: page, action, what became of it, and the agent's note."""
+    """Return the description of a step: page, action, effect, and the agent's text."""
     note = _NOT_A_NOTE.sub("", step.response).strip()
     description = {
         **_page(step),

@@ -1,4 +1,4 @@
-"""Judge protocols: what a judge is asked about a trajectory, and how its answers become a verdict."""
+"""Judge protocols: questions about a trajectory, and how the answers become a verdict."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from webgym_cli.util.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class JudgeProtocol:
-    """A protocol, as a plugin registers it: `PROTOCOLS.register("strict", JudgeProtocol(judge_strictly, RULES))`."""
+    """A judge protocol. Plugins call `PROTOCOLS.register("strict", JudgeProtocol(judge_strictly, RULES))`."""
 
     run: Callable[[JudgeSession], Awaitable[bool | None]]
-    """Asks the questions (`session.vote`, `session.ask`) and returns whether the task was done. None only with a
-    `failure` in `session.fields`."""
+    """Asks the questions (`session.vote`, `session.ask`) and returns whether the task was solved; None only with a
+    `failure` in `session.fields`.
+    """
     prompts: Any
-    """All fixed words of the questions, as JSON: with other words a trajectory is judged again."""
+    """All fixed texts of the questions, as JSON: if they change, trajectories are judged again."""
 
     @property
     def digest(self) -> str:
@@ -28,7 +29,7 @@ class JudgeProtocol:
         return hashlib.sha256(json.dumps(self.prompts, sort_keys=True).encode()).hexdigest()
 
 
-# The protocols that can be named.
+# Registered protocols.
 PROTOCOLS: Registry[JudgeProtocol] = Registry(
     noun="judge protocol",
     setting="judge.protocol",

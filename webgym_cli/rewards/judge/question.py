@@ -1,7 +1,7 @@
-"""A question to a judge, as a chat: one question a request, rendered in one pass from a structure.
+"""Judge questions as chats: one question per request, rendered from structured data.
 
-Everything that people, agents or pages wrote stands in one JSON object between `<data>` and `</data>`. In it every `<`
-is written as an escape, so that no text can close the fence, forge an image or speak with a chat template's tokens.
+All untrusted text is in one JSON object between `<data>` and `</data>`, where every `<` is escaped, so that no text can
+close the fence, forge an image or contain a chat template's control tokens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from webgym_cli.agent.chat import fence_data
 
 
 class QuestionKind(StrEnum):
-    """The questions that a judge answers."""
+    """Questions of the built-in protocol."""
 
     KEY_POINT = "key_point"
     BLOCKING = "blocking"
@@ -26,10 +26,10 @@ class QuestionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CaptionedImage:
-    """One picture of a question."""
+    """One screenshot of a question."""
 
     caption: str
-    """Stands before it."""
+    """Text before the screenshot."""
     sha256: str
 
 
@@ -38,13 +38,13 @@ class JudgeQuestion:
     """One question about one trajectory."""
 
     job: str
-    """Its name in messages and in the data: a `QuestionKind`, or a name of a protocol's own."""
+    """Name in messages and in the data: a `QuestionKind`, or a protocol's own name."""
     rules: tuple[str, ...]
-    """The question and the meaning of `yes` and `no`: lines of the system message."""
+    """The question and the meaning of `yes` and `no`, as lines of the system message."""
     data: Mapping[str, Any]
-    """What the question is about: foreign text, by field."""
+    """Subject of the question: untrusted text by field."""
     screenshots: tuple[CaptionedImage, ...] = ()
-    """In the order in which they were taken."""
+    """In chronological order."""
 
 
 FRAME = (
@@ -59,7 +59,7 @@ FORM = (
     'Reply with a single JSON object and nothing around it: {"reason": "...", "verdict": "yes"} or the same with "no". '
     "Write the reason first, in at most three sentences, and let the verdict follow from it."
 )
-# The form of each reply, the reason before the verdict.
+# JSON schema of replies; the reason comes before the verdict.
 REPLY_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"reason": {"type": "string"}, "verdict": {"type": "string", "enum": ["yes", "no"]}},
@@ -69,7 +69,7 @@ REPLY_SCHEMA: dict[str, Any] = {
 
 
 def build_messages(question: JudgeQuestion, url: Callable[[str], str]) -> list[dict[str, Any]]:
-    """Return the question in the OpenAI chat format. `url` gives a picture's data URL by its SHA-256."""
+    """Return the question in the OpenAI chat format. `url` returns an image's data URL by its SHA-256."""
     content = [{"type": "text", "text": fence_data({"question": question.job, **question.data})}]
     parts: list[dict[str, Any]] = list(content)
     for screenshot in question.screenshots:

@@ -17,7 +17,7 @@ from webgym_cli.store.screenshots import ScreenshotStore
 
 
 class JudgeScorer(Scorer[JudgeSummary]):
-    """Scores trajectories by the judge of the settings."""
+    """Scores trajectories with the configured judge."""
 
     stage = "judge"
     event = "judgement"
@@ -41,11 +41,11 @@ class JudgeScorer(Scorer[JudgeSummary]):
     def find_skip_reason(
         self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
     ) -> ScoringSkip | None:
-        """Return why a trajectory is not judged; None when it is."""
+        """Return why a trajectory is not judged, or None."""
         outcome = trajectory.outcome
         if not is_rolled_out(outcome.failure):
             return ScoringSkip.INFRASTRUCTURE
-        # an episode of tool calls that has its environment's score has no screenshots for a second opinion
+        # an episode of tool calls with an environment score has no screenshots for a second opinion
         is_page = trajectory.prompt.tools is None
         again = is_page and selection is ScoringSelection.ALL and outcome.stop is Stop.ANSWERED
         if not needs_judge(trajectory) and not again:
@@ -62,11 +62,11 @@ class JudgeScorer(Scorer[JudgeSummary]):
         return ScoringSkip.NOT_SELECTED if unselected[selection] else None
 
     def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
-        """Return which model answers which question."""
+        """Return the model of each question."""
         return {"models": name_models(self._settings)}
 
     def open(self, run: RunDir) -> None:
-        """Prepare the judge. Raises `SettingsError` without a usable `judge.base_url`."""
+        """Create the judge. Raises `SettingsError` without a usable `judge.base_url`."""
         self._judge = Judge(self._settings, ScreenshotStore(run.screenshots).get)
 
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
@@ -75,7 +75,7 @@ class JudgeScorer(Scorer[JudgeSummary]):
             raise RuntimeError("open() comes first")
         judgement = await self._judge.judge(trajectory)
         failed = judgement.failure is FailureKind.JUDGE_FAILED
-        # A judge that was down must not replace an older verdict.
+        # A judge that was unavailable must not replace an older verdict.
         is_stored = not (judgement.unavailable and pending.known)
         return ScoreResult(
             judgement if is_stored else None,
@@ -116,7 +116,7 @@ class JudgeScorer(Scorer[JudgeSummary]):
 
 
 def format_judge_summary(summary: JudgeSummary) -> str:
-    """Return the summary in one line."""
+    """Return the summary as one line."""
     from webgym_cli.rewards.judge.scripted_server import MODEL as SCRIPTED_MODEL
 
     parts = [f"judged {summary['judged']}: {summary['successes']} of {summary['verdicts']} solved"]

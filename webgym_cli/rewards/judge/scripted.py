@@ -1,4 +1,4 @@
-"""The scripted judge by name: `judge.base_url=scripted`, `generate.base_url=scripted`."""
+"""The scripted judge as a server address: `judge.base_url=scripted`, `generate.base_url=scripted`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.judge import SCRIPTED, JudgeSettings
 
 SettingsT = TypeVar("SettingsT", JudgeSettings, GenerateSettings)
-# The settings of single jobs, which the scripted judge does itself.
+# Settings of single jobs, all of which the scripted judge does itself.
 _OF_JOBS = {"key_points_model", "blocking_model", "key_points_base_url", "blocking_base_url"}
 
 
 @asynccontextmanager
 async def open_scripted(settings: SettingsT) -> AsyncIterator[SettingsT]:
-    """Give the settings by which the model is asked; the scripted one runs for the time of the block."""
+    """Yield the settings with the address of the model; a scripted one runs for the time of the block."""
     if settings.base_url != SCRIPTED:
         yield settings
         return

@@ -1,19 +1,19 @@
-"""A scripted judge over real HTTP: for tests, and for a demonstration without any model.
+"""Scripted judge over HTTP, for tests and demonstrations without a model.
 
-It speaks the OpenAI chat protocol and reads the questions of `rewards/judge`, but it sees no picture. It decides by
-plain rules over the text in the question's fence, the same for the same question:
+It implements the OpenAI chat protocol for the questions of `rewards/judge` but ignores images. It decides by
+deterministic rules over the text in the question's fence:
 
-- key point: a word of the task stands in the page's title or address;
-- blocking: a title or address speaks of a captcha, denied access or a check of the browser;
+- key point: the page's title or URL contains a word of the task;
+- blocking: a title or URL mentions a captcha, denied access or a browser check;
 - claims: there is an answer;
-- a task with quoted names that was carried out: each of its items stands in the answer or in the last page's title;
-- any other fact: each of its items (quoted, numeric or capitalised; else its longer words) stands in the answer or in
-  the titles, actions and notes of the steps; one of the alternatives is enough;
-- reference: the answer equals one of the alternatives, apart from case, spaces and punctuation;
-- any other question, of a protocol of one's own: there is an answer.
+- a task with quoted names that was carried out: the answer or the last page's title contains each of its items;
+- any other fact: the answer, or the titles, actions and notes of the steps, contain each of its items (quoted, numeric
+or capitalised; else its longer words); one of several alternatives is enough;
+- reference: the answer equals one of the alternatives, except for case, spaces and punctuation;
+- any other question, of a custom protocol: there is an answer.
 
-So it is no judge of anything real, and says so in each reason. It also makes new tasks and tells whether one can be
-done, by the rules of `scripted_tasks.py`: the questions of `tasks/generate_prompt.py`.
+It is no real judge, and every reason says so. It also generates tasks and checks their feasibility by the rules in
+`scripted_tasks.py`, for the questions of `curriculum/prompts.py`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from webgym_cli.rewards.judge.scripted_tasks import feasible, new_tasks
 from webgym_cli.rewards.judge.webgym import CARRIED_OUT
 from webgym_cli.util.local_server import LocalServer
 
-# The one model that it lists; it answers to any name.
+# Its only listed model; any model name is accepted.
 MODEL = "scripted-judge"
-# The job that asks for new tasks, not for a verdict.
+# The job that generates tasks instead of a verdict.
 GENERATE = "generate"
-# Bytes: some dozens of screenshots.
+# Maximum request size in bytes: some dozens of screenshots.
 LARGEST_REQUEST = 256 * 2**20
 
 _SHUT_OUT = re.compile(
@@ -58,7 +58,7 @@ class ScriptedJudgeServer(LocalServer):
 
     @property
     def base_url(self) -> str:
-        """What `judge.base_url` is set to."""
+        """Value for `judge.base_url`."""
         return f"http://{self.address}/v1"
 
     async def _models(self, request: web.Request) -> web.Response:
@@ -75,13 +75,13 @@ class ScriptedJudgeServer(LocalServer):
 
 
 def read_data(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fenced fields of a request for a completion."""
+    """Return the fenced data of a chat completion request."""
     data: dict[str, Any] = json.loads(_FENCED.findall(body["messages"][-1]["content"][0]["text"])[0])
     return data
 
 
 def build_completion(body: Mapping[str, Any], content: str | None, finish_reason: str = "stop") -> dict[str, Any]:
-    """Return the completion that answers a request."""
+    """Return a chat completion response."""
     message = {"role": "assistant", "content": content}
     return {
         "id": "scripted",
@@ -94,13 +94,13 @@ def build_completion(body: Mapping[str, Any], content: str | None, finish_reason
 
 
 def refuse(status: int, message: str) -> web.Response:
-    """Return an error, as OpenAI's protocol has it."""
-    # a test must not wait as long as a client would for a server under load
+    """Return an error response of the OpenAI protocol."""
+    # tests must not wait as long as a client would for an overloaded server
     return web.json_response({"error": {"message": message}}, status=status, headers={"retry-after-ms": "1"})
 
 
 def decide(job: str, data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the reply to a question. Raises `KeyError` for a field that is missing."""
+    """Return the reply to a question. Raises `KeyError` for a missing field."""
     if job == GENERATE:
         return new_tasks(data)
     verdict = "yes" if _RULES.get(job, _is_answered)(data) else "no"
@@ -154,7 +154,7 @@ def _all_in(items: list[str], text: str) -> bool:
 
 
 def _items(fact: str) -> list[str]:
-    """Return what a fact asks for: what is quoted, numeric or named, else its words of four letters and more."""
+    """Return the items of a fact: quoted, numeric or capitalised words, else its words with four letters or more."""
     quoted = ["".join(groups) for groups in _QUOTED.findall(fact)]
     named = _NAMED.findall(_QUOTED.sub(" ", fact))
     return [*quoted, *named] or _WORD.findall(fact)

@@ -1,9 +1,9 @@
-"""How the scripted judge makes new tasks, and tells whether one can be done: plain rules over the question's text.
+"""Task generation and feasibility checks of the scripted judge, by deterministic rules over the question's text.
 
-A new task is a given one with every number a little higher and, in place of each quoted name, one that some given task
-has at the same place: `show "Desk" by "Price"` and `show "Garden" by "Name"` give `show "Desk" by "Name"`. A name that
-the start page shows gives way to any other that the page shows. Now and then a task is put in other words. So it is of
-use for tests and demonstrations, and only as varied as what it is given. The same question has the same answer.
+A new task is a given one with every number increased a little, and every quoted name replaced by one that another given
+task has at the same position: `show "Desk" by "Price"` and `show "Garden" by "Name"` give `show "Desk" by "Name"`. A
+name on the start page is replaced by any other name on that page. Some tasks are rephrased. The results vary only as
+much as the given tasks; the same question always has the same answer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-# Words around a task.
+# Phrases around a task.
 BEFORE = (
     "",
     "Please see to this: ",
@@ -25,22 +25,21 @@ BEFORE = (
     "My request: ",
 )
 AFTER = ("", ", please", ", thank you", ", right now", ", as soon as you can")
-# What no site offers, by these rules.
+# Topics that no site offers, by these rules.
 IMPOSSIBLE = re.compile(r"weather|traffic|e-?mail the order|phone|book a flight|another website", re.IGNORECASE)
 
-# The share of new tasks that have words around them, too.
+# Share of new tasks that are also rephrased.
 _REPHRASED = 0.5
-# Attempts at a variant that was not made yet, for each task that is asked for.
+# Maximum attempts per requested task to make a new variant.
 _ATTEMPTS = 20
 _NUMBER = re.compile(r"\d+")
 _QUOTED = re.compile(r"\"[^\"]+\"")
 
 
 def new_tasks(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the answer to a request for new tasks.
+    """Return the answer to a generation request.
 
-    The first one is a given task said again, as models do it. The others differ from it and from each other, as far as
-    there are so many variants.
+    The first task repeats a given one, as models do. The others differ from it and from each other as far as possible.
     """
     given, count = [_strip(task) for task in data["tasks"]], int(data["count"])
     names = _list_columns([_QUOTED.findall(task) for task in given], [f'"{name}"' for name in data.get("page", ())])
@@ -54,28 +53,28 @@ def new_tasks(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _strip(task: str) -> str:
-    """Return a task without the words that a generation before put around it."""
+    """Return a task without the phrases added by an earlier generation."""
     for before, after in zip_longest(BEFORE, AFTER, fillvalue=""):
         task = task.removeprefix(before).removesuffix(after)
     return task
 
 
 def _list_columns(rows: Sequence[Sequence[str]], page: Sequence[str]) -> list[list[str]]:
-    """Return what stands at the first, second, ... place of each row that has so many.
+    """Return the names at the first, second, ... position over all rows.
 
-    Where that is the name of something on the page, all names of the page may stand there.
+    If one of them is on the page, all names of the page are possible at that position.
     """
     columns = [[row[at] for row in rows if at < len(row)] for at in range(max(map(len, rows), default=0))]
     return [list(page) if set(column) & set(page) else column for column in columns]
 
 
 def feasible(data: Mapping[str, Any]) -> bool:
-    """Tell whether a task can be done."""
+    """Whether a task is feasible."""
     return not IMPOSSIBLE.search(data["task"])
 
 
 def _vary(task: str, names: Sequence[Sequence[str]], step: int, draw: random.Random) -> str:
-    """Return a task with other numbers and names; `step` counts how often it is made anew, from 1."""
+    """Return a task with other numbers and names; `step` is the number of the variant, from 1."""
     places = iter(names)
     other = _NUMBER.sub(lambda match: str(int(match[0]) + step), task)
     other = _QUOTED.sub(lambda _: draw.choice(next(places)), other)

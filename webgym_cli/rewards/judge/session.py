@@ -1,4 +1,4 @@
-"""The judge on one trajectory: what a protocol asks with."""
+"""Judge session: the interface of a protocol to the judge for one trajectory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class JudgeSession:
         read = [reply for reply in replies if isinstance(reply, JudgeReply)]
         yes = sum(reply.yes for reply in read)
         passed = 2 * yes > votes
-        if not passed and 2 * (len(read) - yes) < votes:  # the failed replies could have made a majority
+        if not passed and 2 * (len(read) - yes) < votes:  # the failed replies could change the majority
             errors = [reply for reply in replies if isinstance(reply, ChatError)]
             raise next((error for error in errors if error.unavailable), errors[0])
         reason = next(reply.reason for reply in read if reply.yes is passed)

@@ -59,7 +59,7 @@ async def _is_key_point(session: JudgeSession, index: int) -> bool:
     try:
         reply = await session.ask(prompts.key_point(session.trajectory, index))
     except ChatError:
-        return True  # keep the screenshot: an extra image hides no evidence
+        return True  # keep the screenshot: an additional image hides no evidence
     return reply.yes
 
 

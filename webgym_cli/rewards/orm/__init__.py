@@ -1,1 +1,1 @@
-"""An outcome reward model that scores stored trajectories."""
+"""Outcome reward model (ORM) that scores stored trajectories."""

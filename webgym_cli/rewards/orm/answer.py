@@ -1,4 +1,4 @@
-"""From the log-probabilities of an answer's first token to the probability of YES. Pure. It fails closed."""
+"""Probability of YES from the log-probabilities of an answer's first token. Pure. It fails closed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from webgym_cli.agent.orm_prompt import ANSWERS
 from webgym_cli.agent.orm_tokens import OrmError
 
 YES, NO = ANSWERS
-# How each answer may be written; the first is what is asked for.
+# Accepted spellings of each answer; the first one is requested.
 SPELLINGS = {
     answer: tuple(f"{space}{form}" for form in (answer, answer.capitalize(), answer.lower()) for space in ("", " "))
     for answer in ANSWERS
@@ -19,19 +19,19 @@ SPELLINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Probability:
-    """What the model makes of a trajectory."""
+    """Output of the reward model for a trajectory."""
 
     yes: float
-    """P(YES) of YES and NO."""
+    """P(YES) among YES and NO."""
     mass: float
-    """P(YES) + P(NO) of all that the model could have said: with little of it, it did not understand the question."""
+    """P(YES) + P(NO) among all tokens; a small value means that the model did not understand the question."""
 
 
 def find_first_tokens(spelled: Mapping[str, Sequence[int]]) -> dict[str, frozenset[int]]:
-    """Return the tokens that begin each answer, by the ids of all spellings.
+    """Return the first tokens of each answer from the token ids of all spellings.
 
-    Those are the first token of what is asked for, which is what a model is trained to say, and the other spellings of
-    one token. Raises `OrmError` where both answers begin alike.
+    These are the first token of the requested spelling, which a model is trained to produce, and other spellings of a
+    single token. Raises `OrmError` if both answers start with the same token.
     """
     tokens_by_answer: dict[str, set[int]] = {}
     for answer, spellings in SPELLINGS.items():
@@ -44,10 +44,10 @@ def find_first_tokens(spelled: Mapping[str, Sequence[int]]) -> dict[str, frozens
 
 
 def compute_probability(listed: Iterable[tuple[str, float]], yes: Collection[str], no: Collection[str]) -> Probability:
-    """Return P(YES) by the tokens that a server lists with their natural log-probabilities.
+    """Return P(YES) from the tokens listed by a server with their natural log-probabilities.
 
-    An answer that is not listed is less likely than all that is: NO then counts as the least likely of the list, YES
-    as impossible, so that nothing is a success by what the server left out. Raises `OrmError` without either.
+    An unlisted answer is less likely than all listed tokens: NO then gets the probability of the least likely listed
+    token and YES gets 0, so that nothing succeeds because of an omission. Raises `OrmError` if both are missing.
     """
     tokens = list(listed)
     if any(math.isnan(logprob) for _, logprob in tokens):

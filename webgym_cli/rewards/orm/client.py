@@ -1,4 +1,4 @@
-"""Asks an outcome reward model behind an OpenAI-compatible server. vLLM counts tokens and names them by their ids."""
+"""Client of an outcome reward model behind an OpenAI-compatible server. vLLM also tokenizes for it."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ from webgym_cli.rewards.orm.answer import (
 )
 from webgym_cli.util.text import hide_passwords
 
-# The likeliest tokens that are asked for where a server can't be asked for certain ones: OpenAI's limit.
+# Number of likeliest tokens to request from servers without specific tokens: OpenAI's limit.
 TOP_TOKENS = 20
 HINT = "webgym score RUN --orm http://HOST:PORT/v1"
 
 
 @dataclass(frozen=True, slots=True)
 class OrmReply:
-    """The answer on one trajectory."""
+    """Result for one trajectory."""
 
     probability: Probability
     prompt_tokens: int
-    """Length of the prompt that was sent, the chat's frame included."""
+    """Length of the sent prompt in tokens, including the chat template."""
     cut: int
-    """Tokens of the trajectory that it lacks."""
+    """Number of omitted trajectory tokens."""
 
 
 class OrmClient:
-    """The model behind `orm.base_url`, under the name `orm.model`."""
+    """The model `orm.model` at `orm.base_url`."""
 
     def __init__(self, settings: OrmSettings) -> None:
-        """Connect to nothing yet. Raises `SettingsError` without a usable `orm.base_url`."""
+        """Initialize without connecting. Raises `SettingsError` without a usable `orm.base_url`."""
         require_address("orm", settings.base_url, HINT)
         self._settings = settings
         self._shown = hide_passwords(settings.base_url)
@@ -68,7 +68,7 @@ class OrmClient:
         self._first = asyncio.Lock()
 
     async def ask(self, prompt: OrmPrompt) -> OrmReply:
-        """Return the probability that a task was done. Raises `OrmError`, and `SettingsError` without a tokenizer."""
+        """Return the probability that the task was solved. Raises `OrmError`; `SettingsError` without a tokenizer."""
         tokens = await self._prepare()
         fitted = await fit_prompt(prompt, tokens, self._settings)
         listed = await self._list_tokens(fitted.prompt.messages(self._settings.system_prompt))
@@ -76,7 +76,7 @@ class OrmClient:
         return OrmReply(probability, fitted.count, fitted.cut)
 
     async def call(self, path: str, body: Mapping[str, Any]) -> Any:
-        """Return what one of vLLM's own addresses answers. Raises `OrmError`."""
+        """Return the response of a vLLM-specific endpoint. Raises `OrmError`."""
         return await self._post(f"{self._root}/{path}", {"model": self._settings.model, **body})
 
     async def close(self) -> None:
@@ -84,7 +84,7 @@ class OrmClient:
         await self._client.close()
 
     async def _prepare(self) -> OrmTokenizer:
-        """Find out, once, who counts tokens, and which of them begin the answers."""
+        """Find the tokenizer and the first tokens of the answers, once."""
         async with self._first:
             if self._tokens is None:
                 tokens: OrmTokenizer = ServerTokenizer(self.call)
@@ -99,7 +99,7 @@ class OrmClient:
         return self._tokens
 
     async def _list_tokens(self, messages: Sequence[Message]) -> list[tuple[str, float]]:
-        """Return tokens that the answer could begin with, with their log-probabilities."""
+        """Return possible first tokens of the answer with their log-probabilities."""
         body: dict[str, Any] = {
             "model": self._settings.model,
             "messages": to_chat(messages),
@@ -123,12 +123,12 @@ class OrmClient:
             raise OrmError("the server gives no log-probabilities with its answer") from error
 
     def _lacks_tokenizer(self, error: BaseException | None) -> bool:
-        """Whether a server has no such address; one that doesn't know the model says so by the same status."""
+        """Whether a server lacks this endpoint, as opposed to an unknown model, which has the same status code."""
         lacks = isinstance(error, openai.APIStatusError) and error.status_code in (404, 405)
         return lacks and self._settings.model not in str(error)
 
     def _by_files(self) -> OrmTokenizer:
-        """Return the tokenizer of the model's files. Raises `SettingsError`."""
+        """Return the tokenizer from the model's files. Raises `SettingsError`."""
         model = self._settings.model
         try:
             return FileTokenizer(model)
@@ -139,7 +139,7 @@ class OrmClient:
             ) from error
 
     def _name_tokens(self, answer: str) -> frozenset[str]:
-        """Return what the tokens that begin an answer are called in the server's lists."""
+        """Return the names of an answer's first tokens in the server's lists."""
         ids = self._begin.get(answer)
         return frozenset(SPELLINGS[answer] if ids is None else (f"token_id:{one}" for one in ids))
 
@@ -156,11 +156,11 @@ class OrmClient:
 
 
 def query_served_model(settings: OrmSettings) -> str:
-    """Return the name of the one model that a server has. Raises `SettingsError` where it has several, or isn't one."""
+    """Return the name of a server's single model. Raises `SettingsError` if it has several or is no such server."""
     require_address("orm", settings.base_url, HINT)
     key = read_api_key(settings.api_key_env_var)
     try:
-        with ThreadPoolExecutor(1) as thread:  # this one may have an event loop already
+        with ThreadPoolExecutor(1) as thread:  # this thread may already run an event loop
             names = thread.submit(lambda: asyncio.run(_list_models(settings, key))).result()
     except (openai.APIError, httpx.HTTPError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise WebGymError(

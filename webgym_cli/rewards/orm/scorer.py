@@ -20,7 +20,7 @@ from webgym_cli.store.run import now
 
 
 class OrmScorer(Scorer[ScoreSummary]):
-    """Scores trajectories by the outcome reward model of the settings."""
+    """Scores trajectories with the configured outcome reward model."""
 
     stage = "score"
     event = "scored"
@@ -36,7 +36,7 @@ class OrmScorer(Scorer[ScoreSummary]):
     )
 
     def __init__(self, settings: OrmSettings) -> None:
-        """Connect to nothing: a plan needs no server, and where only the threshold changed, nothing does."""
+        """Initialize without connecting: plans need no server, nor does a changed threshold."""
         self._settings = settings
         self.settings_digest = compute_prompt_digest(settings)
         self.concurrency = settings.concurrency
@@ -45,7 +45,7 @@ class OrmScorer(Scorer[ScoreSummary]):
     def find_skip_reason(
         self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
     ) -> ScoringSkip | None:
-        """Return why a trajectory is not scored; None when it is."""
+        """Return why a trajectory is not scored, or None."""
         if not is_rolled_out(trajectory.outcome.failure):
             return ScoringSkip.INFRASTRUCTURE
         if not trajectory.steps:
@@ -57,12 +57,12 @@ class OrmScorer(Scorer[ScoreSummary]):
         return ScoringSkip.OTHER_MODEL if selection is ScoringSelection.UNJUDGED else None
 
     def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
-        """Return the model, the threshold, and for how many trajectories the model is queried."""
+        """Return the model, the threshold, and the number of trajectories to query."""
         to_ask = sum(one.probability is None for one in pending)
         return {"to_ask": to_ask, "model": self._settings.model, "threshold": self._settings.threshold}
 
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
-        """Query the model, unless its probability is stored already. Without a probability nothing is stored."""
+        """Query the model unless the probability is already stored. Nothing is stored without a probability."""
         began = time.monotonic()
         reply, problem = None, ""
         if pending.probability is None:
@@ -126,7 +126,7 @@ class OrmScorer(Scorer[ScoreSummary]):
 
 
 def require_orm(settings: OrmSettings) -> None:
-    """Raise `SettingsError` unless the settings name a model or a server."""
+    """Raise `SettingsError` unless the settings specify a model or a server."""
     if not (settings.base_url or settings.model):
         raise SettingsError(
             "orm.base_url and orm.model are empty: there is no model to ask",
@@ -135,7 +135,7 @@ def require_orm(settings: OrmSettings) -> None:
 
 
 def format_score_summary(summary: ScoreSummary) -> str:
-    """Return the summary in one line."""
+    """Return the summary as one line."""
     parts = [f"scored {summary['scored']}: {summary['successes']} solved from {summary['threshold']:g} on"]
     if again := summary["scored"] - summary["asked"]:
         parts.append(f"{again} decided anew by the probability that was known")
