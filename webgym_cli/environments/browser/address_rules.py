@@ -1,4 +1,4 @@
-"""Which addresses the policy's browser may reach: the web, and nothing of this machine or its private network."""
+"""Addresses that the policy's browser may reach: the public web, but not this machine or private networks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class AddressRules:
 
 
 def _extract_ipv4(address: IPAddress) -> IPAddress:
-    """Return the IPv4 address that an IPv6 one carries (mapped, NAT64, 6to4), else the address itself."""
+    """Return the IPv4 address embedded in an IPv6 one (mapped, NAT64, 6to4), else the address itself."""
     if isinstance(address, ipaddress.IPv6Address):
         if address in _NAT64:
             return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Dialog
 
 T = TypeVar("T")
-# Longest message of a dialog that is told, of one that is open, and longest text of its field, in characters.
+# Maximum lengths in characters: message of an answered dialog, of an open one, and text of its field.
 _LONGEST, _LONGEST_SHOWN, _LONGEST_HELD = 200, 150, 40
-# Keys that answer a dialog, as at a keyboard.
+# Keys that answer a dialog.
 _ANSWERS = {"Enter": ActionName.ACCEPT_DIALOG, "Escape": ActionName.DISMISS_DIALOG}
 _BLOCKED = "a dialog is open: nothing else can be done until it is accepted or dismissed"
 _LEAVES = "the page asks whether to leave it, as changes may be lost"
@@ -33,7 +33,7 @@ class DialogTracker:
         self.answered: list[str] = []
         """Messages of the dialogs that were accepted at once (prompts with their default), oldest first."""
         self.raised = asyncio.Event()
-        """Set while a dialog is open, or, once a page asked whether to leave it and was not left, for this step."""
+        """Set while a dialog is open, and for the rest of a step in which a page asked whether to leave it."""
         self.typed: str | None = None
         """Text typed into the open dialog; None before any typing."""
         self.keep = keep
@@ -49,11 +49,11 @@ class DialogTracker:
 
     @property
     def stayed(self) -> bool:
-        """Whether a page asked whether to leave it, in this step for the first time, and was not left."""
+        """Whether a page asked in this step, for the first time, whether to leave it, and was kept."""
         return self.raised.is_set() and not self.keep
 
     def begin_step(self) -> None:
-        """Keep a page that asks whether to leave it, unless that is what just happened: what is unsaved is not lost."""
+        """Start a step: a page that asks whether to leave it is kept the first time, with its unsaved changes."""
         self._may_leave = self.raised.is_set()
         if not self._open:
             self.raised.clear()

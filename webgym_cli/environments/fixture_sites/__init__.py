@@ -1,1 +1,1 @@
-"""Four local web sites with tasks and experts, for trying web environments without a network."""
+"""Four local web sites with tasks and experts, to try web environments without a network."""

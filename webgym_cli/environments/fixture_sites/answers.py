@@ -1,4 +1,4 @@
-"""Compares what an agent answers with what is right: by words and numbers, not by their spelling."""
+"""Comparison of answers by their words and numbers, independent of spelling."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ _IN_DIGITS = {word: str(number) for number, word in enumerate(_WORDS.split())}
 
 
 def contains_answer(answer: str, expected: str) -> bool:
-    """Tell whether the answer contains the expected words and numbers in a row.
+    """Whether the answer contains the expected words and numbers consecutively.
 
-    Case, accents' encoding, punctuation and the way a number is written (1,204.50 or 1204.5) don't count.
+    Case, Unicode form, punctuation and number format (1,204.50 or 1204.5) are ignored.
     """
     return _contains(_tokens(answer), _tokens(expected))
 
 
 def find_stray_numbers(answer: str, *allowed: str) -> list[str]:
-    """Return the numbers of the answer that none of the allowed texts contains: whoever lists all has not answered."""
+    """Return the numbers of the answer that occur in no allowed text: listing all candidates is no answer."""
     known = {token for text in allowed for token in _tokens(text)}
     numbers = [_normal(token) for token in _TOKEN.findall(answer) if token[0].isdigit()]
     return [number for number in numbers if number not in known]
 
 
 def contains_answer_about(answer: str, subject: str, expected: str, others: Sequence[str]) -> bool:
-    """Tell whether the answer contains what is expected after naming the subject and before naming another one."""
+    """Whether the answer contains the expected text after naming the subject and before naming another one."""
     tokens, names = _tokens(answer), {name: _tokens(name) for name in (subject, *others)}
     current, about = "", list[str]()
     for at, token in enumerate(tokens):
@@ -39,12 +39,12 @@ def contains_answer_about(answer: str, subject: str, expected: str, others: Sequ
         if current == subject:
             about.append(token)
         elif about and about[-1] != "|":
-            about.append("|")  # no words on both sides of another subject's part stand in a row
+            about.append("|")  # keeps words on both sides of another subject's part from being consecutive
     return _contains(about, _tokens(expected))
 
 
 def is_same_text(one: str, other: str) -> bool:
-    """Tell whether two texts have the same words and numbers in the same order."""
+    """Whether two texts have the same words and numbers in the same order."""
     return _tokens(one) == _tokens(other)
 
 
@@ -59,7 +59,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _normal(token: str) -> str:
-    """Return a number in one way of writing; a word as it is, small numbers in words as digits."""
+    """Return a number in normal form, small numbers in words as digits; other words unchanged."""
     if not token[0].isdigit():
         return _IN_DIGITS.get(token, token)
     if ":" in token:

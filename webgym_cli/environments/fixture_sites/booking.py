@@ -1,4 +1,4 @@
-"""Crossings and rooms that can be booked, and what an episode booked."""
+"""Booking site: its crossings and rooms, and the bookings of an episode."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from functools import lru_cache
 from webgym_cli.environments.fixture_sites.answers import is_same_text
 from webgym_cli.environments.fixture_sites.words import code, load_words, money, people, towns
 
-# Seats are called 1A to 8F; A and F are at the windows.
+# Seats are named 1A to 8F; A and F are at the windows.
 ROWS, LETTERS = 8, "ABCDEF"
 MEALS = ("None", "Vegetarian", "Fish")
-# Crossings and rooms can be booked from the first day on for so many days.
+# Number of bookable days, from the first day on.
 BOOKABLE_DAYS = 90
-# Tickets that every episode starts with.
+# Number of tickets at the start of every episode.
 EARLIER = 3
 _PORTS = 5
 
@@ -25,7 +25,7 @@ class Crossing:
     """One departure on one day."""
 
     key: str
-    """As it stands in addresses: `Alwick_Brammouth_2027-03-14_0815`."""
+    """Its name in URLs: `Alwick_Brammouth_2027-03-14_0815`."""
     origin: str
     target: str
     day: str
@@ -35,29 +35,29 @@ class Crossing:
     minutes: int
     vessel: str
     cents: int
-    """Price; no two crossings of a day and route have the same."""
+    """Price; unique per day and route."""
     taken: frozenset[str]
-    """Seats that others have."""
+    """Seats taken by others."""
 
     @property
     def price(self) -> str:
-        """The price as it is written."""
+        """The formatted price."""
         return money(self.cents)
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One room of a house, at the same price every day."""
+    """One room of a house, with the same price every day."""
 
     id: str
-    """Counts from 0, as text."""
+    """Number from 0, as text."""
     town: str
     house: str
     name: str
     sleeps: int
     breakfast: bool
     cents: int
-    """Price of a night; no two rooms have the same."""
+    """Price per night; unique."""
 
     def __str__(self) -> str:
         """Return its name."""
@@ -65,20 +65,20 @@ class Room:
 
     @property
     def price(self) -> str:
-        """The price as it is written."""
+        """The formatted price."""
         return money(self.cents)
 
 
 @dataclass(slots=True)
 class Booking:
-    """What was booked, for whom."""
+    """A booking for a person."""
 
     code: str
     name: str
     email: str
 
     def is_for(self, name: str, email: str) -> bool:
-        """Whether it is for a person."""
+        """Whether it is for this person."""
         return is_same_text(self.name, name) and self.email.casefold() == email
 
 
@@ -87,7 +87,7 @@ class FerryTicket(Booking):
     """A booked seat."""
 
     crossing: str
-    """The crossing's key."""
+    """Key of the crossing."""
     seat: str
     meal: str
     cancelled: bool = False
@@ -98,7 +98,7 @@ class Stay(Booking):
     """A booked room."""
 
     room: str
-    """The room's id."""
+    """Id of the room."""
     day: str
     """Day of arrival, YYYY-MM-DD."""
     nights: int
@@ -107,17 +107,17 @@ class Stay(Booking):
 
 @dataclass(frozen=True, slots=True)
 class Harbour:
-    """All that a seed decides about the site but the crossings, which `crossings` makes day by day."""
+    """The seeded content of the site, except the crossings, which `crossings` generates by day."""
 
     ports: tuple[str, ...]
     first_day: date
     rooms: tuple[Room, ...]
     owner: str
-    """Who the episode's earlier bookings belong to."""
+    """Owner of the bookings that exist at the start."""
 
     @property
     def last_day(self) -> date:
-        """The last day that can be booked."""
+        """The last bookable day."""
         return self.first_day + timedelta(days=BOOKABLE_DAYS - 1)
 
     def day(self, number: int) -> str:
@@ -125,18 +125,18 @@ class Harbour:
         return (self.first_day + timedelta(days=number)).isoformat()
 
     def best_room(self, town: str, guests: int) -> Room:
-        """Return the cheapest room of a town that sleeps the guests and has breakfast."""
+        """Return the cheapest room of a town for the guests with breakfast."""
         fitting = [room for room in self.rooms if room.town == town and room.breakfast and room.sleeps >= guests]
         return min(fitting, key=lambda room: room.cents)
 
     def room(self, room_id: str) -> Room | None:
-        """Return the room of an id, if there is one."""
+        """Return the room with this id, or None."""
         return next((room for room in self.rooms if room.id == room_id), None)
 
 
 @dataclass(slots=True)
 class BookingState:
-    """What stands under `My bookings`."""
+    """Bookings as listed under `My bookings`."""
 
     seed: int
     tickets: list[FerryTicket] = field(default_factory=list)
@@ -144,32 +144,32 @@ class BookingState:
 
     @property
     def new_ticket(self) -> FerryTicket | None:
-        """The ticket that was booked; None unless it is the only one and the earlier ones stand."""
+        """The new ticket; None unless there is exactly one and the earlier ones are unchanged."""
         kept = not any(ticket.cancelled for ticket in self.tickets)
         return self.tickets[-1] if kept and len(self.tickets) == EARLIER + 1 else None
 
     @property
     def new_stay(self) -> Stay | None:
-        """The room that was booked; None unless it is the only one."""
+        """The booked room; None unless there is exactly one."""
         return self.stays[0] if len(self.stays) == 1 else None
 
     def kept(self, but: int) -> list[tuple[str, str]]:
-        """Return crossing and seat of the tickets that are not cancelled, but for one."""
+        """Return crossing and seat of all tickets that are not cancelled, except one."""
         rest = self.tickets[:but] + self.tickets[but + 1 :]
         return [(ticket.crossing, ticket.seat) for ticket in rest if not ticket.cancelled]
 
     def free_days(self) -> list[str]:
-        """Return days on which no ticket lies, a week before the last or earlier."""
+        """Return days without a ticket, at least a week before the last bookable day."""
         booked = {ticket.crossing.split("_")[2] for ticket in self.tickets}
         days = map(harbour(self.seed).day, range(BOOKABLE_DAYS - 7))
         return [day for day in days if day not in booked]
 
     def ticket(self, number: str) -> FerryTicket | None:
-        """Return the ticket of a code, if there is one that is not cancelled."""
+        """Return the ticket with this code unless it is cancelled."""
         return next((ticket for ticket in self.tickets if ticket.code == number and not ticket.cancelled), None)
 
     def free(self, crossing: Crossing) -> list[str]:
-        """Return the seats that can still be booked, in order."""
+        """Return the free seats in order."""
         mine = {ticket.seat for ticket in self.tickets if ticket.crossing == crossing.key and not ticket.cancelled}
         return [seat for seat in seats() if seat not in crossing.taken and seat not in mine]
 
@@ -184,7 +184,7 @@ def seats() -> list[str]:
 
 
 def new_booking_state(seed: int) -> BookingState:
-    """Return the state of a new episode: three tickets from earlier, on different routes and days."""
+    """Return the initial state of an episode: three earlier tickets for different routes and days."""
     port = harbour(seed)
     rng = random.Random(f"booking/{seed}/earlier")
     state = BookingState(seed)
@@ -219,7 +219,7 @@ def harbour(seed: int) -> Harbour:
 
 @lru_cache(maxsize=512)
 def crossings(seed: int, origin: str, target: str, day: str) -> tuple[Crossing, ...]:
-    """Return the crossings of a route on a day, by time; none where there is no such route or day."""
+    """Return the crossings of a route on a day, by time; empty for an unknown route or day."""
     port = harbour(seed)
     ports = port.ports
     bookable = {port.day(number) for number in range(BOOKABLE_DAYS)}
@@ -232,7 +232,7 @@ def crossings(seed: int, origin: str, target: str, day: str) -> tuple[Crossing, 
     offers = []
     for cents, quarter in zip(prices, times, strict=True):
         time = f"{quarter // 4:02d}:{quarter % 4 * 15:02d}"
-        # One seat at a window is always free, so that every task can be solved.
+        # One window seat is always free, so that every task can be solved.
         kept = f"{rng.randint(1, ROWS)}{rng.choice('AF')}"
         taken = frozenset(rng.sample([seat for seat in seats() if seat != kept], rng.randint(9, 30)))
         key = f"{origin}_{target}_{day}_{time.replace(':', '')}"
@@ -242,7 +242,7 @@ def crossings(seed: int, origin: str, target: str, day: str) -> tuple[Crossing, 
 
 
 def find_crossing(seed: int, key: str) -> Crossing | None:
-    """Return the crossing of a key, if there is one."""
+    """Return the crossing with this key, or None."""
     parts = key.split("_")
     if len(parts) != 4:
         return None

@@ -1,4 +1,4 @@
-"""The booking site's pages: crossings with seats, rooms, and what was booked."""
+"""Pages of the booking site: crossings with seats, rooms, and bookings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PAGES.show("/cancel/{ticket}", "cancel")
 
 
 def _day_errors(state: BookingState, text: str) -> list[str]:
-    """Return what is wrong with a day; nothing when it can be booked."""
+    """Return the errors of a day; empty if it can be booked."""
     port = harbour(state.seed)
     try:
         day = date.fromisoformat(text)

@@ -1,8 +1,8 @@
-"""Tasks on the shop's directory for WebRL's phases on a small machine: a category, asked for in several ways.
+"""Tasks on the shop's directory for WebRL's phases on a small machine: find a category, with several phrasings.
 
-In training each phrase asks for one category only, and in the tests for another: a policy that goes by the phrase fails
-there. The other pairs are left to a generator. In quotation marks stands what the scripted generator exchanges and the
-scripted judge looks for.
+In training each phrasing is used with one category only, and in the tests with another one, so a policy that goes by
+the phrasing fails there. The remaining combinations are left to a task generator. The quoted words are those that the
+scripted generator exchanges and the scripted judge checks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PHRASES = (
     'see what "{}" has',
     'browse "{}"',
 )
-# The phrases of a category's tasks, counted from the number of the category.
+# Phrasings of a category's tasks, counted from the number of the category.
 _TEST, _TRAIN = (1, 6), (0, 5)
 
 

@@ -1,4 +1,4 @@
-"""The fixture sites as an environment: small local web sites in place of the open web, with scores and an expert."""
+"""Fixture sites as an environment: local web sites in place of the open web, with scores and an expert."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from webgym_cli.records.webrl import AnyAction, WebRLAction
 
 
 class SitesPool(WebPool):
-    """Serves the sites in this process and makes environments on them; all else is as on the open web."""
+    """Serves the sites in this process and makes environments on them; otherwise as on the open web."""
 
     def __init__(self, settings: Settings, mode: InteractionMode | None = None) -> None:
         super().__init__(settings, mode or settings.context_config.interaction_mode)
         self.server = SiteServer()
 
     async def _start(self, stack: AsyncExitStack) -> None:
-        """Serve the sites, open the gate to them, start the browser."""
+        """Serve the sites, start the egress proxy that allows them, and the browser."""
         await stack.enter_async_context(self.server)
         self.gate.rules = self.gate.rules.with_places(self.server.places)
         await super()._start(stack)
@@ -39,7 +39,7 @@ class SitesPool(WebPool):
 
 
 class SitesEnvironment(WebEnvironment):
-    """One episode on the fixture sites. The server says whether the task was solved."""
+    """One episode on the fixture sites, scored by the server's state."""
 
     def __init__(self, pool: SitesPool) -> None:
         super().__init__(pool)
@@ -74,7 +74,7 @@ class SitesEnvironment(WebEnvironment):
         return action if self._mode is InteractionMode.SET_OF_MARKS else self._to_point(action, seen)
 
     async def close(self) -> None:
-        """Close the browser context and forget the episode's state."""
+        """Close the browser context and drop the episode's state."""
         await super().close()
         self._sites.episodes.pop(self._token, None)
 
@@ -83,7 +83,7 @@ class SitesEnvironment(WebEnvironment):
         await session.set_cookies(EPISODE_COOKIE, self._token, HOSTS)
 
     def _to_point(self, action: AnyAction, seen: list[ElementSnapshot]) -> AnyAction:
-        """Return an action on a marked element as one on the point where it can be clicked."""
+        """Return an action on a marked element as an action on its click point."""
         if isinstance(action, WebRLAction) or action.element_id is None:
             return action
         options = self.session.options

@@ -1,4 +1,4 @@
-"""An episode on the sites: a task that a seed fills in, and the state that grows only where it is visited."""
+"""Episode on the sites: a task instantiated by a seed, with state created on first visit of a site."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from webgym_cli.environments.fixture_sites.tasks import SiteTask
 
 
 class SiteEpisode:
-    """One episode. Until something is asked of it, it is some hundred bytes; equal for the same task and seed."""
+    """One episode, determined by task and seed. Its state is created only when needed."""
 
     def __init__(self, task: SiteTask, seed: int) -> None:
         self.task = task
@@ -29,7 +29,7 @@ class SiteEpisode:
 
     @cached_property
     def _given(self) -> dict[str, Any]:
-        """What the expressions can name: the site's names, and what the seed decided about the task."""
+        """Names for expressions: those of the site, and the sampled values of the task."""
         site, seed = find_site(self.task.host), self.seed
         rng = random.Random(f"{self.task.id}/{seed}")
         given = {**site.names, "rng": rng, "world": site.world(seed), "state": site.new_state(seed)}
@@ -37,33 +37,33 @@ class SiteEpisode:
 
     @cached_property
     def values(self) -> dict[str, str]:
-        """What stands for the names in the templates of instruction and facts."""
+        """Values of the names in the templates of instruction and facts."""
         templates = (self.task.instruction, *self.task.facts)
         names = {name for text in templates for _, name, _, _ in string.Formatter().parse(text)}
         return {name: str(self._given[name]) for name in names if name}
 
     @property
     def instruction(self) -> str:
-        """What the episode asks for."""
+        """Instruction of the episode."""
         return self.task.instruction.format_map(self.values)
 
     @property
     def rubric(self) -> tuple[str, ...]:
-        """The episode's facts."""
+        """Facts of the episode."""
         return tuple(fact.format_map(self.values) for fact in self.task.facts)
 
     @cached_property
     def reference(self) -> str | None:
-        """The right answer, alternatives with `|OR|` between; None when the state alone decides."""
+        """The right answer, alternatives separated by `|OR|`; None if only the state counts."""
         return None if self.task.reference is None else fill(self.task.reference, self._given)
 
     @cached_property
     def rivals(self) -> tuple[str, ...]:
-        """What a right answer does not name."""
+        """Texts that a right answer must not contain."""
         return tuple(map(str, evaluate(self.task.rivals, self._given)))
 
     def state(self, host: str) -> Any:
-        """Return the state of one site, made when it is first asked for."""
+        """Return the state of one site, created on first use."""
         if host not in self._states:
             state = self._states[host] = find_site(host).new_state(self.seed)
             if host == self.task.host and self.task.prepare:
@@ -71,7 +71,7 @@ class SiteEpisode:
         return self._states[host]
 
     def score(self, answer: str | None) -> tuple[float, str]:
-        """Return 1.0 when every fact holds, else 0.0, and the reason in words."""
+        """Return 1.0 if all facts hold, else 0.0, and the reason."""
         text, reference = answer or "", self.reference
         if reference is not None and not text.strip():
             return 0.0, "no answer was given"

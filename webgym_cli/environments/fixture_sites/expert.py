@@ -1,4 +1,4 @@
-"""An expert for every task of the sites: sees what a policy sees in set_of_marks mode, and solves it on any seed."""
+"""Expert for all tasks of the sites: it observes what a policy observes in set_of_marks mode, for any seed."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 if TYPE_CHECKING:
     from webgym_cli.environments.browser.session import BrowserSession
 
-# Yields one action after the other; between two of them the expert is shown the next page.
+# Yields actions; before each one the expert receives the next page.
 ActionPlan = Generator[AnyAction, None, None]
 _TEXT = "() => document.body ? document.body.innerText.slice(0, 200000) : ''"
 _SCROLLS, _WAITS = 4, 5
-# The roles of what can be typed into.
+# Roles of text fields.
 _FIELDS = ("textbox", "searchbox", "password", "textarea", "date", "combobox")
 
 
 class SiteExpert:
-    """Solves one episode. Methods that return a generator are used with `yield from`."""
+    """Solves one episode. Generator methods are called with `yield from`."""
 
     def __init__(self, steps: Sequence[Any], values: Mapping[str, Any]) -> None:
-        """`steps`: as in `_follow`. `values`: what the instruction says, by the names in the steps."""
+        """`steps`: as in `_follow`. `values`: the values in the instruction, by the names in the steps."""
         self._plan = self._follow(steps, dict(values))
         self._url = ""
         self._elements: Sequence[Element] = ()
@@ -39,7 +39,7 @@ class SiteExpert:
         self._waited = False
 
     async def act(self, session: BrowserSession, elements: Sequence[Element]) -> AnyAction:
-        """Return the next action on the page that is open. Raises `BoundaryError` where the expert is lost."""
+        """Return the next action on the open page. Raises `BoundaryError` if the expert can't continue."""
         text = await session.evaluate(_TEXT)
         try:
             return self.next(session.url, elements, text)
@@ -47,10 +47,10 @@ class SiteExpert:
             raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the expert is lost: {error}") from error
 
     def next(self, url: str, elements: Sequence[Element], text: str) -> AnyAction:
-        """Return the next action from the page's address, its listed elements and its `document.body.innerText`.
+        """Return the next action from the page's URL, listed elements and `document.body.innerText`.
 
-        A page that comes blank is waited for, then loaded again. Raises `LookupError` when the page is not what the
-        task leads to, or when the answer was already given.
+        A blank page is waited for, then reloaded. Raises `LookupError` if the page is unexpected, or if the answer was
+        already given.
         """
         if not text.strip() and not elements:
             self._waited = not self._waited
@@ -117,7 +117,7 @@ class SiteExpert:
             raise ValueError(f"an expert's step is of no kind: {kind}")
 
     def _find(self, name: str, *roles: str) -> Generator[AnyAction, None, Element]:
-        """Return the element of this name, scrolling until it is in sight. Raises `LookupError` if it never is."""
+        """Return the element with this name, scrolling until it is visible. Raises `LookupError` if it is not found."""
         for _ in range(3 * _SCROLLS):
             for element in self._elements:
                 if element.name == name and element.role in roles:
@@ -131,9 +131,9 @@ class SiteExpert:
             yield Action(name=ActionName.TYPE, element_id=element.id, text=text)
 
     def _read(self, pattern: str) -> Generator[AnyAction, None, list[dict[str, str]]]:
-        """Return the groups at all places of a pattern in the page's text, waiting for a page that is still to come.
+        """Return the groups of all matches of a pattern in the page's text, waiting for a page that is still loading.
 
-        In the pattern `^` and `$` stand at lines.
+        `^` and `$` in the pattern match at lines.
         """
         for _ in range(_WAITS):
             matches = list(re.finditer(pattern, self._text, re.MULTILINE))
@@ -143,7 +143,7 @@ class SiteExpert:
         raise LookupError(f"{self._url} has no text like {pattern!r}")
 
     def _scroll(self) -> Action:
-        # Down first; but what was passed on the way down lies above.
+        # Down first, then up: elements that were passed are above.
         if self._pages_down >= _SCROLLS:
             self._pages_down = -_SCROLLS
         self._pages_down += 1
@@ -153,14 +153,14 @@ class SiteExpert:
 def make_site_expert(task_id: str, instruction: str) -> SiteExpert:
     """Return an expert for one episode of a task of the sites.
 
-    Raises `UsageError` for an unknown task, `LookupError` for an instruction that is not the task's.
+    Raises `UsageError` for an unknown task, `LookupError` for an instruction of another task.
     """
     task = find_task(task_id)
     return SiteExpert(task.expert, parse_instruction(task.instruction, instruction))
 
 
 def parse_instruction(template: str, instruction: str) -> dict[str, str]:
-    """Return what stands in the instruction where its template has names. Raises `LookupError` if it doesn't fit."""
+    """Return the values of the template's names in the instruction. Raises `LookupError` if it doesn't match."""
     pattern, seen = "", set[str]()
     for literal, name, _, _ in string.Formatter().parse(template):
         pattern += re.escape(literal)

@@ -1,4 +1,4 @@
-"""Jinja's expressions and texts, in which the files of tasks say what is drawn, what must hold and what is typed."""
+"""Jinja expressions and templates of the task files: sampled values, conditions and typed texts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> Any:
 
 
 def fill(text: str, names: Mapping[str, Any]) -> str:
-    """Return a text with what its `{{ }}` stand for."""
+    """Return a text with its `{{ }}` replaced."""
     return _compile_text(text).render(names)
 
 
 def draw_names(order: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what expressions come to, one after the other, by their names: one, or several with commas between."""
+    """Evaluate expressions in order and return their values by name (one name, or several separated by commas)."""
     drawn: dict[str, Any] = {}
     for names, expression in order.items():
         value = evaluate(expression, {**given, **drawn})
@@ -44,7 +44,7 @@ def _compile_text(text: str) -> Template:
 
 @cache
 def _load_environment() -> Environment:
-    """Return Jinja with functions for names and money, and filters for the row with the least or most of a number."""
+    """Return a Jinja environment with functions for names and money, and filters for the row with the extreme value."""
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
 
     def sort_rows(rows: Iterable[Any], name: str) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The laboratory: fixed pages that each do one thing that open web sites do to browsers. Open to everyone."""
+"""Laboratory: fixed pages that each reproduce one behaviour of open web sites; no episode needed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from webgym_cli.environments.fixture_sites.web import (
     render_page,
 )
 
-# Each page's path and what it does.
+# Path and behaviour of each page.
 PAGES = {
     "/popup": "window.open and a link with target=_blank",
     "/popup-child": "what /popup opens",
@@ -45,7 +45,7 @@ _MOST_NODES, _MOST_SECONDS = 500_000, 600.0
 
 
 async def serve(host: str, request: web.Request) -> web.StreamResponse:
-    """Answer a visit to the laboratory."""
+    """Return the response to a request to the laboratory."""
     path, query = request.path, request.query
     if host != "lab.test" and path != "/framed":
         return _html(not_found_page())
@@ -68,10 +68,10 @@ async def serve(host: str, request: web.Request) -> web.StreamResponse:
 
 
 async def hang(request: web.Request, closing: asyncio.Event) -> web.StreamResponse:
-    """Begin a picture and never finish it, until the visitor leaves or the server stops."""
+    """Start an image that never completes, until the client disconnects or the server stops."""
     response = web.StreamResponse(headers={"Content-Type": "image/gif", "Cache-Control": "no-store"})
     await response.prepare(request)
-    # A visitor who leaves is no error: it is what this page is for.
+    # A client that disconnects is no error: this page is made for it.
     with contextlib.suppress(ConnectionError):
         await response.write(b"GIF89a")
         await closing.wait()

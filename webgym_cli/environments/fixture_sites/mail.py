@@ -1,4 +1,4 @@
-"""What lies in the mailbox, and what an episode did with it."""
+"""Mail site: its messages, and an episode's changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 from webgym_cli.environments.fixture_sites.answers import contains_answer
 from webgym_cli.environments.fixture_sites.words import code, load_words, money, people, towns
 
-# The folders that received messages lie in; what was sent has its own.
+# Folders of received messages; sent ones have their own.
 FOLDERS = ("inbox", "archive", "trash")
 _ISSUES = 3
 
@@ -26,20 +26,20 @@ class Contact:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A message that lies in the mailbox when the episode starts."""
+    """A message that is in the mailbox when the episode starts."""
 
     sender: str
     email: str
     subject: str
-    """No two messages have the same."""
+    """Unique subject."""
     body: str
-    """Plain text; it may look like HTML."""
+    """Plain text, which may look like HTML."""
     kind: str
     """`invoice`, `trip`, `meeting`, `question`, `issue` or `chat`."""
     facts: tuple[str, ...] = ()
-    """What the body tells: amount and due date; reference and day; room and time."""
+    """Facts in the body: amount and due date; reference and day; room and time."""
     id: int = 0
-    """Counts from 1, the newest first."""
+    """Number from 1, the newest first."""
     date: str = ""
     """YYYY-MM-DD."""
 
@@ -50,68 +50,68 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A message that was sent in the episode."""
+    """A message sent in the episode."""
 
     to: str
     subject: str
     body: str
     reply_to: int | None = None
-    """Id of the message that it answers."""
+    """Id of the message that it replies to."""
     forwards: int | None = None
-    """Id of the message that it passes on."""
+    """Id of the forwarded message."""
 
     def goes_to(self, someone: Contact | Received) -> bool:
-        """Whether it goes to a contact, or to who sent a message."""
+        """Whether it is addressed to a contact, or to the sender of a message."""
         return self.to.casefold() == someone.email.casefold()
 
     def mentions(self, text: str) -> bool:
-        """Whether words and numbers stand in it, whatever their spelling."""
+        """Whether it contains these words and numbers, independent of spelling."""
         return contains_answer(self.body, text)
 
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """All that a seed decides about the mailbox."""
+    """The seeded content of the mailbox."""
 
     user: str
     password: str
     contacts: tuple[Contact, ...]
     messages: tuple[Received, ...]
     unread: frozenset[int]
-    """Ids of the messages that are unread when the episode starts."""
+    """Ids of the messages that are unread at the start."""
 
     def find(self, number: int | None) -> Received | None:
-        """Return the message of an id, if there is one."""
+        """Return the message with this id, or None."""
         return next((message for message in self.messages if message.id == number), None)
 
     def of(self, kind: str) -> list[Received]:
-        """Return the messages of a kind, the newest first."""
+        """Return the messages of a kind, newest first."""
         return [message for message in self.messages if message.kind == kind]
 
 
 @dataclass(slots=True)
 class MailState:
-    """What an episode changed in the mailbox."""
+    """Changes of an episode in the mailbox."""
 
     seed: int
     logged_in: bool = False
     moved: dict[int, str] = field(default_factory=dict)
-    """Folder of each message that was moved, by id."""
+    """Folder of each moved message, by id."""
     opened: dict[int, bool] = field(default_factory=dict)
-    """Whether a message is read, where that changed."""
+    """Changed read states, by id: whether the message is read."""
     sent: list[Sent] = field(default_factory=list)
 
     def folder(self, message: int) -> str:
-        """Return where a message lies."""
+        """Return the folder of a message."""
         return self.moved.get(message, "inbox")
 
     def count_unread(self) -> int:
-        """Return how many messages of the inbox are unread."""
+        """Return the number of unread messages in the inbox."""
         messages = mailbox(self.seed).messages
         return sum(self.folder(message.id) == "inbox" and self.is_unread(message.id) for message in messages)
 
     def is_unread(self, message: int) -> bool:
-        """Tell whether a message is still unread."""
+        """Whether a message is unread."""
         return not self.opened.get(message, message not in mailbox(self.seed).unread)
 
     @property

@@ -1,4 +1,4 @@
-"""The mail site's pages: login, folders, reading, writing, contacts."""
+"""Pages of the mail site: login, folders, reading, writing, contacts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _find_sent(state: MailState, number: str) -> Sent:
 
 class _MailPages(SitePages[MailState]):
     def answer(self, state: MailState, request: SiteRequest) -> SiteResponse:
-        """Answer a request; without a login everything leads to the login page."""
+        """Return the response to a request; without a login always the login page."""
         if not state.logged_in and request.path != "/login":
             return redirect("/login")
         return super().answer(state, request)
@@ -104,7 +104,7 @@ def _listing(
 
 @PAGES.post("/bulk")
 def _bulk(state: MailState, request: SiteRequest) -> SiteResponse:
-    """Do one thing with all ticked messages."""
+    """Apply one action to all selected messages."""
     do = request.field("do")
     for message in filter(None, (_find(state, number) for number in request.form.get("id", ()))):
         if do in _MOVES:
@@ -128,7 +128,7 @@ def _move(state: MailState, request: SiteRequest) -> SiteResponse:
 
 
 def _find_quoted(state: MailState, given: Callable[[str, str], str]) -> dict[str, Any]:
-    """Return the message that a new one answers (`reply`), and the one that it passes on (`forward`)."""
+    """Return the message to reply to (`reply`), and the message to forward (`forward`)."""
     return {name: _find(state, given(name, "")) for name in ("reply", "forward")}
 
 

@@ -1,4 +1,4 @@
-"""The door for people: starts an episode from a page, shows its instruction, and scores it."""
+"""Manual play in a browser: start an episode from a page, show its instruction, and score it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from webgym_cli.errors import UsageError
 if TYPE_CHECKING:
     from webgym_cli.environments.fixture_sites.server import SiteServer
 
-# Where the door stands on each site. Sites that agents request don't have it.
+# Path of these pages on each site; sites served to agents don't have them.
 PREFIX = "/_/"
 _LARGEST_SEED = 999_999_999
 
 
 def serve_manual_play(server: SiteServer, host: str, token: str, request: SiteRequest) -> SiteResponse:
-    """Answer a request at the door."""
+    """Return the response to a request for manual play."""
     if request.path == f"{PREFIX}start" and request.method == "POST":
         return _start(server, host, token, request)
     if request.path != PREFIX:

@@ -1,4 +1,4 @@
-"""The sites by their host names."""
+"""The sites by host name."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from webgym_cli.environments.fixture_sites.web import SitePages
 
-# The sites that have episodes.
+# Sites with episodes.
 SITE_HOSTS = ("shop.test", "mail.test", "wiki.test", "booking.test")
-# The laboratory's; `other.test` has only what `lab.test` frames from another origin.
+# Hosts of the laboratory; `other.test` serves only frames of `lab.test` from another origin.
 LAB_HOSTS = ("lab.test", "other.test")
-# All host names that are served. `.test` is reserved (RFC 6761): a browser has to map them to the server.
+# All served host names. `.test` is reserved (RFC 6761), so the browser must map them to the server.
 HOSTS = (*SITE_HOSTS, *LAB_HOSTS)
 
 
 def find_site(host: str) -> SitePages[Any]:
-    """Return the site of a host. Raises `KeyError` when there is none."""
+    """Return the site of a host. Raises `KeyError` for an unknown one."""
     return _load_sites()[host]
 
 

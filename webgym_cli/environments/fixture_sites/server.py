@@ -1,4 +1,4 @@
-"""The sites behind one port: told apart by the Host header, with an episode's state behind each cookie."""
+"""HTTP server of all sites on one port: the Host header selects the site, and a cookie the episode's state."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.util.local_server import LocalServer
 
-# The cookie that carries an episode's token; an environment sets it for every host, HTTP-only.
+# Cookie with an episode's token; the environment sets it for every host as HttpOnly.
 EPISODE_COOKIE = "episode"
-# A picture, on every host, that never finishes loading.
+# An image on every host that never finishes loading.
 _ENDLESS = "/endless.gif"
 _LARGEST_FORM = 256 * 1024
 _NOTHING_ASKED = SiteTask("open-world", "", "", {})
 
 
 class SiteServer(LocalServer):
-    """An async context manager that serves all sites on 127.0.0.1. With `by_hand`, people can start episodes."""
+    """Serves all sites on 127.0.0.1. With `by_hand`, users can start episodes in a browser."""
 
     def __init__(self, *, port: int = 0, by_hand: bool = False) -> None:
         app = web.Application(client_max_size=_LARGEST_FORM)
@@ -33,22 +33,22 @@ class SiteServer(LocalServer):
         super().__init__(app, port)
         self._by_hand = by_hand
         self.episodes: dict[str, SiteEpisode] = {}
-        """The live ones, by a token that nobody can guess; one that is taken out is forgotten."""
+        """Running episodes by unguessable token; removing one drops its state."""
 
     @property
     def places(self) -> dict[str, tuple[str, int]]:
-        """Host and port that a browser has to be led to, by the name of each site."""
+        """Address and port for the browser's host mapping, by site."""
         host, port = self.address.rsplit(":", 1)
         return dict.fromkeys(HOSTS, (host, int(port)))
 
     def start_episode(self, task: Task, seed: int) -> str:
-        """Start an episode with fresh state and return its token. Raises `UsageError` for a task that isn't ours."""
+        """Start an episode with fresh state and return its token. Raises `UsageError` for a foreign task."""
         if task.environment != "sites":
             raise UsageError(f"the task {task.id} is for the environment {task.environment}, not for the sites")
         return self._begin(SiteEpisode(find_task(task.id), seed))
 
     def open_world(self, seed: int) -> str:
-        """Start an episode in which nothing is asked and return its token: what is done is scored elsewhere."""
+        """Start an episode without task and return its token; it is scored elsewhere."""
         return self._begin(SiteEpisode(_NOTHING_ASKED, seed))
 
     def _begin(self, episode: SiteEpisode) -> str:
@@ -68,7 +68,7 @@ class SiteServer(LocalServer):
             return _respond(message_page("Not allowed", "Pages take GET and POST requests.", 405))
         try:
             visit = await _read(request)
-        except (ValueError, LookupError):  # an encoding that does not exist, or bytes that are not in it
+        except (ValueError, LookupError):  # an unknown encoding, or invalid bytes
             return _respond(message_page("Bad request", "This form can't be read.", 400))
         token = request.cookies.get(EPISODE_COOKIE, "")
         if self._by_hand and visit.path.startswith(manual_play.PREFIX):
@@ -82,9 +82,9 @@ class SiteServer(LocalServer):
 
 
 async def serve_forever(port: int, *, started: Callable[[str], None]) -> None:
-    """Serve the sites for people until cancelled: `/_/` on each site starts an episode and scores it.
+    """Serve the sites for users until cancelled: `/_/` on each site starts an episode and scores it.
 
-    `started` is told the address once the sites can be visited. Raises `UsageError` when the port is taken.
+    `started` is called with the address once the server listens. Raises `UsageError` if the port is taken.
     """
     async with SiteServer(port=port, by_hand=True) as server:
         started(server.address)

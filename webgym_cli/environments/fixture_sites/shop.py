@@ -1,4 +1,4 @@
-"""What the shop sells, and what an episode bought there."""
+"""Shop: its products, and an episode's orders."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from webgym_cli.environments.fixture_sites.answers import is_same_text
 from webgym_cli.environments.fixture_sites.words import load_words, money, people
 
 CATEGORIES: dict[str, list[str]] = load_words("shop")["categories"]
-# Products of each category that can't be had.
+# Number of sold-out products per category.
 _SOLD_OUT = 2
-# What express delivery costs; standard delivery is free.
+# Price of express delivery; standard delivery is free.
 EXPRESS_CENTS = 990
 
 
 @dataclass(frozen=True, slots=True)
 class ProductReview:
-    """What a customer wrote."""
+    """A customer's review."""
 
     author: str
     stars: int
     text: str
-    """Plain text; it may look like HTML."""
+    """Plain text, which may look like HTML."""
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """One thing that is sold."""
+    """One product."""
 
     id: str
-    """As it stands in addresses."""
+    """Id in URLs."""
     name: str
     category: str
     cents: int
-    """Price; no two products have the same."""
+    """Price; unique."""
     tenths: int
-    """Rating in tenths of a star; no two products of a category have the same."""
+    """Rating in tenths of a star; unique per category."""
     stock: int
     """0: sold out."""
     grams: int
@@ -52,12 +52,12 @@ class Product:
 
     @property
     def price(self) -> str:
-        """The price as it is written."""
+        """The formatted price."""
         return money(self.cents)
 
     @property
     def rating(self) -> str:
-        """The rating as it is written."""
+        """The formatted rating."""
         return f"{self.tenths / 10:.1f}"
 
 
@@ -75,13 +75,13 @@ class PastOrder:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All that a seed decides about the shop."""
+    """The seeded content of the shop."""
 
     products: tuple[Product, ...]
     coupon: str
-    """The code that the page of deals shows."""
+    """Coupon code on the page of deals."""
     percent: int
-    """What the coupon takes off."""
+    """Discount of the coupon in percent."""
     past: tuple[PastOrder, ...]
 
     def of(self, category: str) -> list[Product]:
@@ -89,11 +89,11 @@ class Catalogue:
         return [product for product in self.products if product.category == category]
 
     def in_stock(self, category: str | None = None) -> list[Product]:
-        """Return the products that can be had, of one category or of all."""
+        """Return the available products of one category, or of all."""
         return [product for product in self.products if product.stock and category in (None, product.category)]
 
     def find(self, product_id: str) -> Product | None:
-        """Return the product of that id, if there is one."""
+        """Return the product with this id, or None."""
         return next((product for product in self.products if product.id == product_id), None)
 
 
@@ -102,14 +102,14 @@ class CartLine:
     """One line of the cart or of an order."""
 
     product: str
-    """The product's id."""
+    """Id of the product."""
     colour: str
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedOrder:
-    """An order that was placed in the episode."""
+    """An order placed in the episode."""
 
     number: str
     lines: tuple[CartLine, ...]
@@ -124,19 +124,19 @@ class PlacedOrder:
     cents: int
 
     def has(self, product: Product, count: int, colour: str | None = None) -> bool:
-        """Whether it has so many of a product, in a colour if one is given."""
+        """Whether it contains this number of a product, in a colour if one is given."""
         return any(
             line.product == product.id and line.count == count and colour in (None, line.colour) for line in self.lines
         )
 
     def goes_to(self, *address: str) -> bool:
-        """Whether it goes to this name, street, postcode and town."""
+        """Whether it is delivered to this name, street, postcode and town."""
         return all(map(is_same_text, (self.name, self.street, self.postcode, self.town), address))
 
 
 @dataclass(slots=True)
 class ShopState:
-    """What an episode changed in the shop."""
+    """Changes of an episode in the shop."""
 
     seed: int
     cart: list[CartLine] = field(default_factory=list)
@@ -145,15 +145,15 @@ class ShopState:
 
     @property
     def order(self) -> PlacedOrder | None:
-        """The order that was placed; None unless it is the only one."""
+        """The placed order; None unless there is exactly one."""
         return self.orders[0] if len(self.orders) == 1 else None
 
     def fill_cart(self, content: list[tuple[Product, int]]) -> None:
-        """Put products into the empty cart, so many of each, in their first colours."""
+        """Put products into the empty cart, in these numbers and their first colours."""
         self.cart = [CartLine(product.id, product.colours[0], count) for product, count in content]
 
     def count(self, product: Product) -> int:
-        """Return how many of a product are in the cart."""
+        """Return the number of a product in the cart."""
         return sum(line.count for line in self.cart if line.product == product.id)
 
     def line(self, product_id: str) -> CartLine | None:
@@ -161,17 +161,17 @@ class ShopState:
         return next((line for line in self.cart if line.product == product_id), None)
 
     def subtotal(self) -> int:
-        """Return what the cart costs in cents, before coupon and delivery."""
+        """Return the price of the cart in cents, before coupon and delivery."""
         goods = catalogue(self.seed)
         prices = {product.id: product.cents for product in goods.products}
         return sum(prices[line.product] * line.count for line in self.cart)
 
     def total(self) -> int:
-        """Return what the cart costs in cents, without delivery."""
+        """Return the price of the cart in cents, without delivery."""
         return self.subtotal() - self.discount()
 
     def discount(self) -> int:
-        """Return what the coupon takes off, in cents, rounded down."""
+        """Return the coupon's discount in cents, rounded down."""
         return self.subtotal() * catalogue(self.seed).percent // 100 if self.coupon else 0
 
 

@@ -1,4 +1,4 @@
-"""The shop's pages: search, products, cart, checkout."""
+"""Pages of the shop: search, products, cart, checkout."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from webgym_cli.environments.fixture_sites.web import (
 
 _ON_A_PAGE = 12
 _MOST_OF_ONE = 20
-# How listings can be sorted: the words, and the key.
+# Sort orders of listings: label and key.
 _SORTS: dict[str, tuple[str, Callable[[Product], Any]]] = {
     "": ("Our choice", lambda product: 0),
     "price": ("Price: low to high", lambda product: product.cents),

@@ -1,4 +1,4 @@
-"""The fixture sites as a registered environment: their server gives the reward, or a judge where one is configured."""
+"""Registration of the environment `sites`: rewards from its server, or from a configured judge."""
 
 from __future__ import annotations
 

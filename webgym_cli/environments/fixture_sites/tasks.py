@@ -1,7 +1,7 @@
-"""All tasks of the sites, for every seed.
+"""Tasks of the sites, for every seed, loaded from YAML files.
 
-They stand in files, `shop_tasks.yaml` and its like. The names of an expression are those of the site's module, `world`
-(what the seed decided about the site), `state` (what the episode changed there) and all that was drawn before.
+The files are `shop_tasks.yaml` and so on. Expressions can use the names of the site's module, `world` (the seeded
+content), `state` (the episode's changes) and all values sampled before.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ class SiteTask:
     id: str
     host: str
     instruction: str
-    """A template; its names are filled with what was drawn."""
+    """Template, filled with the sampled values."""
     facts: Mapping[str, str]
-    """What must hold: a template for the rubric, and an expression. `says` and `same` compare answers and texts."""
+    """Conditions of success: a rubric template and an expression. `says` and `same` compare answers and texts."""
     draw: Mapping[str, str] = field(default_factory=dict)
-    """What a seed decides, in this order: a name, or several with commas between, and an expression."""
+    """Sampled values in order: one name, or several separated by commas, and an expression."""
     reference: str | None = None
-    """The answer of an information task, a text for Jinja."""
+    """Answer of an information task, a Jinja template."""
     rivals: str = "()"
-    """An expression: what a right answer does not name, for whoever lists all candidates has not answered."""
+    """Expression: texts that a right answer must not contain, because listing all candidates is no answer."""
     prepare: str = ""
-    """An expression that changes the site's fresh state before the episode starts."""
+    """Expression that changes the site's initial state before the episode."""
     expert: Sequence[Any] = ()
-    """How the task is solved: steps of `SiteExpert`."""
+    """Solution of the task: steps of `SiteExpert`."""
 
     @property
     def task(self) -> Task:
-        """The task as a record, its instruction and rubric still templates."""
+        """The task as a record; instruction and rubric are templates."""
         return Task(
             id=self.id,
             instruction=self.instruction,
@@ -55,7 +55,7 @@ class SiteTask:
 
 
 def find_task(task_id: str) -> SiteTask:
-    """Return a task. Raises `UsageError` that names those there are."""
+    """Return a task. Raises `UsageError` with the known names."""
     known = load_site_tasks()
     if task_id not in known:
         raise UsageError(
@@ -67,7 +67,7 @@ def find_task(task_id: str) -> SiteTask:
 
 @cache
 def load_site_tasks() -> dict[str, SiteTask]:
-    """Return the tasks by their ids, site after site."""
+    """Return the tasks by id, site by site."""
     tasks = {}
     for host in SITE_HOSTS:
         path = Path(__file__).with_name(f"{host.partition('.')[0]}_tasks.yaml")

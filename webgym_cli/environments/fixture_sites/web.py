@@ -1,4 +1,4 @@
-"""The pages' side of a web server: visits, replies, routes and templates. Knows nothing of sockets."""
+"""Minimal web framework of the sites: requests, responses, routes and templates, without sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 
 class SeededState(Protocol):
-    """What an episode changed on a site."""
+    """Changes of an episode on a site."""
 
     seed: int
 
@@ -25,46 +25,46 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class SiteRequest:
-    """One request, read completely."""
+    """One complete request."""
 
     method: str
     """`GET` or `POST`."""
     path: str
     """Decoded, without the query."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """The last value of each name."""
+    """Last value of each name."""
     form: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """All values of each posted field."""
+    """All values of each form field."""
     parts: Mapping[str, Any] = field(default_factory=dict)
-    """What the path names where the route has `{name}`."""
+    """Objects named in the path, for routes with `{name}`."""
 
     def field(self, name: str, default: str = "") -> str:
-        """Return a posted field without the spaces around it; the default when it was not sent."""
+        """Return a form field, stripped; the default if it is missing."""
         return self.form.get(name, (default,))[-1].strip()
 
 
 @dataclass(frozen=True, slots=True)
 class SiteResponse:
-    """What a site answers: a page, or the way to another one."""
+    """Response of a site: a page or a redirect."""
 
     body: str = ""
     """HTML."""
     status: int = 200
     location: str | None = None
-    """Where to go instead."""
+    """Target of a redirect."""
     token: str | None = None
-    """The token of an episode that was started, for the visitor's cookie."""
+    """Token of a started episode for the client's cookie."""
 
 
 Handler = Callable[[State, SiteRequest], SiteResponse]
 
 
 class MissingPageError(LookupError):
-    """What an address names does not exist: answered with 404."""
+    """The object named in a URL does not exist: answered with 404."""
 
 
 class SitePages(Generic[State]):
-    """One site: its world and state, its routes, and the templates in the folder of its name."""
+    """One site: its seeded content and state, its routes, and the templates in the folder with its name."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class SitePages(Generic[State]):
         new_state: Callable[[int], State],
         parts: Mapping[str, Callable[[State, str], Any]],
     ) -> None:
-        """`world`: makes what a seed decides, never changed. `new_state`: makes the state that a seed starts with.
+        """`world`: makes the immutable content of a seed. `new_state`: makes its initial state.
 
-        `module`: gives templates and tasks their names. `parts`: finds what a route's `{name}` stands for; None is 404.
+        `module`: provides names for templates and tasks. `parts`: find the object of a route's `{name}`; None is 404.
         """
         self.world = world
         self.new_state = new_state
@@ -85,15 +85,15 @@ class SitePages(Generic[State]):
         self._routes: list[tuple[str, re.Pattern[str], Handler[State]]] = []
 
     def get(self, path: str) -> Callable[[Handler[State]], Handler[State]]:
-        """Answer GET requests for a path, such as `/product/{product}`, by the decorated function."""
+        """Register the decorated function for GET requests to a path such as `/product/{product}`."""
         return lambda handler: self._add("GET", path, handler)
 
     def post(self, path: str) -> Callable[[Handler[State]], Handler[State]]:
-        """Answer POST requests for a path by the decorated function."""
+        """Register the decorated function for POST requests to a path."""
         return lambda handler: self._add("POST", path, handler)
 
     def show(self, path: str, template: str) -> None:
-        """Answer GET requests for a path by a template that needs no more than state and request."""
+        """Register a template for GET requests that needs only state and request."""
         self._add("GET", path, lambda state, request: self.page(template, state, request))
 
     def page(
@@ -106,14 +106,14 @@ class SitePages(Generic[State]):
         errors: Sequence[str] = (),
         **values: Any,
     ) -> SiteResponse:
-        """Return a page; one with errors, of what was sent, has the status 422."""
+        """Return a page; with validation errors its status is 422."""
         given = {"state": state, "world": self.world(state.seed), "request": request, "errors": errors}
         status = 422 if errors else status
         values = {**self.names, **given, **request.parts, **values}
         return render_page(f"{self._folder}/{template}.html", status, **values)
 
     def answer(self, state: State, request: SiteRequest) -> SiteResponse:
-        """Answer a request by the first route that fits; else with a page that says 404 or 405."""
+        """Return the response of the first matching route, or a page with status 404 or 405."""
         matches = [
             (method, match, handler)
             for method, pattern, handler in self._routes
@@ -139,19 +139,19 @@ class SitePages(Generic[State]):
 
 
 def require(item: T | None) -> T:
-    """Return what an address names. Raises `MissingPageError` where it does not exist."""
+    """Return the object named in a URL. Raises `MissingPageError` if it does not exist."""
     if item is None:
         raise MissingPageError
     return item
 
 
 def list_errors(*checks: tuple[object, str]) -> list[str]:
-    """Return the messages of the checks that fail."""
+    """Return the messages of the failed checks."""
     return [message for holds, message in checks if not holds]
 
 
 def not_found_page() -> SiteResponse:
-    """Return the page for what does not exist."""
+    """Return the page for status 404."""
     return message_page("Page not found", "There is no such page on this site.", 404)
 
 
@@ -161,17 +161,17 @@ def message_page(title: str, message: str, status: int) -> SiteResponse:
 
 
 def redirect(location: str) -> SiteResponse:
-    """Send the visitor on, as after a form that changed something."""
+    """Redirect after a form submission."""
     return SiteResponse(status=303, location=location)
 
 
 def render_page(template: str, status: int = 200, /, **values: Any) -> SiteResponse:
-    """Return a template filled with values. Everything is escaped."""
+    """Return a rendered template. All values are escaped."""
     return SiteResponse(_load_templates().get_template(template).render(values, status=status), status)
 
 
 def parse_whole(text: str, least: int, most: int) -> int | None:
-    """Return the number that the text writes, if it is a whole one within the limits."""
+    """Return the integer in a text if it is within the limits, else None."""
     digits = text.strip()
     if not digits.isascii() or not digits.isdigit() or len(digits) > 9:
         return None
@@ -180,7 +180,7 @@ def parse_whole(text: str, least: int, most: int) -> int | None:
 
 
 def take_page(items: Sequence[T], request: SiteRequest, size: int) -> tuple[Sequence[T], int, int]:
-    """Return the items of the page that the query asks for, its number, and the number of pages."""
+    """Return the items of the requested page, its number, and the number of pages."""
     pages = max(1, -(-len(items) // size))
     number = parse_whole(request.query.get("page", "1"), 1, pages) or 1
     return items[(number - 1) * size : number * size], number, pages

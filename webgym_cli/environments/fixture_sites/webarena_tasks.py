@@ -1,4 +1,4 @@
-"""Tasks in WebArena's form over the fixture sites, for runs without WebArena: one world, each task with an expert."""
+"""Tasks in WebArena's format on the fixture sites, for runs without WebArena: one seed, and an expert for each task."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ from webgym_cli.records.webarena import AND, WebArenaSite
 from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
 from webgym_cli.util.text import map_texts
 
-# What stands for WebArena's sites; the mail for its forum.
+# Fixture sites in place of WebArena's; the mail site replaces the forum.
 ADDRESSES = {
     WebArenaSite.SHOPPING: "http://shop.test",
     WebArenaSite.WIKIPEDIA: "http://wiki.test",
     WebArenaSite.REDDIT: "http://mail.test",
 }
 _LISTS = ("combobox", "listbox")
-# The seed of what all these tasks are about.
+# Seed of the content of all these tasks.
 WORLD = 1
 
 
 @dataclass(frozen=True, slots=True)
 class WebArenaFixture:
-    """One task, and how it is solved."""
+    """One task with its solution."""
 
     config: Mapping[str, Any]
-    """As WebArena writes it, with its placeholders."""
+    """Configuration in WebArena's format, with placeholders."""
     expert: Sequence[Any]
     """Steps of `SiteExpert`."""
     drawn: Mapping[str, Any]
-    """What the steps can name."""
+    """Names for the steps."""
 
 
 @cache
 def load_fixtures() -> dict[str, WebArenaFixture]:
-    """Return the tasks by their ids."""
+    """Return the tasks by id."""
     text = Path(__file__).with_name("webarena_tasks.yaml").read_text(encoding="utf-8")
     worlds = {name: find_site(f"{name}.test").world(WORLD) for name in ("shop", "mail", "wiki")}
     sets = [yaml.safe_load(text), *browse_sets().values()]
@@ -81,26 +81,26 @@ def _make_fixture(
 
 
 def list_webarena_tasks() -> dict[str, Task]:
-    """Return the tasks by their ids."""
+    """Return the tasks by id."""
     from webgym_cli.environments.webarena.tasks import read_config
 
     return {name: read_config(fixture.config, ADDRESSES) for name, fixture in load_fixtures().items()}
 
 
 def is_fixture(task: Task) -> bool:
-    """Tell whether a task of WebArena starts on the fixture sites, which are served in the process that runs it."""
+    """Whether a WebArena task starts on the fixture sites, which the running process serves."""
     starts = task.extra.get("start_urls") or [task.start_url]
     return task.environment == "webarena" and all(urlsplit(str(url)).hostname in HOSTS for url in starts)
 
 
 def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
-    """Raise `UsageError` for a task that no expert solves."""
+    """Raise `UsageError` for a task without an expert."""
     for task in tasks:
         make_webarena_expert(task)
 
 
 def make_webarena_expert(task: Task) -> SiteExpert:
-    """Return an expert for one episode. Raises `UsageError` for a task that no expert solves."""
+    """Return an expert for one episode. Raises `UsageError` for a task without one."""
     if not is_fixture(task) or task.id not in load_fixtures():
         raise UsageError(
             f"task {task.id}: there is no expert for it in the environment webarena",
@@ -111,7 +111,7 @@ def make_webarena_expert(task: Task) -> SiteExpert:
 
 
 def to_webrl_action(action: AnyAction, elements: Sequence[Element]) -> AnyAction:
-    """Return an expert's action as WebRL says it. Raises `BoundaryError` for what it can't say."""
+    """Return an expert's action in WebRL's action set. Raises `BoundaryError` if it has no equivalent."""
     if isinstance(action, WebRLAction):
         return action
     if action.name is ActionName.NAVIGATE:

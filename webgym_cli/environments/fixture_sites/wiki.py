@@ -1,4 +1,4 @@
-"""What the encyclopedia knows of a country that doesn't exist, and what an episode changed in it."""
+"""Encyclopedia of a fictional country: its articles, and an episode's edits."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from urllib.parse import quote
 from webgym_cli.environments.fixture_sites.answers import is_same_text
 from webgym_cli.environments.fixture_sites.words import load_words, people, towns
 
-# The kinds of the articles that have a list, by its name.
+# Kinds of articles with a list, by the list's name.
 LISTS = {"cities": "city", "rivers": "river", "people": "person", "regions": "region"}
 _CITIES_OF_A_REGION = 3
-# Former mayors: people whose articles nobody asks about.
+# Number of former mayors: persons whose articles no task refers to.
 _FORMER = 10
 
 
@@ -22,41 +22,41 @@ class Article:
     """One article."""
 
     title: str
-    """Unique; also its address, with underscores for spaces."""
+    """Unique title; in URLs with underscores for spaces."""
     kind: str
     """`city`, `person`, `river` or `region`."""
     facts: tuple[tuple[str, str], ...]
-    """The rows of its box: label and value. A value that is a title links to that article."""
+    """Rows of the infobox: label and value. A value that equals a title links to that article."""
     text: str
-    """Its paragraphs, with line feeds between."""
+    """Paragraphs, separated by line feeds."""
 
     def __str__(self) -> str:
         """Return its title."""
         return self.title
 
     def __getitem__(self, label: str) -> str:
-        """Return one row's value. Raises `KeyError` when there is none."""
+        """Return the value of a row. Raises `KeyError` if there is none."""
         return dict(self.facts)[label]
 
 
 @dataclass(frozen=True, slots=True)
 class Encyclopedia:
-    """All that a seed decides about the wiki."""
+    """The seeded content of the wiki."""
 
     country: str
     articles: tuple[Article, ...]
 
     def find(self, title: str) -> Article | None:
-        """Return the article of a title; case and underscores don't count."""
+        """Return the article with this title, ignoring case and underscores."""
         wanted = title.replace("_", " ").strip().casefold()
         return next((article for article in self.articles if article.title.casefold() == wanted), None)
 
     def linked(self, article: Article, label: str) -> list[Article]:
-        """Return the articles that a row of an article names."""
+        """Return the articles linked in a row of an article."""
         return [neighbour for title in article[label].split(", ") if (neighbour := self.find(title))]
 
     def others(self, kind: str, *but: Article) -> list[Article]:
-        """Return the articles of a kind but for some, by title."""
+        """Return the articles of a kind except some, by title."""
         return [article for article in self.of(kind) if article not in but]
 
     def of(self, kind: str) -> list[Article]:
@@ -66,45 +66,45 @@ class Encyclopedia:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """One saved change of an article."""
+    """One saved edit of an article."""
 
     title: str
     before: tuple[tuple[str, str], ...]
-    """The rows of its box."""
+    """Rows of its infobox before the edit."""
     after: tuple[tuple[str, str], ...]
     summary: str
 
     def sets(self, article: Article, label: str, value: str) -> bool:
-        """Whether a row of an article has a value from then on."""
+        """Whether the edit gives a row of an article this value."""
         return self.title == article.title and is_same_text(dict(self.after)[label], value)
 
     def keeps_all_but(self, *labels: str) -> bool:
-        """Whether the other rows are as they were."""
+        """Whether all other rows are unchanged."""
         before, after = ([row for row in rows if row[0] not in labels] for rows in (self.before, self.after))
         return before == after
 
 
 @dataclass(slots=True)
 class WikiState:
-    """What an episode changed in the wiki."""
+    """Changes of an episode in the wiki."""
 
     seed: int
     edits: list[Edit] = field(default_factory=list)
     watched: list[str] = field(default_factory=list)
-    """Titles on the watchlist, in the order of watching."""
+    """Titles on the watchlist, oldest first."""
 
     @property
     def edit(self) -> Edit | None:
-        """The change that was saved; None unless it is the only one."""
+        """The saved edit; None unless there is exactly one."""
         return self.edits[0] if len(self.edits) == 1 else None
 
     def facts(self, article: Article) -> tuple[tuple[str, str], ...]:
-        """Return the rows of an article's box as they stand now."""
+        """Return the current rows of an article's infobox."""
         return next((edit.after for edit in reversed(self.edits) if edit.title == article.title), article.facts)
 
 
 def address(title: str, page: str = "wiki") -> str:
-    """Return the address of an article, or of another page about it."""
+    """Return the URL of an article, or of another page about it."""
     return f"/{page}/" + quote(title.replace(" ", "_"))
 
 

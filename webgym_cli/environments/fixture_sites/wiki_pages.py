@@ -1,4 +1,4 @@
-"""The wiki's pages: articles, lists, search, editing, watchlist."""
+"""Pages of the wiki: articles, lists, search, editing, watchlist."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _list(state: WikiState, request: SiteRequest) -> SiteResponse:
 
 
 def _sortable(value: str) -> tuple[float, str]:
-    """Order numbers by size before texts by letters."""
+    """Sort key: numbers by size, then texts alphabetically."""
     digits = value.split(" ")[0].replace(",", "")
     return (float(digits), value) if digits.isascii() and digits.isdigit() else (float("inf"), value)
 

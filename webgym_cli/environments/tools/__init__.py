@@ -1,1 +1,1 @@
-"""Questions that are answered by calling tools; no browser."""
+"""Environment for questions that are answered with tool calls, without a browser."""

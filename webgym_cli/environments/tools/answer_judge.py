@@ -1,4 +1,4 @@
-"""A language model that reward functions ask: the server of the settings `judge`."""
+"""Judge for reward functions: a language model at the server of the settings `judge`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SYSTEM = (
 
 
 class Ruling(Record):
-    """A judge's reply to the question of a reward function."""
+    """The judge's reply to a reward function's question."""
 
     reason: str
     verdict: Literal["yes", "no"]
@@ -30,7 +30,7 @@ _FORM = ReplyFormat("ruling", Ruling, Ruling.model_json_schema())
 
 
 class AnswerJudge:
-    """Asks the judge's model yes-or-no questions. Connects with the first one."""
+    """Answers yes-or-no questions with the judge's model. Connects on first use."""
 
     def __init__(self, settings: JudgeSettings) -> None:
         self._settings = settings
@@ -39,7 +39,7 @@ class AnswerJudge:
     async def __call__(self, question: str, /, **data: Any) -> Ruling:
         """Return the ruling on a question about some data.
 
-        Raises `SettingsError` without a usable `judge.base_url`, `ChatError` where the judge gives no ruling.
+        Raises `SettingsError` without a usable `judge.base_url`, `ChatError` without a ruling.
         """
         if self._client is None:
             require_address("judge", self._settings.base_url, "-s judge.base_url=http://HOST:PORT/v1")

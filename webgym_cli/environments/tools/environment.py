@@ -25,7 +25,7 @@ from webgym_cli.tools.registry import find_tools
 from webgym_cli.tools.toolbox import CallResult, Toolbox, as_openai
 from webgym_cli.tools.workers import TooLateError, Workers
 
-# Name of the call results that hold a question's images, before the first call.
+# Name of the results that contain a question's images, before the first call.
 QUESTION = "question"
 # Maximum length of a quoted reward-function exception, in characters.
 _REASON = 300
@@ -48,7 +48,7 @@ class ToolsPool:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        """Close the judge's connections: each environment closes its own tools."""
+        """Close the judge's connections; each environment closes its own tools."""
         await self.judge.close()
 
     def new(self) -> ToolsEnvironment:
@@ -82,7 +82,7 @@ class ToolsEnvironment(Environment):
         return task.instruction, RawObservation(url="", title="", results=await self._load_images(task))
 
     async def _load_images(self, task: Task) -> tuple[CallResult, ...]:
-        """Return the question's pictures, as results that came before the first call."""
+        """Return the question's images, as results before the first call."""
         places, limits = task.extra.get("images", []), self._pool.images
         try:
             images = [await asyncio.to_thread(load_image, place, limits) for place in places]
@@ -91,7 +91,7 @@ class ToolsEnvironment(Environment):
         return tuple(CallResult(QUESTION, "", image) for image in images)
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
-        """Make the calls of one response, side by side; one that is terminal ends the episode with its text."""
+        """Execute the calls of one response concurrently; a terminal result ends the episode with its text."""
         if self._box is None:
             raise RuntimeError("the environment was not reset")
         if not isinstance(action, Action) or action.name is not ActionName.CALL or not action.calls:
@@ -119,12 +119,12 @@ class ToolsEnvironment(Environment):
         return await self._score(last["content"] if last["role"] != "user" else "")
 
     async def expert_action(self) -> Action:
-        """Return the next calculations of the task's record, or its answer. Raises `UsageError` where it has none."""
+        """Return the next calculations of the task's record, or its answer. Raises `UsageError` without either."""
         results = [message["content"] for message in self._messages if message["role"] == "tool"]
         return next_action(self._task, results, self._pool.limits)
 
     async def close(self) -> None:
-        """Close the tools that have a state."""
+        """Close the stateful tools."""
         box, self._box = self._box, None
         if box is not None:
             await box.close()

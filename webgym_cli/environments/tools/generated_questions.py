@@ -1,6 +1,6 @@
-"""Questions with a number for an answer: made by seeded functions, the same on every machine. For tests and demo.
+"""Generated questions with numeric answers from seeded functions, equal on every machine. For tests and the demo.
 
-Each has the `expression` that a calculator works it out by, for the expert; the policy reads nothing but the question.
+Each has an `expression` for a calculator, which only the expert uses; the policy sees only the question.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from webgym_cli.tools.arithmetic import evaluate, format_number
 
 # Number of questions in the set.
 COUNT = 200
-# The first of them are for training, the others for tests.
+# Number of training questions, the first ones; the others are for tests.
 TRAIN = 160
-# The same of the 300 sums.
+# The same for the 300 sums.
 SUMS_TRAIN = 240
 _SEED = 20250115
 
-# The text, and the expression whose value is the answer.
+# Question text, and the expression whose value is the answer.
 Question = tuple[str, str]
 
 
 def question_sets() -> dict[str, list[dict[str, str]]]:
-    """Return the records of each set, by its name."""
+    """Return the records of each set by name."""
     mixed, sums = arithmetic_questions(), sum_questions()
     return {
         "all": mixed,
@@ -35,9 +35,9 @@ def question_sets() -> dict[str, list[dict[str, str]]]:
 
 
 def sum_questions() -> list[dict[str, str]]:
-    """Return every sum, difference and product of two digits, shuffled, in records as of `arithmetic_questions`.
+    """Return all sums, differences and products of two digits, shuffled, as in `arithmetic_questions`.
 
-    All have the same shape, so that the smallest models learn them: two digits and a sign to be copied.
+    They all have the same shape, so that the smallest models can learn them: two digits and a sign to copy.
     """
     expressions = [(kind, f"{a} {sign} {b}") for kind, sign in _SUMS.items() for a in range(10) for b in range(10)]
     random.Random(_SEED).shuffle(expressions)
@@ -48,9 +48,9 @@ def sum_questions() -> list[dict[str, str]]:
 
 
 def arithmetic_questions() -> list[dict[str, str]]:
-    """Return the records: `question`, `answer` (a number as a text), `expression`, `kind` and `id`.
+    """Return the records: `question`, `answer` (a number as text), `expression`, `kind` and `id`.
 
-    No question comes twice.
+    No question occurs twice.
     """
     draw = random.Random(_SEED)
     kinds = list(_KINDS.items())
@@ -128,10 +128,10 @@ def _journey(draw: random.Random) -> Question:
     )
 
 
-# Each kind of question makes as many as the others.
+# Kinds of questions, each with the same number of questions.
 _KINDS: dict[str, Callable[[random.Random], Question]] = {
     make.__name__.removeprefix("_"): make
     for make in (_product, _chain, _brackets, _sharing, _wages, _halving, _percent, _journey)
 }
-# The sign of each kind of sum.
+# Sign of each kind of sum.
 _SUMS = {"sum": "+", "difference": "-", "product": "*"}

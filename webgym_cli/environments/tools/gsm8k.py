@@ -1,4 +1,4 @@
-"""Makes questions of GSM8K's published rows: `question`, and a worked `answer` that ends with `#### 72`."""
+"""Conversion of GSM8K's published rows: `question`, and a worked `answer` that ends with `#### 72`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FINAL = re.compile(r"####\s*([-+]?[\d,]*\.?\d+)\s*$")
 
 
 def convert_gsm8k(path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
-    """Return the questions of a file (JSON Lines, an array, Parquet). Raises `UsageError` for a site's address."""
+    """Return the questions of a file (JSON Lines, an array, Parquet). Raises `UsageError` if a site's URL is given."""
     if sites:
         raise UsageError("--site: questions have no site", hint="leave --site out")
     return convert_records(path, _read_row)

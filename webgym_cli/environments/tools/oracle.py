@@ -1,8 +1,8 @@
-"""An expert for questions whose record tells its calculations: it makes them with the calculator, then answers. Pure.
+"""Expert for questions with known calculations: it performs them with the calculator, then answers. Pure.
 
-The record's field `expression` holds the calculations, a text or a list of texts, and `answer` the answer. Without the
-field, the annotations within a worked answer (`solution`, else `answer`) are read, as GSM8K's files have them:
-`48/2 = <<48/2=24>>24 #### 24`.
+The record's field `expression` contains the calculations as a text or list, and `answer` the answer. Without that
+field, the annotations of a worked answer (`solution`, else `answer`) are used, as in GSM8K's files: `48/2 =
+<<48/2=24>>24 #### 24`.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from webgym_cli.scoring.registry import reward_fields
 from webgym_cli.tools.arithmetic import BadExpressionError, evaluate
 from webgym_cli.tools.define import Tool
 
-# The tool that the expert calls, and the name of its argument. The record's field is called as the argument is.
+# The expert's tool and the name of its argument, which is also the name of the record's field.
 CALCULATOR, EXPRESSION = "calculator", "expression"
-# How it ends an episode.
+# Format of its final answer.
 ANSWER = "The answer is \\boxed{{{}}}."
 _ANNOTATION = re.compile(r"<<([^<>=]+)=[^<>]*>>")
 _INSTEAD = "leave such records out, or --policy vllm"
 
 
 def next_action(task: Task, results: Sequence[str], limits: AgentSettings) -> Action:
-    """Return what comes after the results of all calls so far: the turn's calculations, or in the end the answer.
+    """Return the action after the results of all calls so far: the turn's calculations, or finally the answer.
 
-    One calculation a turn; where they are more than the turns, the last turns have several each. Raises `UsageError`
-    for a task without calculations.
+    One calculation per turn; if there are more calculations than turns, the last turns have several each. Raises
+    `UsageError` for a task without calculations.
     """
     expressions, done = calculations(task), len(results)
     turns = min(len(expressions), limits.max_turns - 1)
-    # How many are done after each turn: the turns that are left have room for the others.
+    # Number of finished calculations after each turn; the remaining turns have room for the rest.
     ends = (max(turn, len(expressions) - (turns - turn) * limits.max_tool_calls) for turn in range(1, turns + 1))
     if end := next((end for end in ends if end > done), None):
         batch = expressions[done:end]
@@ -47,7 +47,7 @@ def next_action(task: Task, results: Sequence[str], limits: AgentSettings) -> Ac
 
 
 def require_workings(tasks: Sequence[Task], tools: Sequence[Tool], limits: AgentSettings) -> None:
-    """Raise `UsageError` that names the first task which the expert can't solve, and says how many others it can't."""
+    """Raise `UsageError` with the first task that the expert can't solve, and the number of others."""
     if not any(map(_calculates, tools)):
         raise UsageError(
             f"task {tasks[0].id}: its expert needs the tool {CALCULATOR}, which is not among agent.tools",
@@ -61,7 +61,7 @@ def require_workings(tasks: Sequence[Task], tools: Sequence[Tool], limits: Agent
 
 
 def calculations(task: Task) -> tuple[str, ...]:
-    """Return the calculations of a task's record, in order. Raises `UsageError` where it has none, or a wrong one."""
+    """Return the calculations of a task's record in order. Raises `UsageError` if there are none, or an invalid one."""
     given = task.extra.get(EXPRESSION)
     if given is None:
         return _find_calculations(task)
@@ -83,12 +83,12 @@ def calculations(task: Task) -> tuple[str, ...]:
 
 
 def _calculates(tool: Tool) -> bool:
-    """Whether a tool can be called as the expert does: it may be a user's own."""
+    """Whether a tool can be called as the expert does; it may be a user's own."""
     return tool.name == CALCULATOR and EXPRESSION in tool.schema["function"]["parameters"]["properties"]
 
 
 def _find_calculations(task: Task) -> tuple[str, ...]:
-    """Return the annotated calculations of a worked answer; those that are no arithmetic (`2x=10`) are passed over."""
+    """Return the annotated calculations of a worked answer; those that are no arithmetic (`2x=10`) are skipped."""
     answer = str(task.extra.get("solution") or reward_fields(task).get("answer"))
     values = tuple(item.strip() for item in _ANNOTATION.findall(answer) if _has_value(item))
     if not values or extract_answer(answer, reference=True) is None:
@@ -126,13 +126,13 @@ def _problem(task: Task, limits: AgentSettings) -> UsageError | None:
 
 
 def _conclusion(task: Task, results: Sequence[str]) -> str:
-    """Return the last result where it is the answer, as it was read; else the answer of the record."""
+    """Return the last result if it equals the answer, else the record's answer."""
     wanted = _gold(task)
     return results[-1] if results and answers_equal(results[-1], wanted) else wanted
 
 
 def _gold(task: Task) -> str:
-    """Return the answer alone; of several, the first. Raises `UsageError` for a record without one."""
+    """Return the answer; the first one of several. Raises `UsageError` for a record without one."""
     answer = reward_fields(task).get("answer")
     first = answer[0] if isinstance(answer, list) and answer else answer
     if isinstance(first, bool) or not isinstance(first, str | int | float) or not str(first).strip():

@@ -1,7 +1,7 @@
-"""Reads question/answer records: `question` is asked, every other field goes to the reward function by its name.
+"""Parser of question/answer records: all fields except the question are passed to the reward function by name.
 
-The question's field may also be `prompt`, `problem` or `messages`, the first that there is: a text, or chat messages.
-Pictures stand in the field `images` (or `image`), or among the parts of the message.
+The question's field may be `question`, `prompt`, `problem` or `messages` (the first that exists): a text, or chat
+messages. Images are in the field `images` (or `image`), or among the parts of the message.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError
 
-# Fields that make a record a task of another kind, in which `question` is an unknown field like any other.
+# Fields of other kinds of tasks, in which `question` is an unknown field.
 _OF_OTHERS = frozenset({"instruction", "task_name", "start_url", "website"})
 _SHOWN = (str, int, float)
-# The names of the question's field in datasets of the field, the most telling one first.
+# Names of the question's field in common datasets, the most specific first.
 _QUESTIONS = ("question", "prompt", "problem", "messages")
 
 
 def read_question(value: Mapping[str, Any]) -> Task | None:
     """Return the task of a question/answer record; None for another record. Raises `BadTaskError`.
 
-    Without an `id` it has a hash of the whole record. An answer that is a text or a number is the reference answer too.
+    Without an `id` it gets a hash of the record. An answer that is a text or number is also the reference answer.
     """
     name = next((name for name in _QUESTIONS if name in value), "")
     if not name or _OF_OTHERS & value.keys():
@@ -46,7 +46,7 @@ def read_question(value: Mapping[str, Any]) -> Task | None:
     answer = fields.get("answer")
     try:
         content = json.dumps(dict(value), sort_keys=True, ensure_ascii=False, allow_nan=False).encode()
-    except ValueError as error:  # infinity, or half a character: it could not be stored
+    except ValueError as error:  # infinity, or an unpaired surrogate, which could not be stored
         raise BadTaskError(f"the record can't be stored: {error}") from None
     return Task(
         id=hashlib.sha256(content).hexdigest()[:16] if given is None else str(given),
@@ -58,7 +58,7 @@ def read_question(value: Mapping[str, Any]) -> Task | None:
 
 
 def _read_text(name: str, given: Any) -> tuple[str, list[str]]:
-    """Return the question and its pictures: a text, or the parts of the one message. Raises `BadTaskError`."""
+    """Return the question and its images: a text, or the parts of the one message. Raises `BadTaskError`."""
     images: list[str] = []
     if isinstance(given, list):
         message = given[0] if len(given) == 1 and isinstance(given[0], Mapping) else {}

@@ -1,4 +1,4 @@
-"""Pictures of questions: files, or data within the record. As PNG in the sizes that serving and training share."""
+"""Images of questions, from files or data URLs, as PNG within the size limits of serving and training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PLACE = "a path, a data URL, or an object with path or bytes (base64), is neede
 
 
 def list_images(given: Any) -> list[str]:
-    """Return the pictures of a record's field, one or several, as paths and data URLs.
+    """Return the images of a record's field (one or several) as paths and data URLs.
 
     Raises `BadTaskError`.
     """
@@ -38,7 +38,7 @@ def _read_place(item: Any) -> str:
 
 
 def load_image(place: str, limits: ImageSettings) -> bytes:
-    """Return a picture as PNG, scaled to the limits of pixels. Raises `ValueError` that names it."""
+    """Return an image as PNG, scaled to the pixel limits. Raises `ValueError` with its name."""
     from PIL import Image
 
     try:

@@ -1,4 +1,4 @@
-"""Questions with tools as a registered environment: a reward function gives the reward."""
+"""Registration of the environment `tools`: questions with tools, rewards from a reward function."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _list_tasks(name: str) -> list[Task]:
 
 
 def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
-    """Raise `UsageError` for tools or a reward that can't be loaded, or a task without what the reward needs."""
+    """Raise `UsageError` for tools or a reward that can't be loaded, or a task without fields that the reward needs."""
     from webgym_cli.agent.chat import require_address
     from webgym_cli.scoring.registry import REWARDS, require_fields
     from webgym_cli.tools.registry import find_tools

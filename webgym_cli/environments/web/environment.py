@@ -102,7 +102,7 @@ class WebEnvironment(Environment):
         if isinstance(folder, str):
             options = replace(options, upload_folder=Path(folder))
         address = urlsplit(task.start_url)
-        # a host with a port is the more exact name
+        # a host with a port is more specific
         for host in (address.netloc.lower(), address.hostname or ""):
             if login := self._pool.credentials.get(host):
                 given = {"origin": f"{address.scheme}://{address.netloc}", "username": login[0], "password": login[1]}
@@ -114,7 +114,7 @@ class WebEnvironment(Environment):
         """Prepare a fresh context before its first page."""
 
     async def _arrive(self, session: BrowserSession, url: str) -> None:
-        """Open a start page. Raises what its status means, unless the page is fine, or becomes so."""
+        """Open a start page. Raises the failure of its status unless the page is fine, or recovers."""
         if refusal := self._pool.gate.rules.refuse_url(url):
             raise BoundaryError(FailureKind.START_PAGE_FAILED, f"{refusal} (browser.private_hosts)")
         await self._open(session, url)
@@ -126,13 +126,13 @@ class WebEnvironment(Environment):
             await session.goto(url)
         except BoundaryError as error:
             if error.kind is FailureKind.PAGE_TIMEOUT:
-                error.kind = FailureKind.NAVIGATION_FAILED  # it could not be reached: that it took long is the detail
+                error.kind = FailureKind.NAVIGATION_FAILED  # it could not be reached; the timeout is the detail
             elif has_sign(error, _NO_PAGE):
                 error.kind = FailureKind.START_PAGE_FAILED
             raise
 
     async def _settle(self, session: BrowserSession) -> str | None:
-        """Wait, within limits, for what was set off. Returns what to tell when a page has not come by then."""
+        """Wait, within limits, for the effects of an action. Returns a message if a page has not loaded by then."""
         return await self._settler.settle(session)
 
     async def _check_blocked(self, session: BrowserSession) -> None:
@@ -156,7 +156,7 @@ class WebEnvironment(Environment):
     async def _observe(
         self, session: BrowserSession, wait: Callable[[], Awaitable[str | None]]
     ) -> tuple[str | None, RawObservation]:
-        """Wait for what is coming, then look. Returns what came of the wait, and what there is to see."""
+        """Wait for pending changes, then observe. Returns the message of the wait, and the observation."""
 
         async def look() -> tuple[str | None, RawObservation]:
             return await wait(), await self._view(session)
@@ -164,7 +164,7 @@ class WebEnvironment(Environment):
         dialogs, seen = session.dialogs, None
         if dialogs.open is None:
             seen = await (dialogs.until_raised(look()) if dialogs.keep else look())
-        # a page with an open dialog can be neither asked nor drawn
+        # a page with an open dialog can't run scripts or be captured
         return seen or (None, self._view_dialog(session))
 
     def _view_dialog(self, session: BrowserSession) -> RawObservation:

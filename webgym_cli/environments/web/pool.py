@@ -75,7 +75,7 @@ class WebPool:
     async def _start(self, stack: AsyncExitStack) -> None:
         """Start the shared resources; the stack closes them in reverse order."""
         await stack.enter_async_context(self.gate)
-        # A remote browser can't reach our loopback: its own network has to keep it from private addresses.
+        # A remote browser can't reach our loopback address; its own network must block private addresses.
         proxy = "" if self.settings.browser.cdp_urls else self.gate.address
         self.browsers = await stack.enter_async_context(BrowserPool(self.settings.browser, proxy))
 

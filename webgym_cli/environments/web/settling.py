@@ -13,7 +13,7 @@ _IS_SPLASH = f"{PAGE_JS}.kinds.isSplash()"
 _WAIT_UNTIL_IDLE = f"async (limit) => {{ await {ACT_JS}.calm(limit); return {_IS_SPLASH}; }}"
 # Maximum number of successive popups followed after an action.
 _POPUPS = 4
-# A page that shows nothing but that it is busy is waited for so many times as long as another, once an episode.
+# A page with only a busy indicator is waited for this many times longer, once per episode.
 _SPLASH_SHARE = 4.0
 _SPLASH_PAUSE = 0.2
 # Poll interval in seconds.
@@ -31,7 +31,7 @@ class PageSettler:
         self._awaits_splash = True
 
     async def settle(self, session: BrowserSession) -> str | None:
-        """Wait, within limits, for what an action set off. Returns what to tell when a page has not come by then."""
+        """Wait, within limits, for the effects of an action. Returns a message if a page has not loaded by then."""
         late = None
         for _ in range(_POPUPS):
             await session.wait_for_popups()
@@ -66,7 +66,7 @@ class PageSettler:
         return None
 
     async def _await_splash(self, session: BrowserSession) -> None:
-        """Wait for a page that shows nothing but that it is busy. One that stays so is not waited for again."""
+        """Wait for a page with only a busy indicator. One that stays so is not waited for again."""
         clock = asyncio.get_running_loop()
         end = clock.time() + self._max_idle_wait * _SPLASH_SHARE
         while clock.time() < end:
@@ -78,9 +78,9 @@ class PageSettler:
     async def _wait_until_idle(
         self, session: BrowserSession, traffic: PageActivity, seconds: float
     ) -> tuple[bool, bool]:
-        """Wait for the page to calm down. Returns whether it lives, and whether it shows only that it is busy.
+        """Wait until the page is idle. Returns whether it is alive, and whether it shows only a busy indicator.
 
-        A page that begins to be replaced runs no scripts.
+        A page that is being replaced runs no scripts.
         """
         waiting = session.evaluate_once(_WAIT_UNTIL_IDLE, seconds * 1000, seconds)
         async with race(waiting, traffic.until(lambda: traffic.navigating)) as (waited, _):

@@ -1,4 +1,4 @@
-"""The open web as a registered environment: a judge gives the reward."""
+"""Registration of the environment `web`: rewards from a judge."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from webgym_cli.records.trajectory import Element
 
 # A region on both axes from 0 to 1: left, top, right, bottom.
 Region = tuple[float, float, float, float]
-# The smallest region, as a share of each side: less shows only blurred pixels.
+# Minimum region as a share of each side; smaller ones show only blurred pixels.
 _SMALLEST = 0.02
 # Margin around a zoomed element, in CSS pixels.
 _AROUND = 20.0
@@ -22,9 +22,9 @@ _ENLARGED = (
 
 
 async def zoom_into(view: RawObservation, action: Action, size: tuple[int, int]) -> tuple[RawObservation, str | None]:
-    """Return a view with a region of its picture in place of the whole; the same, and why, where there is none.
+    """Return the view with an enlarged region as its picture, or unchanged with the reason why there is none.
 
-    `size`: the viewport, in CSS pixels.
+    `size`: the viewport in CSS pixels.
     """
     region = _find_region(action, view.elements, size)
     if region is None or not view.png:
@@ -49,7 +49,7 @@ def _find_region(action: Action, elements: tuple[Element, ...], size: tuple[int,
 
 
 def _enlarge(png: bytes, region: Region) -> bytes:
-    """Return a region of a picture as a picture that is as large as the whole, its sides in proportion."""
+    """Return a region of an image, enlarged to the size of the whole with its aspect ratio."""
     from PIL import Image
 
     with Image.open(io.BytesIO(png)) as opened:

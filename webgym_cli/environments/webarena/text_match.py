@@ -29,9 +29,7 @@ class FuzzyQuestion:
     """Question to the judge."""
 
     kind: Literal["same", "unachievable"]
-    """Whether the answer means the same as the reference; or whether it states the reference as the reason for
-    infeasibility.
-    """
+    """Whether the answer means the reference, or states it as the reason for infeasibility."""
     intent: str
     """Instruction of the agent."""
     reference: str

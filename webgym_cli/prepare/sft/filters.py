@@ -89,8 +89,9 @@ class FilterPipeline:
     steps: tuple[Filter, ...]
     """Filters of rows of `steps`."""
     together: tuple[Filter, ...]
-    """Filters of all remaining steps together, with window functions: `priority` is derived from the seed, `shown`
-    identifies task, screenshot and response.
+    """Filters of all remaining steps together, with window functions.
+
+    `priority` is derived from the seed, `shown` identifies task, screenshot and response.
     """
 
 

@@ -17,8 +17,9 @@ class JudgeProtocol:
     """A judge protocol. Plugins call `PROTOCOLS.register("strict", JudgeProtocol(judge_strictly, RULES))`."""
 
     run: Callable[[JudgeSession], Awaitable[bool | None]]
-    """Asks the questions (`session.vote`, `session.ask`) and returns whether the task was solved; None only with a
-    `failure` in `session.fields`.
+    """Asks the questions (`session.vote`, `session.ask`) and returns whether the task was solved.
+
+    None only with a `failure` in `session.fields`.
     """
     prompts: Any
     """All fixed texts of the questions, as JSON: if they change, trajectories are judged again."""
