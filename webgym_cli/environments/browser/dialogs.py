@@ -70,8 +70,8 @@ class DialogTracker:
     async def answer(self, action: AnyAction) -> str | None:
         """Answer the open dialog with an action. Returns None, or the reason why it stays open.
 
-        A prompt is accepted with the action's text, else what was typed, else its default. A page that asks whether to
-        leave it is not left when that is dismissed.
+        A prompt is accepted with the action's text, else the typed text, else its default. Dismissing a page's question
+        whether to leave it keeps the page.
         """
         dialog = self.open
         if dialog is None or not isinstance(action, Action):
@@ -133,7 +133,7 @@ class DialogTracker:
                 self.answered.append(f"a dialog could not be answered: {error}")
 
     async def _refuse(self, dialog: Dialog) -> bool:
-        """Dismiss a dialog. Returns False where its page is gone."""
+        """Dismiss a dialog. Returns False if its page is gone."""
         try:
             await dialog.dismiss()
         except Exception:  # noqa: BLE001  Playwright's boundary: the page is gone, so it was left

@@ -156,7 +156,7 @@ async def _relay(
     far_reader: asyncio.StreamReader,
     far_writer: asyncio.StreamWriter,
 ) -> None:
-    """Copy both ways until either side ends: a browser hangs up only when it wants nothing more."""
+    """Copy in both directions until either side ends: a browser disconnects only when it needs nothing more."""
     try:
         async with race(_copy(reader, far_writer), _copy(far_reader, writer)) as (request, answer):
             if request.done() and not request.result():
@@ -166,7 +166,7 @@ async def _relay(
 
 
 async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> bool:
-    """Copy until EOF. Returns False if either side broke off before."""
+    """Copy until EOF. Returns False if either side failed before."""
     try:
         while data := await source.read(_CHUNK):
             target.write(data)

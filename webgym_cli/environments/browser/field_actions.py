@@ -1,4 +1,4 @@
-"""Actions on fields: typing, keys, choosing an option, giving files."""
+"""Actions on form fields: typing, keys, choosing options, uploading files."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FOCUS = """([x, y]) => {
 
 
 async def type_text(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    """Click a point and replace what its field holds; without a point type to the focus.
+    """Click a point and replace the field's text; without a point type into the focused field.
 
-    A line feed at the end presses Enter, and one alone does nothing else. On a native list it chooses the option of
-    that label, because the list's own popup is drawn outside of the page.
+    A line feed at the end presses Enter; a single line feed does only that. In a native list the option with that label
+    is chosen, because the list's popup is outside of the page.
     """
     text = action.text or ""
     enter = text.endswith("\n") or bool(action.submit)
@@ -58,7 +58,7 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
 async def _type_keys(
     session: BrowserSession, action: Action, ready: dict[str, Any], text: str, *, at_end: bool
 ) -> None:
-    """Type to the field that has the focus and was made ready."""
+    """Type into the focused field after `act.js` has prepared it."""
     async with session.guard("typing"):
         keyboard = session.page.keyboard
         if action.append and at_end:
@@ -76,7 +76,7 @@ async def _type_keys(
 
 
 async def press_keys(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    """Press keys together; on the element at a point, which gets the focus, or where the focus is."""
+    """Press keys together: on the element at a point, which is focused first, or on the focused element."""
     try:
         keys = combine_keys(action.keys or ())
     except ValueError as error:
@@ -89,7 +89,7 @@ async def press_keys(session: BrowserSession, action: Action, point: mouse.Point
 
 
 async def select_option(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    """Choose the option of the list at a point: of this label, or the first whose label contains the text."""
+    """Choose an option of the list at a point: the one with this label, or the first whose label contains the text."""
     chosen = await ActScript(session).call_at("select", point or session.pointer, action.text)
     error: str | None = chosen.get("error")
     return error
@@ -123,6 +123,6 @@ async def upload_files(session: BrowserSession, action: Action, point: mouse.Poi
 
 
 def _find_file(folder: Path, name: str) -> Path | None:
-    """Return a file in a folder; None for what is none, or lies outside of the folder."""
+    """Return a file in a folder; None if it does not exist or is outside of the folder."""
     root, path = folder.resolve(), (folder / name).resolve()
     return path if path.is_relative_to(root) and path.is_file() else None

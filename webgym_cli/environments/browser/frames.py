@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 # The injected scripts are stored under a symbol that page scripts do not encounter.
 PAGE_JS = "window[Symbol.for('webgym')]"
 OBSERVE_JS, ACT_JS = f"{PAGE_JS}.observe", f"{PAGE_JS}.act"
-# Where no element is: only the focus says which field is meant.
+# A point without element: only the focus determines the field.
 NOWHERE = (-1.0, -1.0)
-# So many documents, each in a frame of the one before, are asked for a point.
+# Maximum nesting depth of frames at a point.
 _DEEPEST = 4
-# So many frames of a page are looked into, each for so many seconds: what does not answer is an advertisement, mostly.
+# Maximum number of frames per page, and seconds per frame: frames that do not respond are mostly advertisements.
 _MOST_FRAMES = 8
 _FRAME_SECONDS = 1.0
 # Maximum inset of a frame's content in its element (border and padding), in pixels.
@@ -28,7 +28,7 @@ _BORDER = 24.0
 
 
 class ActScript:
-    """Calls functions of `act.js` at a point. What follows a call at a point is asked of the same document."""
+    """Calls functions of `act.js` at a point; later calls go to the document that contained the point."""
 
     def __init__(self, session: BrowserSession) -> None:
         self._session = session
@@ -36,7 +36,7 @@ class ActScript:
         self._offset = 0.0, 0.0
 
     async def call_at(self, function: str, point: Point, *arguments: object) -> dict[str, Any]:
-        """Call a function with a point of the viewport first. A frame that the page can't read answers itself."""
+        """Call a function with a viewport point as first argument; a frame that the page can't read is called itself."""
         for _ in range(_DEEPEST):
             result = await self.call(function, self._shift(point), *arguments)
             if "frame" not in result:
@@ -81,7 +81,7 @@ async def list_framed(session: BrowserSession, boxes: Sequence[Sequence[float]],
 
 
 async def locate_framed(frame: Frame, number: int) -> dict[str, Any]:
-    """Return the current click point of a frame's element by its number, as `locate()` does."""
+    """Return the current click point of a frame's element, as `locate()` does."""
     return await attempt(_locate(frame, number), _FRAME_SECONDS) or {"error": "gone"}
 
 
@@ -105,9 +105,9 @@ async def _find_frame_at(session: BrowserSession, point: Point, within: Frame | 
 async def _look_into(
     session: BrowserSession, frame: Frame, boxes: Sequence[Sequence[float]], room: int
 ) -> tuple[list[Any], list[Any]]:
-    """Return the elements of a frame, and the places of frames that it can't read, in the viewport's coordinates.
+    """Return the elements of a frame, and the boxes of frames that it can't read, in viewport coordinates.
 
-    There are none where its page can read it.
+    Both are empty if the frame's page can read it.
     """
     left, top, width, height = await _find_frame(frame)
     if not any(_overlaps((left, top, width, height), box) for box in boxes):
@@ -130,7 +130,7 @@ async def _locate(frame: Frame, number: int) -> dict[str, Any]:
 
 
 async def _find_frame(frame: Frame) -> tuple[float, float, float, float]:
-    """Return where the content of a frame is in the viewport. Raises `LookupError` when it is not shown."""
+    """Return the box of a frame's content in the viewport. Raises `LookupError` if it is not shown."""
     element = await frame.frame_element()
     box = await element.bounding_box()
     if box is None:
@@ -140,7 +140,7 @@ async def _find_frame(frame: Frame) -> tuple[float, float, float, float]:
 
 
 def _overlaps(frame: tuple[float, float, float, float], box: Sequence[float]) -> bool:
-    """Whether the visible part of a frame's element, as its page tells it, is this frame's."""
+    """Whether the visible part of a frame's element, as reported by its page, belongs to this frame."""
     left, top, width, height = frame
     right, bottom = left + width, top + height
     return (

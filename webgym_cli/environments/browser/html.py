@@ -51,7 +51,7 @@ async def read_page(session: BrowserSession, *, released: bool = False) -> RawOb
         elements = tuple(seen.element for seen in parse_elements(page["listed"]))
         html = (simplify_released if released else simplify)(page["nodes"])[:MAX_CHARACTERS]
         return RawObservation(str(page["url"]), str(page["title"]), elements=elements, html=html)
-    except (LookupError, TypeError, ValueError) as error:  # the page has replaced what it is read with
+    except (LookupError, TypeError, ValueError) as error:  # the page has altered the functions that read it
         reason = f"the page can't be read: {type(error).__name__}"
         raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, reason) from error
 
@@ -59,7 +59,7 @@ async def read_page(session: BrowserSession, *, released: bool = False) -> RawOb
 def simplify(nodes: Sequence[Sequence[Any]]) -> str:
     """Return a page's nodes as HTML: `[depth, text]`, or `[depth, tag, id, [[attribute, value], ...]]`, depth first.
 
-    Elements that hold nothing are left out, wrappers of one thing are only that thing.
+    Empty elements are omitted, and wrappers of a single node are replaced by it.
     """
     root = _HtmlNode(-1, "html", None, [])
     open_, elements = [root], [root]
@@ -80,10 +80,10 @@ def simplify(nodes: Sequence[Sequence[Any]]) -> str:
 
 
 def simplify_released(nodes: Sequence[Sequence[Any]]) -> str:
-    """Return a page's elements as WebRL's code writes them, with box and text on each.
+    """Return a page's elements in the format of WebRL's code, with box and text on each.
 
-    Each is `[depth, tag, id, [[attribute, value], ...], text, whether it is in sight]`, depth first; the text is what
-    stands before its first element.
+    Each is `[depth, tag, id, [[attribute, value], ...], text, whether it is visible]`, depth first; the text is the one
+    before its first child element.
     """
     parents: list[int] = []
     open_: list[int] = []
@@ -93,7 +93,7 @@ def simplify_released(nodes: Sequence[Sequence[Any]]) -> str:
         parents.append(open_[-1] if open_ else -1)
         open_.append(number)
     inner: list[list[str]] = [[] for _ in range(len(nodes) + 1)]
-    # Children of an element that say something: two and more keep it.
+    # Number of children with content: elements with two or more are kept.
     telling = [0] * (len(nodes) + 1)
     for number in range(len(nodes) - 1, -1, -1):  # children before their parents
         _, tag, id_, attributes, text, sighted = nodes[number]
@@ -124,7 +124,7 @@ def _write_released(fields: Sequence[Any], inner: str) -> str:
 
 
 def _keep_shown(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:
-    """Return what is shown of a child: itself, or what is in it."""
+    """Return the visible part of a child: itself, or its content."""
     if isinstance(child, str) or child.id is not None or child.tag == "option":
         return (child,)
     bare = not [name for name, _ in child.attributes if name != "title"]
@@ -133,7 +133,7 @@ def _keep_shown(child: _HtmlNode | str) -> Sequence[_HtmlNode | str]:
 
 
 def _join_texts(children: Iterable[_HtmlNode | str]) -> list[_HtmlNode | str]:
-    """Return children in which no two texts stand side by side."""
+    """Return the children with adjacent texts merged."""
     joined: list[_HtmlNode | str] = []
     for is_text, group in groupby(children, lambda child: isinstance(child, str)):
         pieces = list(group)
@@ -142,7 +142,7 @@ def _join_texts(children: Iterable[_HtmlNode | str]) -> list[_HtmlNode | str]:
 
 
 def _write_pieces(children: Sequence[_HtmlNode | str]) -> Iterator[str]:
-    """Yield the pieces of the HTML. Without recursion: a page nests as deep as it likes."""
+    """Yield the parts of the HTML. Without recursion, because pages may nest arbitrarily deep."""
     left: list[_HtmlNode | str | tuple[str]] = list(reversed(children))
     while left:
         node = left.pop()
@@ -157,7 +157,7 @@ def _write_pieces(children: Sequence[_HtmlNode | str]) -> Iterator[str]:
 
 
 def _attributes(node: _HtmlNode) -> Iterator[str]:
-    """Yield an element's attributes; a value that its text or another one tells already is left out."""
+    """Yield an element's attributes except values that repeat its text or another attribute."""
     if node.id is not None:
         yield f' id="{node.id}"'
     values = {child for child in node.children if isinstance(child, str)}

@@ -25,7 +25,7 @@ _SYNONYMS = {
     "pgdn": "PageDown",
     "pgup": "PageUp",
 }
-# Of "ctrl+a", of "ctrl" and "a": the names; a plus that stands for itself is one of them.
+# Splits "ctrl+a" into "ctrl" and "a"; a plus sign itself is also a name.
 _PART = re.compile(r"[^+]+|(?<=\+)\+|^\+$")
 
 
