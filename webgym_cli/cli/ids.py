@@ -21,7 +21,7 @@ IdsArg = Annotated[
 
 
 def read_ids(ids: list[str] | None) -> list[str] | None:
-    """Return the ids; `-` stands for those on stdin, plain or as JSON Lines with an `id`. None without any argument."""
+    """Return the ids; `-` is replaced by those on stdin, plain or as JSON Lines with `id`. None without arguments."""
     if not ids:
         return None
     return [text for name in ids for text in (_read_stdin() if name == "-" else [name])]

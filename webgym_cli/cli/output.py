@@ -61,7 +61,7 @@ class Output:
         sys.stdout.flush()
 
     def show(self, value: dict[str, Any]) -> None:
-        """Write one object: a line of JSON, or key and value for people."""
+        """Write one object: a line of JSON, or keys and values for users."""
         if self.as_json:
             self.data(value)
         else:
@@ -72,7 +72,7 @@ class Output:
             )
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Write a table for people on stdout; into a pipe tab-separated lines, and between two tables a title."""
+        """Write a table to stdout; into a pipe tab-separated lines, with titles between several tables."""
         # A pipe gets untruncated values without borders.
         if not sys.stdout.isatty():
             for position, row in enumerate(rows):
@@ -84,7 +84,7 @@ class Output:
         self._print_table(_console(sys.stdout), title, columns, rows)
 
     def summary_table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Write a table for people on stderr: the summary of a command whose stdout is events."""
+        """Write a table to stderr: the summary of a command that writes events to stdout."""
         if not self.quiet:
             with stderr_or_nothing():
                 self._print_table(_console(sys.stderr), title, columns, rows)
@@ -113,7 +113,7 @@ class Output:
                 console.print(f"  {column}: {cell}")
 
     def note(self, message: str) -> None:
-        """Write a message for people on stderr."""
+        """Write a message to stderr."""
         if not self.quiet:
             _tell(message)
 
@@ -122,7 +122,7 @@ class Output:
         self.note(f"next: {_quote_arguments(command)}")
 
     def event(self, event: Event) -> None:
-        """Write an event: JSON on stdout, or one plain line on stderr if the event is meant for people."""
+        """Write an event: as JSON to stdout, or as one plain line to stderr if it is for users."""
         if event.get("transient"):
             return
         if self.as_json:
@@ -261,7 +261,7 @@ def _quote_arguments(hint: str) -> str:
     special = sorted((text for text in typed | paths if shlex.quote(text) != text), key=len, reverse=True)
     if not special:
         return hint
-    # skips what is quoted already
+    # skips quoted parts
     pattern = rf"(?<!['\"])(?:{'|'.join(map(re.escape, special))})(?!['\"])"
     return re.sub(pattern, lambda match: shlex.quote(match[0]), hint)
 

@@ -55,7 +55,7 @@ _EXACT = "deepseek_r1"
 
 # Every template here is one of LLaMA-Factory's, every parser one of vLLM's: tests hold them to both.
 FAMILIES = (
-    # one that has the `model_type` of another family stands before it: its name then tells them apart
+    # listed before another family with the same `model_type`, from which its name distinguishes it
     ModelFamily("MiMo-VL", ("qwen2_5_vl",), r"mimo-vl-.*-rl", "mimo_vl"),
     ModelFamily("Qwen2-VL, Qwen2.5-VL", ("qwen2_vl", "qwen2_5_vl"), r"qwen2(?:\.5)?-vl|qvq|mimo-vl-.*-sft", "qwen2_vl"),
     ModelFamily("Qwen3-VL", ("qwen3_vl", "qwen3_vl_moe"), r"qwen3-vl", "qwen3_vl_nothink", "qwen3_vl", _EXACT),
@@ -95,7 +95,7 @@ class DetectedModel:
 
     family: ModelFamily
     thinks: bool | None
-    """Whether it thinks before it answers; None: nothing tells."""
+    """Whether it reasons before it answers; None if unknown."""
 
 
 def detect_model(model: str) -> DetectedModel | None:

@@ -78,7 +78,7 @@ def find_environment(name: str) -> EnvironmentSpec:
 
 
 def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
-    """Raise `WebGymError` for tasks whose environment can't be shown as the settings say, or lacks a setting."""
+    """Raise `WebGymError` for tasks whose environment does not support the settings, or lacks a setting."""
     version = settings.context_config.prompt_version
     for spec, own in _by_environment(tasks):
         if spec.action_sets and version not in spec.action_sets:

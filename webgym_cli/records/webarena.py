@@ -73,7 +73,7 @@ class Expected(Record):
     required_values: tuple[str, ...] | None = None
     """Comparisons like `>= 300`, with `|OR|`, that the text as a number has to meet."""
     fuzzy_match: tuple[str, ...] | None = None
-    """What a judge has to find in it, in one question. `("N/A",)`: that the task can't be done."""
+    """Statements that a judge must find in it, all in one question. `("N/A",)`: that the task is infeasible."""
 
     @field_validator("must_include", "must_exclude", "one_of", "required_values", "fuzzy_match", mode="before")
     @classmethod
@@ -118,7 +118,7 @@ class Evaluation(Record):
     string_note: str = ""
     """Why the task can't be done, where it can't."""
     reference_answer_raw_annotation: str = ""
-    """The answer as a person wrote it."""
+    """The answer as annotated by a person."""
     url_note: UrlRule = UrlRule.EXACT
 
     @field_validator("program_html", "string_note", "reference_answer_raw_annotation", "url_note", mode="before")

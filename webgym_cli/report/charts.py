@@ -37,7 +37,7 @@ class ChartPoint:
     high: float | None = None
     """Upper end of its interval."""
     tip: str = ""
-    """What the pointer is told."""
+    """Tooltip."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.util.files import read_json
 
-# Excludes the expert: its success says nothing about the policy's.
+# Excludes the expert, whose success is no evidence about the policy.
 _POLICIES = TrajectoryQuery(expression="policy <> 'oracle'")
 _COUNTS = """
 SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps,
@@ -82,7 +82,7 @@ class ReportFacts(RunIdentity, BufferCounts):
     pass_at_k: dict[str, PassRates]
     """By `<split> <iteration>`."""
     changes: list[VersionChange]
-    """What the newest version gained and lost, against the one before and the first."""
+    """Gained and lost cases of the newest version, against the previous and the first one."""
     failures: FailureFacts
     verdicts: list[VerdictFacts]
     timing: Timing
@@ -91,7 +91,7 @@ class ReportFacts(RunIdentity, BufferCounts):
     samples_by_iteration: dict[str, int]
     trainings: list[TrainingEvent]
     warnings: list[str]
-    """What shows that the policy collapses, in words."""
+    """Messages about signs of a collapsing policy."""
     asynchronous: AsyncFacts
     phases: list[PhaseEvent]
     settings: dict[str, ChangedSetting]

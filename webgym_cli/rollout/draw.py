@@ -67,10 +67,10 @@ class EpisodeSampler:
         hidden: Collection[int] = frozenset(),
         repeat: int = 0,
     ) -> tuple[Episode, ...]:
-        """Draw so many episodes of a repeat that go on where its planned ones stopped, with `hidden` tasks passed over.
+        """Draw `count` episodes of a repeat after its planned ones, skipping `hidden` tasks.
 
-        `earlier`: the episodes of earlier iterations; with `tasks.no_repeats` it goes on after those too, and after all
-        of a group that they have a part of: its episodes could not be compared over iterations.
+        `earlier`: the episodes of earlier iterations. With `tasks.no_repeats` the draw continues after those too, and
+        after the rest of a group that they started, since its episodes could not be compared over iterations.
         """
         start: dict[SeedStream, int] = {}
         same = [episode for episode in planned if episode.repeat == repeat]

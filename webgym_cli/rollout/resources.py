@@ -38,7 +38,7 @@ class PolicyEndpoint(Record):
     served: ServedPolicy = ServedPolicy(name=ORACLE)
     """Served policy: name, version and weight digest."""
     logprobs: Logprobs | None = None
-    """What the servers' log-probabilities are of; None: the servers are not ours, so it is not known."""
+    """Distribution of the servers' log-probabilities; None: unknown, because the servers are not webgym's."""
 
 
 def policy_urls(policy: str) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ from webgym_cli.util.urls import is_loopback
 ANY_PORT = 0
 LAST_PORT = 65535
 
-# What a server does between two phases.
+# Action of a server between two phases.
 SleepAction = Literal["keep", "sleep", "stop"]
 
 
@@ -245,7 +245,7 @@ def _cpu_args(settings: Settings) -> list[str]:
 
 
 def _cpu_env(settings: Settings, cpus: int) -> dict[str, str]:
-    """Return what the CPU backend needs. Half of the cores are left to the browsers."""
+    """Return the variables of the CPU backend. Half of the cores are left to the browsers."""
     workers = settings.serve.workers
     # A worker beside the engine costs as much again for each token: both poll their shared memory all the time.
     return ({cpu_server.ONE_PROCESS: "0"} if workers == 1 else {}) | {

@@ -111,7 +111,7 @@ def main() -> int:
     except (sandbox.NoSandboxError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return REFUSED
-    os.dup2(1, 2)  # what is written to stderr before this is the sandbox's own
+    os.dup2(1, 2)  # stderr before this belongs to the sandbox itself
     return execute(job["code"])
 
 

@@ -43,7 +43,7 @@ class CommandFn(Protocol):
         """With several nodes torchrun takes the rendezvous from variables (`topology.build_rendezvous`)."""
 
 
-# Raises `SettingsError` for data that is not what the model was served; gets run, settings and the folder for logs.
+# Raises `SettingsError` if training data differ from the served prompts; gets run, settings and log folder.
 DataCheck = Callable[[RunDir, Settings, Path], Awaitable[None]]
 # Changes the disk before the trainer starts; gets plan, settings, log file and sink, returns the plan that is run.
 PlanStep = Callable[[TrainPlan, Settings, Path, EventSink], Awaitable[TrainPlan]]

@@ -121,7 +121,7 @@ def require_space(place: Path, wanted: int) -> None:
 
 
 def size_of(folder: Path) -> int:
-    """Return the bytes of all files in a folder; 0 where there is none."""
+    """Return the size of all files in a folder in bytes; 0 if it does not exist."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 

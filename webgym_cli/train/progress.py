@@ -33,7 +33,7 @@ class LogLine:
     learning_rate: float | None = None
     """The learning rate that this step used."""
     metrics: dict[str, float] = field(default_factory=dict)
-    """What our own trainer tells beside that: numbers named `part/metric`."""
+    """Metrics of webgym's own trainer, named `part/metric`."""
 
 
 def parse_line(text: str) -> LogLine | None:

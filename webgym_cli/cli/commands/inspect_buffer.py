@@ -89,7 +89,7 @@ def inspect_buffer(
     )
     _refuse_two(query != TrajectoryQuery() or where is not None, sql=sql is not None, verify=verify)
     output = Output(as_json=options.json, quiet=quiet)
-    if verify and not reindex:  # an index that was brought up to date would no longer tell of lines that are gone
+    if verify and not reindex:  # updating the index would hide lines that are missing
         _verify(directory, output)
         return
     with open_run_index(directory, output, rebuilt=reindex) as index:
@@ -164,7 +164,7 @@ def _show_summary(
 
 
 def _verify(run: RunDir, output: Output) -> None:
-    """Show what is wrong with the buffer: all of it with `--json`. Raises `StoreError` when anything is."""
+    """Show the findings of the verification: all of them with `--json`. Raises `StoreError` if there are any."""
     from webgym_cli.cli.commands.inspect_tables import show_findings
     from webgym_cli.inspect.verify import verify
 

@@ -1,4 +1,4 @@
-"""What `webgym inspect-buffer` finds, as tables for people."""
+"""Tables of `webgym inspect-buffer` for the terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 WIDEST = 40
 _COLUMNS = ("count", "scored", "success", "95 %", "steps", "failures")
 _TABLES = ("iteration", "task", "site", "difficulty")
-# Tables that tell nothing new with a single group.
+# Tables that are omitted if they have a single group.
 _WHERE_SEVERAL = ("environment", "policy")
 
 
@@ -36,7 +36,7 @@ def show_overview(output: Output, overview: dict[str, Any]) -> None:
 
 
 def show_findings(output: Output, report: dict[str, Any]) -> None:
-    """Show what `verify` read and what it found wrong."""
+    """Show the counts and findings of `verify`."""
     read = {key: value for key, value in report.items() if isinstance(value, int)} | {
         f"images: {key}": value for key, value in report["images"].items()
     }
@@ -50,12 +50,12 @@ def show_findings(output: Output, report: dict[str, Any]) -> None:
 
 
 def sparkline(rates: Iterable[float | None]) -> str:
-    """Return a block for each rate (0 to 1), a dot where there is none."""
+    """Return a block character for each rate (0 to 1), and a dot for a missing one."""
     return "".join("·" if rate is None else BLOCKS[min(int(rate * len(BLOCKS)), len(BLOCKS) - 1)] for rate in rates)
 
 
 def cell(value: Any) -> str | None:
-    """Return a value as a table's cell: one line that a terminal shows as it stands; None where there is none."""
+    """Return a value as a table cell: one line without control characters; None for a missing value."""
     if value is None:
         return None
     if isinstance(value, float):

@@ -125,7 +125,7 @@ def work(
 
 
 def gains(evaluations: list[dict[str, Any]], baseline: int) -> list[str]:
-    """Return what the last policy gained over the first, and over the one that learned from demonstrations alone."""
+    """Return the improvement of the last policy over the first, and over the one trained on demonstrations only."""
     starts = {"the first policy": 0, **({f"the SFT baseline (version {baseline})": baseline} if baseline else {})}
     by_version = {event["iteration"]: event for event in evaluations if event["episodes"]}
     last = max(by_version, default=0)

@@ -21,7 +21,7 @@ REPORT_SECONDS = 20.0
 
 
 class SetupPart(StrEnum):
-    """What can be set up."""
+    """Parts that can be set up."""
 
     ALL = "all"
     SERVE = "serve"

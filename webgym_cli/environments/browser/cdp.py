@@ -29,7 +29,7 @@ class CDPSender(Protocol):
 
 
 class CDPError(Exception):
-    """A command failed; the text is Chrome's, or says that the connection closed."""
+    """A command failed; the message is Chrome's, or that the connection closed."""
 
 
 class CDPConnection:

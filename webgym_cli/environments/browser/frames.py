@@ -36,7 +36,7 @@ class ActScript:
         self._offset = 0.0, 0.0
 
     async def call_at(self, function: str, point: Point, *arguments: object) -> dict[str, Any]:
-        """Call a function with a viewport point as first argument; a frame that the page can't read is called itself."""
+        """Call a function with a viewport point first; a frame that the page can't read is called itself."""
         for _ in range(_DEEPEST):
             result = await self.call(function, self._shift(point), *arguments)
             if "frame" not in result:

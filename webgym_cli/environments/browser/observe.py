@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-# What tells an element's listeners there, as the last argument of a look.
+# JavaScript expression with which scripts find an element's listeners; the last argument of `look()`.
 LISTENERS_JS = "typeof getEventListeners === 'function' ? getEventListeners : null"
 # Each asks the objects of those before it.
 _SCRIPTS = ("names", "kinds", "geometry", "observe", "act", "html")
@@ -107,7 +107,7 @@ _COLOURS = ((200, 0, 0), (0, 90, 200), (0, 120, 40), (150, 0, 160), (190, 80, 0)
 # From this many CSS pixels on, labels are drawn twice as large.
 _WIDE = 640
 _PNG_LEVEL = 6
-# What a pixel of the plan is taken by.
+# Values of the plan's pixels.
 _BOX, _LABEL = 1, 2
 # From this contrast on a pixel is the edge of a letter or a line, which is marked so.
 _EDGE, _INK = 48, 255

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Parameters of a screenshot. Fast compression saves 6 ms of CPU time for 1280x768 pixels, a seventh of a step; files of
 # nine pages were 1.4 to 3 times as large.
 SCREENSHOT = {"format": "png", "optimizeForSpeed": True}
-# How the browser says that there is nothing to draw just now, between two documents.
+# Chrome's messages if there is nothing to draw at the moment, between two documents.
 _NOT_NOW = ("unable to capture screenshot", "not attached to an active page")
 _PAUSE = 0.05
 # Seconds for a picture to come after its document was replaced: mostly it does.

@@ -152,10 +152,7 @@ class BrowserSession:
         raise BoundaryError(FailureKind.PAGE_TIMEOUT, "the page is replaced again and again")
 
     async def evaluate_once(self, function: str, argument: object = None, seconds: float = 0.0) -> tuple[bool, Any]:
-        """Call a JavaScript function that takes so long. Returns whether the page lived to answer, and the answer.
-
-        A navigation that doesn't come is given up.
-        """
+        """Call a JavaScript function that takes up to `seconds`. Returns whether the page survived, and the result."""
         try:
             return await self._ask(function, argument, seconds)
         except BoundaryError as error:
@@ -181,7 +178,7 @@ class BrowserSession:
             await self.send_mouse(x, y)
 
     async def send_mouse(self, x: float, y: float, *events: dict[str, Any]) -> None:
-        """Move the mouse to a point and do there what is asked, all at once: the browser keeps the order."""
+        """Move the mouse to a point and send these events there, all at once: the browser keeps their order."""
         self.pointer = x, y
         channel = (await self.connection()).channel
         sent = ({**event, "x": x, "y": y} for event in ({"type": "mouseMoved"}, *events))

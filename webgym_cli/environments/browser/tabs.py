@@ -27,7 +27,7 @@ async def new_tab(session: BrowserSession) -> None:
 
 
 async def show_tab(session: BrowserSession, number: int) -> str | None:
-    """Make a tab the current page, by its number in `session.pages.tabs`. Returns None, or that there is none."""
+    """Show a tab by its index in `session.pages.tabs`. Returns None, or the reason why it does not exist."""
     if refusal := _refuse_tab(session, number):
         return refusal
     tab = session.pages.tabs[number]

@@ -9,7 +9,7 @@ from pathlib import Path
 from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS
 from webgym_cli.errors import UsageError
 
-# The task's area in CSS pixels; what the pages show beside it (rewards, timer) is no part of the task.
+# Size of the task's area in CSS pixels; the pages show rewards and timer beside it.
 WIDTH, HEIGHT = 160, 210
 
 # Gives pages a function that collects garbage: once, where the DevTools command does it several times, for 2 ms of CPU
@@ -44,7 +44,7 @@ def page_url(name: str) -> str:
     return (pages_folder() / f"{name}.html").as_uri()
 
 
-# Runs before a page's own scripts: hides what isn't the task and makes its chance repeatable.
+# Runs before a page's own scripts: hides everything but the task and seeds the random numbers.
 INIT_SCRIPT = """
 (() => {
   // Until an episode seeds the generator itself, it is the same in every process.
@@ -96,7 +96,7 @@ START_JS = f"""async (options) => {{
   return {{ instruction: instruction.replace(/\\s+/g, " ").trim(), ...await show() }};
 }}"""
 
-# What the expert decides from.
+# Observation for the expert.
 SCENE_JS = f"""(options) => ({{
   listed: {OBSERVE_JS}.look({{ limit: options.limit, detail: true }}),
   pressed: window.buttonsPushed ? window.buttonsPushed.length : 0,

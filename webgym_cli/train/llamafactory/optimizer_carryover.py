@@ -22,12 +22,12 @@ UNUSABLE = 3
 
 
 def has_optimizer_states(folder: Path) -> bool:
-    """Tell whether optimizer states lie beside the weights: LLaMA-Factory's or our own trainer's."""
+    """Whether a folder has optimizer states of LLaMA-Factory or of webgym's own trainer."""
     return _has_moments(folder) or (folder / RL_STATE).is_dir()
 
 
 def _has_moments(folder: Path) -> bool:
-    """Tell whether optimizer states of LLaMA-Factory lie beside the weights, as WebGym tells it."""
+    """Whether a folder has optimizer states of LLaMA-Factory, by the same rule as WebGym."""
     states = (folder / "optimizer.pt").is_file() or (folder / "latest").is_file()
     return (folder / "trainer_state.json").is_file() and (states or any(folder.glob(OPTIMIZER_STATES)))
 

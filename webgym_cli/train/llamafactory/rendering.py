@@ -32,10 +32,7 @@ SAMPLES = 8
 
 
 async def require_same_rendering(run: RunDir, settings: Settings, logs: Path) -> None:
-    """Raise `SettingsError` where what is trained is not what was served, with both texts around the difference.
-
-    A model that is not on this machine is not compared. Raises `VenvError`, `JobError` where it can't be found out.
-    """
+    """Raise `SettingsError` with both texts around the difference if trained and served prompts differ."""
     if not settings.train.check_template:
         return
     config = read_train_config(run)

@@ -20,7 +20,7 @@ class CoordinatorAddress(Record):
     address: str
     port: int
     token: str
-    """Who can read the run's folder may join; who only reaches the port may not."""
+    """Processes that can read the run's folder may join; those that can only reach the port may not."""
     host: str
     """Node 0's host name."""
 
@@ -80,7 +80,7 @@ class NodeStatus(Record):
 
 
 class Order(Record):
-    """Node 0's answer to each message: what the node is to do now."""
+    """Node 0's answer to each message: the node's current task."""
 
     launch: NodeLaunch | None = None
     """The training to take part in."""
