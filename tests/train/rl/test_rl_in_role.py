@@ -13,7 +13,7 @@ import webgym_cli
 from benchmarks.peers import VERL
 from tests.stack_fixtures import needs
 from webgym_cli.errors import JobError
-from webgym_cli.venvs.locate import own_environ
+from webgym_cli.venvs.locate import venv_environ
 
 HERE = Path(__file__).resolve().parent
 LAUNCH = Path(webgym_cli.__file__).parent / "train/rl/launch.py"
@@ -38,8 +38,9 @@ def packages() -> Path | None:
     return VERL.packages_folder
 
 
-def variables() -> dict[str, str]:
-    return own_environ() | {"HF_HUB_OFFLINE": "1"}
+def variables(python: Path) -> dict[str, str]:
+    # As a training's: with another ninja in PATH, DeepSpeed's extensions would be built again, and back by the next.
+    return venv_environ(python) | {"HF_HUB_OFFLINE": "1"}
 
 
 class Interpreter:
@@ -47,8 +48,9 @@ class Interpreter:
 
     def __init__(self, role: str, log: Path, **environment: str) -> None:
         self._log = log
-        command = [str(needs(role)), str(HERE / "runner.py"), str(LAUNCH)]
-        env = variables() | environment
+        python = needs(role)
+        command = [str(python), str(HERE / "runner.py"), str(LAUNCH)]
+        env = variables(python) | environment
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=env
@@ -123,8 +125,9 @@ def test_on_a_gpu(on_gpu, name):
 
 
 def launch(*arguments: object) -> subprocess.CompletedProcess:
-    command = [needs("train"), LAUNCH, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables())
+    python = needs("train")
+    command = [python, LAUNCH, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables(python))
 
 
 @pytest.mark.stack
@@ -135,8 +138,9 @@ def test_the_start_runs_a_module_of_the_room():
 
 @pytest.mark.stack
 def test_without_a_gpu_a_file_of_tests_says_so_in_a_line():
-    command = [needs("train"), HERE / "runner.py", LAUNCH, ON_GPU]
-    env = variables() | {"CUDA_VISIBLE_DEVICES": ""}
+    python = needs("train")
+    command = [python, HERE / "runner.py", LAUNCH, ON_GPU]
+    env = variables(python) | {"CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("\n") == 1
