@@ -1,14 +1,14 @@
 // Actions in a page, called from Python:
-//   settle()      wait until the page stands still and has drawn, bounded in time;
-//   calm()        the same for pages of the open web, which load and change when they like;
-//   prepare()     get a field ready for text, or put the text into a field that takes no keys;
-//   paste()       put a text in place of what a code editor has chosen;
+//   settle()      wait until the page is stable and rendered, within a time limit;
+//   calm()        the same for pages of the open web, which may load and change at any time;
+//   prepare()     prepare a field for typing, or set the text of a field that accepts no keys;
+//   paste()       replace the selected text of a code editor;
 //   typed()       check whether the field contains the typed text;
 //   select()      choose the option of the list at a point;
 //   scrollable()  return the point at which to scroll the wheel;
 //   watch()       start observing scroll events;
 //   moved()       return whether anything scrolled.
-// Where the point lies in a frame that can't be read from here, or the focus does, the answer is {frame: its point}.
+// If the point or the focus is in a frame that this document can't read, the result is {frame: point}.
 webgym.act = (() => {
   const { rootOf } = webgym.names;
   const { deepest, innerDocument, isOpaque, offsetOf } = webgym.geometry;
@@ -27,7 +27,7 @@ webgym.act = (() => {
   const moving = () => loading() || window.jQuery?.timers?.length > 0 || document.getAnimations().some((animation) =>
     animation.playState === "running" && animation.effect?.getComputedTiming().endTime !== Infinity);
 
-  // Pictures that only style sheets name: their loading can't be seen, so each is loaded once more and awaited.
+  // Images referenced only by style sheets: their loading is not observable, so each is loaded again and awaited.
   const drawn = new Set();
   const stylePictures = () => {
     const fresh = [];
@@ -46,7 +46,7 @@ webgym.act = (() => {
     return fresh.map((url) => Object.assign(new Image(), { src: url }).decode().catch(() => null));
   };
 
-  // Wait until the page stands still and has drawn; `limit` milliseconds at most. `pictures` is for small pages.
+  // Wait until the page is stable and rendered, for at most `limit` milliseconds. `pictures` is for small pages.
   const settle = async (limit, pictures = false) => {
     const end = performance.now() + limit;
     let waited = false;
@@ -64,7 +64,7 @@ webgym.act = (() => {
     }
   };
 
-  // A page that did not become calm once is not waited for as long again: it ticks, streams or never finishes loading.
+  // After a timeout the next waits are shorter: the page ticks, streams or never finishes loading.
   let patience = Infinity;
   const calm = async (limit) => {
     const end = performance.now() + Math.min(limit, patience);
@@ -121,7 +121,7 @@ webgym.act = (() => {
     return choose(list, text);
   };
 
-  // Code editors: what has the focus only takes keys, and the text is drawn elsewhere.
+  // Code editors: the focused element only receives keys, and the text is rendered elsewhere.
   const EDITORS = ".monaco-editor,.CodeMirror,.cm-editor,.ace_editor";
   const LINES = ".view-line,.cm-line,.CodeMirror-line,.ace_line";
   let prepared = false, target = null, before = "";
@@ -142,7 +142,7 @@ webgym.act = (() => {
   const bare = (text) => (text || "").toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
 
   const put = (field, text) => {
-    // The prototype's setter: frameworks shadow the element's own and would not notice the change.
+    // The prototype's setter: frameworks shadow the element's own one and would miss the change.
     Object.getOwnPropertyDescriptor(Object.getPrototypeOf(field), "value").set.call(field, text);
     if (field.value !== text && field.type !== "color" && field.type !== "range") {
       return { error: `a field of type ${field.type} does not take ${JSON.stringify(shown(text))}; ` +
@@ -153,8 +153,9 @@ webgym.act = (() => {
     return took || field.value === text ? { done: true } : { error: `the field took ${field.value} instead of ${shown(text)}` };
   };
 
-  // Get the field at a point ready for text. Answers {done}, {error}, or {typing} when keys should follow; `editor`:
-  // all of its text is to be chosen by keys.
+  // Prepare the field at a point for text. Returns {done}, {error}, or {typing} if keys should follow; `editor`: select
+  // all
+  // of its text with keys first.
   const prepare = ([x, y], text, append = false) => {
     [prepared, target] = [true, null];
     let field = deepest(x, y);
@@ -180,7 +181,7 @@ webgym.act = (() => {
     else field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
     return { typing: true, empty: (isField ? field.value : field.textContent) === "" };
   };
-  // Give an editor a text as a whole: of typed lines it would close each bracket and indent each once more.
+  // Insert a text into an editor at once: typed text would be indented and its brackets closed a second time.
   const paste = (text) => {
     const data = new DataTransfer();
     data.setData("text/plain", text);
@@ -188,7 +189,7 @@ webgym.act = (() => {
     return { done: !focused().dispatchEvent(event) };
   };
 
-  // Whether the field that was made ready holds what was typed. A field that handed the focus on is not asked.
+  // Whether the prepared field contains the typed text. A field that passed the focus on is not checked.
   const typed = async (text) => {
     const end = performance.now() + TAKE_MS;
     while (check(text).error && performance.now() < end) await frame(); // editors draw it in the next frames
@@ -213,7 +214,7 @@ webgym.act = (() => {
     return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };
 
-  // Where the wheel has to turn to scroll a page up or down: the middle, unless only a part elsewhere can scroll.
+  // The point at which to turn the wheel: the middle, unless only an element elsewhere can scroll in this direction.
   const scrollable = (down) => {
     const can = (element) => element.scrollHeight > element.clientHeight + 1 &&
       (down ? element.scrollTop + element.clientHeight < element.scrollHeight - 1 : element.scrollTop > 0) &&

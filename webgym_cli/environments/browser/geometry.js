@@ -1,5 +1,4 @@
-// Where an element lies in the viewport, what lies on top there, and where a click reaches it; through shadow roots and
-// documents that can be read.
+// Boxes of elements in the viewport, hit testing, and click points; through shadow roots and same-origin documents.
 webgym.geometry = (() => {
   const { rootOf, parentOf } = webgym.names;
   const MIN_SIDE = 3, EDGE = 3, POINTS = 24;
@@ -12,7 +11,7 @@ webgym.geometry = (() => {
     return width >= MIN_SIDE && height >= MIN_SIDE ? { left, top, width, height } : null;
   };
 
-  // The visible box: of a link that wraps over lines, its largest line.
+  // The visible box; for a link that wraps over several lines, its largest line.
   const boxOf = (element, offset) => {
     let rect = element.getBoundingClientRect();
     if (getComputedStyle(element).display === "contents") {
@@ -46,7 +45,7 @@ webgym.geometry = (() => {
 
   const through = (points) => points.map(([x, y]) => isOpaque(deepest(x, y)));
 
-  // The element under a point of the viewport, through shadow roots and documents that can be read.
+  // The element at a viewport point, through shadow roots and same-origin documents.
   const deepest = (x, y) => {
     for (let root = document, found = null; ;) {
       const inner = root.elementFromPoint(x, y);
@@ -69,7 +68,7 @@ webgym.geometry = (() => {
     return false;
   };
 
-  // Points of the box to try: all over it, at its edge where it is full of others, and on a line that is drawn.
+  // Candidate click points: spread over the box, at its edge if it is full of other elements, and on a drawn line.
   const candidates = function* (element, { left, top, width, height }, isFull) {
     if (element instanceof SVGGeometryElement && element.localName === "path") {
       const length = element.getTotalLength(), matrix = element.getScreenCTM();
@@ -86,7 +85,7 @@ webgym.geometry = (() => {
     }
   };
 
-  // A point of the box where a click lands on the element, rather not on what is listed within; null when it is covered.
+  // A point where a click reaches the element, preferably not an element listed within; null if it is covered.
   const pointOf = (element, box, within = []) => {
     let other = null;
     for (const [x, y] of candidates(element, box, within.length > 0)) {
@@ -129,7 +128,7 @@ webgym.geometry = (() => {
     const offset = offsetOf(element);
     let { left, top } = box, right = left + box.width, bottom = top + box.height;
     for (let at = parentOf(element); at; at = parentOf(at)) {
-      // what the body cuts off is cut at the window
+      // the body clips at the window
       if (/^(body|html)$/.test(at.localName) || getComputedStyle(at).overflow === "visible") continue;
       const rect = at.getBoundingClientRect();
       [left, top] = [Math.max(left, rect.left + offset.x), Math.max(top, rect.top + offset.y)];
@@ -145,7 +144,7 @@ webgym.geometry = (() => {
     if (!box || !(shown || getComputedStyle(element).display === "contents")) return null;
     const point = pointOf(element, box);
     if (point) return { face: element, box, point };
-    // only an edge of it may be in sight, where no point of the whole box was tried
+    // only an edge may be visible, which the points of the whole box missed
     const rest = cut(element, box), edge = rest && pointOf(element, rest);
     return edge && { face: element, box: rest, point: edge };
   };

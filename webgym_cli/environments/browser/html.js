@@ -1,12 +1,13 @@
 // Text observations of a page, called from Python:
-//   read()     list what is in sight as a flat tree of elements and texts, the marked elements with their ids.
+//   read()     return the visible page as a flat tree of elements and texts; listed elements have their ids.
 webgym.html = (() => {
   const UNSHOWN = new Set(["script", "style", "noscript", "template", "head", "meta", "link", "title", "base", "object",
     "embed", "canvas", "audio", "video", "picture", "source", "track", "param", "datalist"]);
   const CLOSED = new Set(["input", "textarea", "img", "select", "option"]);
   const MOST_NODES = 20000, MOST_OPTIONS = 200, LONGEST = 500;
 
-  // Kept from before the page's scripts: a form's field named "children" hides the form's own, and scripts replace these.
+  // Taken before the page's scripts run, which may replace these; a form's field named "children" would shadow the
+  // form's own property.
   const { getter, title } = webgym.names;
   const method = (kind, name) => {
     const call = kind.prototype[name];
@@ -40,7 +41,7 @@ webgym.html = (() => {
     try { return frameDocument(element); } catch { return null; }
   };
 
-  // What leads to the marked elements is shown, whatever else speaks against it.
+  // Ancestors of listed elements are always shown.
   const waysTo = (marked) => {
     const ways = new Set();
     for (const element of marked) {
@@ -66,7 +67,7 @@ webgym.html = (() => {
     return tag === "input" || tag === "textarea" ? element.value : "";
   };
 
-  // Name and value of what is told of an element beside its text. The page's own ids and numbers are never among it.
+  // Attributes of an element that are shown. Never the page's own ids and numbers.
   const attributesOf = (element, tag, box) => {
     const image = tag === "img" ? attribute(element, "alt") : "";
     const told = { title: attribute(element, "title"), type: tag === "input" ? element.type : "",
@@ -82,7 +83,7 @@ webgym.html = (() => {
     return [[depth, "option", ids.get(option) ?? null, told], [depth + 1, short(option.label)]];
   });
 
-  // Every element of the document as WebRL's code lists it: what is told of it, its first text, whether it is in sight.
+  // All elements of the document as listed by WebRL's code: attributes, first text, and whether they are visible.
   const firstText = (element) => {
     let told = "";
     for (const child of childrenOf(element)) {

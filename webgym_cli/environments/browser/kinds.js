@@ -5,27 +5,28 @@ webgym.kinds = (() => {
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
     "menuitemradio", "switch", "textbox", "searchbox", "combobox", "slider", "spinbutton", "treeitem"]);
-  // What a listener above is meant for, where lists and tables handle the clicks on their parts.
+  // Targets of delegated listeners: parts of lists and tables.
   const PARTS = "li,th,[draggable=true],[role=columnheader],[role=rowheader],[role=listitem]";
   // Cursors that mark an element as clickable, draggable or connectable.
   const CURSORS = /^(pointer|grab|move|crosshair)$/;
-  // What only holds controls, whether or not it listens.
+  // Containers of controls, whether or not they have listeners.
   const HOLDERS = new Set(["toolbar", "main", "navigation", "region", "banner", "contentinfo", "complementary", "tabpanel",
     "group", "list", "menu", "menubar", "dialog", "alertdialog", "listbox", "tree", "grid", "table", "tablist", "radiogroup",
     "separator", "document", "article", "application", "status", "log"]);
-  // What Radix shows a tooltip of listens for clicks, but only to hide the tooltip.
+  // Radix adds click listeners to tooltip triggers only to hide the tooltip.
   const TIPPED = ":is([data-state=closed],[data-state$=-open]):not([aria-haspopup],[aria-expanded],[aria-controls])";
   const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
-  // So many elements are asked for their listeners; a root of a framework listens to so many kinds of events.
+  // Maximum number of elements whose listeners are queried; number of event types from which a listener belongs to a
+  // framework's root.
   const MOST_ASKED = 3000, MANY_EVENTS = 30;
-  // So far above a part what handles its clicks may be.
+  // Maximum number of levels between an element and its delegated listener.
   const DELEGATION = 5;
-  // Of a list's items: by the list, or by what holds just the list. Further above it is there for other things.
+  // For list items the listener is on the list, or on an element that contains only the list.
   const LIST_DELEGATION = 2;
   const listening = new WeakSet();
 
   const watchListeners = () => {
-    // Listeners can't be listed from within a page, so those for clicks are remembered as they are added.
+    // Pages can't list listeners, so click listeners are recorded as they are added.
     const add = EventTarget.prototype.addEventListener;
     EventTarget.prototype.addEventListener = function (type, ...rest) {
       if (CLICKS.has(type) && this instanceof Element) listening.add(this);
@@ -33,15 +34,16 @@ webgym.kinds = (() => {
     };
   };
 
-  // Whether an element listens for clicks, as far as the browser's tools, or what we remember, tell; null for a
-  // framework's root, which handles those of all within.
+  // Whether an element has a click listener, according to CDP or our records; null for a framework's root, which
+  // handles
+  // the clicks on all of its descendants.
   const listeners = (ask) => {
     const known = new Map();
     return (element) => {
       const handles = listening.has(element) || typeof element.onclick === "function";
       if (!ask || known.size > MOST_ASKED) return handles;
       if (!known.has(element)) {
-        // React gives its root, which handles everything, an empty `onclick`; another element only where it has one.
+        // React sets an empty `onclick` on its root; on other elements only if they have a handler.
         const types = Object.keys(ask(element)), isRoot = types.length >= MANY_EVENTS;
         known.set(element, isRoot ? null : handles || types.some((type) => CLICKS.has(type)));
       }
@@ -51,8 +53,8 @@ webgym.kinds = (() => {
 
   const cursorOf = (element) => getComputedStyle(element).cursor.match(CURSORS)?.[0];
 
-  // Whether something changes when the mouse is over it, by the style sheets (1), or so does its cursor (2): what a
-  // person takes for a thing to click.
+  // Whether the style sheets change an element on hover (1), or its cursor too (2), which signals users that it can be
+  // clicked.
   const hovered = new WeakMap();
   const rulesOf = (sheet) => { try { return sheet.cssRules; } catch { return []; } }; // cross-origin style sheet
   const hoverSelectors = function* (rules) {
@@ -71,7 +73,7 @@ webgym.kinds = (() => {
     const count = sheets.reduce((sum, sheet) => sum + rulesOf(sheet).length, 0);
     if (hovered.get(root)?.count !== count) {
       const found = sheets.flatMap((sheet) => [...hoverSelectors(rulesOf(sheet))]);
-      // a list that forgives what is no selector
+      // a selector list that ignores invalid selectors
       const anyOf = (some) => `:is(${some.map(([selector]) => selector).join(",")})`;
       hovered.set(root, { count, any: anyOf(found), sure: anyOf(found.filter(([, points]) => points)) });
     }
@@ -79,7 +81,7 @@ webgym.kinds = (() => {
     return matches(element, any) ? (matches(element, sure) ? 2 : 1) : 0;
   };
 
-  // How sure we are that the element is meant to be acted on: 3 by its kind, 2 by a pointer, 1 by a listener, 0 not.
+  // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0 none.
   const interest = (element, listens) => {
     if (element.matches(NATIVE)) {
       if (element.localName === "option") return element.closest("select[multiple],select[size]") ? 3 : 0;
@@ -91,7 +93,7 @@ webgym.kinds = (() => {
     if (element.hasAttribute("aria-sort")) return 2;
     if (element.localName === "label" && element.control) return 0;
     const parent = parentOf(element);
-    // where the cursor becomes another one there is another thing: what is clicked on what is moved
+    // a change of the cursor starts another element, such as a button within something draggable
     const cursor = cursorOf(element);
     if (cursor && !(parent && cursorOf(parent) === cursor)) return 2;
     if (HOLDERS.has(role) || element.localName === "label" || matches(element, TIPPED)) return 0;
@@ -102,12 +104,12 @@ webgym.kinds = (() => {
     if (heard === null) return 0;
     if (heard) return 1;
     const isPart = element.matches(PARTS);
-    // The listener delegates to the controls within.
+    // The listener delegates to controls within.
     if (isPart && !element.draggable && element.querySelector(NATIVE)) return 0;
     const most = matches(element, "li,[role=listitem]") ? LIST_DELEGATION : DELEGATION;
     for (let above = parent, steps = 0; above && steps < most; above = parentOf(above), steps++) {
       if (above === above.ownerDocument.body) return 0;
-      // the outermost of what changes is the thing, the others are its parts
+      // only the outermost element that changes is interactive, the others are its parts
       if (!isPart && (cursorOf(above) || matches(above, PARTS) || hovers(above))) return 0;
       if (listens(above)) return isPart ? 2 : hovers(element);
     }
@@ -120,8 +122,9 @@ webgym.kinds = (() => {
   const isEmpty = () => (document.body?.childElementCount ?? 0) < 20 && !document.body?.innerText?.trim() &&
     !document.querySelector("img,svg,canvas,video,iframe,frame,object,embed,input");
 
-  // Whether something in sight turns or says that the page is busy, or there is nothing at all in a page that is one of
-  // scripts, and nothing in sight can be acted on.
+  // Whether the page shows only a busy indicator: something visible spins or is marked as busy, or a page with scripts
+  // is
+  // empty, and nothing visible is interactive.
   const isSplash = () => {
     const shown = (element) => {
       const box = element?.getBoundingClientRect?.();

@@ -1,5 +1,5 @@
-// What an element is (its role), how it is called (its accessible name) and what it holds; also the flat tree, in which
-// shadow roots take the place of their hosts' children and slots hold what is assigned to them.
+// Roles, accessible names and values of elements, and the flat tree, in which shadow roots replace their hosts'
+// children and slots contain their assigned nodes.
 webgym.names = (() => {
   const INPUT_ROLES = { button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox",
     radio: "radio", range: "slider", number: "spinbutton", search: "searchbox", date: "date", time: "time",
@@ -9,14 +9,14 @@ webgym.names = (() => {
     h2: "heading", h3: "heading", h4: "heading", h5: "heading", h6: "heading", ul: "list", ol: "list", p: "paragraph",
     button: "button", option: "option", table: "table", details: "group", canvas: "canvas", video: "video",
     audio: "audio", iframe: "iframe", object: "object", embed: "embed" };
-  // Their content is what they hold, not how they are called.
+  // Roles whose content is their value, not their name.
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
     "data-title", "data-tip", "aria-description", "data-language"];
   // Test-id attributes.
   const TEST_IDS = ["data-testid", "data-test-id", "data-test", "data-cy"];
-  // Class names that only lay out or colour (utility classes).
+  // Utility classes, which only affect layout or colour.
   const UTILITIES = new RegExp("^(?:absolute|align|animate|bg|border|bottom|col|cursor|divide|duration|ease|fill|flex|font|gap|" +
     "grid|h|inset|items|justify|leading|left|line|list|m[trblxy]?|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]?|" +
     "place|pointer|relative|right|ring|rounded|row|scale|scroll|select|self|shadow|shrink|size|space|stroke|text|top|tracking|" +
@@ -27,11 +27,11 @@ webgym.names = (() => {
   const TICKED = /^(checkbox|radio|switch)$/;
   // Maximum number of ancestor levels searched for a field's label.
   const BESIDE = 4;
-  // What a field takes, where its type says so.
+  // Roles of input fields by type.
   const PURPOSES = /^(search|email|tel|url|password)$/;
   const closed = new WeakMap();
 
-  // Kept from before the page's scripts, and for forms, whose fields' names hide the form's own properties.
+  // References taken before the page's scripts run, also because a form's fields can shadow the form's properties.
   const getter = (kind, name) => {
     const get = Object.getOwnPropertyDescriptor(kind.prototype, name).get;
     return (object) => Reflect.apply(get, object, []);
@@ -41,7 +41,7 @@ webgym.names = (() => {
 
   const rootOf = (element) => openRoot(element) || closed.get(element) || null;
 
-  // Custom elements that may have a closed shadow root, each of them once: only the browser's tools can tell.
+  // Custom elements that may have a closed shadow root, each reported once: only CDP can tell.
   const asked = new WeakSet();
   const mayHost = (element) => element.localName.includes("-") && !rootOf(element) && !asked.has(element) &&
     customElements.get(element.localName);
@@ -52,7 +52,7 @@ webgym.names = (() => {
   const closedSlot = (element, host) =>
     Array.from(closed.get(host).querySelectorAll("slot")).find((slot) => slot.assignedNodes().includes(element));
 
-  // The element that an element is shown in; null at the end of its document.
+  // The parent in the flat tree; null at the end of the document.
   const parentOf = (element) => {
     const parent = parentNode(element);
     if (!parent || parent.nodeType === Node.DOCUMENT_NODE) return null;
@@ -89,7 +89,7 @@ webgym.names = (() => {
   const byIds = (element, attribute) => (element.getAttribute(attribute) || "").split(/\s+/)
     .map((id) => id && element.getRootNode().getElementById?.(id)).filter(Boolean);
 
-  // The text by which an element is called where its content calls it.
+  // The name of an element that is named by its content.
   const textOf = (element, work = { left: MOST_NODES, all: true }) => {
     let text = "";
     for (const node of childrenOf(element)) {
@@ -115,7 +115,7 @@ webgym.names = (() => {
 
   const pictured = (svg) => Array.prototype.find.call(svg.children, (child) => child.localName === "title")?.textContent || "";
 
-  // What a picture without words shows, as its file, symbol or class calls it; else what its place is called.
+  // The name of an image without text, from its file, symbol or class; otherwise from its surroundings.
   const iconOf = (element) => {
     const parts = [element, ...Array.prototype.slice.call(element.querySelectorAll?.("img,svg,use,i,span") || [], 0, 8)];
     for (const part of parts) {
@@ -129,7 +129,7 @@ webgym.names = (() => {
     return (place || "").replace(/[-_]+/g, " ");
   };
 
-  // What heads the column of a cell, or of a field in it or in the head itself.
+  // The column header of a cell, or of a field in a cell or in the header itself.
   const headOf = (element) => {
     const cell = element.closest?.("td,th,[role=gridcell],[role=cell],[role=columnheader]");
     if (!cell || matches(cell, "th,[role=columnheader]")) return cell ? textOf(cell) : "";
@@ -138,7 +138,7 @@ webgym.names = (() => {
     return heads?.[at] ? textOf(heads[at]) : "";
   };
 
-  // What heads the row of a field: its header cell, else the nearest cell before that has words.
+  // The row header of a field: its header cell, else the nearest preceding cell with text.
   const rowOf = (element) => {
     const cell = element.closest("td,[role=gridcell],[role=cell]"), row = cell?.parentElement;
     const head = Array.prototype.find.call(row?.children || [], (other) => matches(other, "th,[role=rowheader]"));
@@ -150,7 +150,7 @@ webgym.names = (() => {
     return "";
   };
 
-  // The nearest words on one side of an element; null where another field comes first, whose words they would be.
+  // The nearest text on one side of an element; null if another field, to which the text belongs, is closer.
   const towards = (element, side, work) => {
     for (let at = element[side]; at; at = at[side]) {
       if (at.nodeType === Node.ELEMENT_NODE && (matches(at, FIELDS) || at.querySelector(FIELDS))) return null;
@@ -161,8 +161,8 @@ webgym.names = (() => {
     return "";
   };
 
-  // What stands beside a field that nothing names, as a person reads it: the words before it; of a box to tick what
-  // comes after it, also a control.
+  // The label beside a field without a name, as a user reads it: the text before it; for a checkbox or radio the text
+  // after it, also a control.
   const besideOf = (element, role) => {
     const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
     for (let at = element, level = 0; at && level < BESIDE && at.localName !== "body"; at = parentOf(at), level++) {
@@ -173,13 +173,13 @@ webgym.names = (() => {
     return "";
   };
 
-  // What a field is there for (WCAG 1.3.5): what browsers fill in, or its type.
+  // The purpose of a field (WCAG 1.3.5): its `autocomplete` value, or its type.
   const purposeOf = (element) => {
     const filled = (element.getAttribute("autocomplete") || "").trim().split(/\s+/).pop().toLowerCase();
     return filled && filled !== "on" && filled !== "off" ? filled.replaceAll("-", " ") : element.type?.match(PURPOSES)?.[0] || "";
   };
 
-  // The first of its classes that is made of words, for what has no name at all.
+  // The first class name that consists of words, for elements without any other name.
   const classOf = (element) => (element.getAttribute("class") || "").split(/\s+/)
     .find((name) => /^[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name))?.replace(/[-_]+/g, " ");
 

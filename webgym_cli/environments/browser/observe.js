@@ -1,27 +1,27 @@
 // Observation of a page, called from Python:
 //   look()            list the interactive elements in the viewport, ids counting from 0 in document order;
-//   unlisted()        how many more there were than the look was to list;
+//   unlisted()        return the number of elements beyond the limit of the last `look()`;
 //   locate()          return the current click point of one of them;
 //   marked()          return the listed elements themselves;
 //   opaque()          return the boxes of cross-origin frames, whose elements are listed from within;
-//   through()         return at which of some points a click reaches such a frame;
-//   watchListeners()  remember from now on which elements listen for clicks.
+//   through()         return the points of a list at which a click reaches such a frame;
+//   watchListeners()  start recording click listeners.
 webgym.observe = (() => {
   const { matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, parentOf } = webgym.names;
   const { interest, listeners, remembered, watchListeners } = webgym.kinds;
   const { area, boxOf, inside, offsetOf, onTop, opaque, place, pointOf, same, through, within } = webgym.geometry;
-  // What is one thing, whatever it is made of.
+  // Elements that are one unit, whatever they contain.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem]";
   const ROWS = "[role=option],[role=treeitem],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   const MOST_VISITED = 20000, MOST_FOUND = 2000;
-  // Maximum share of the viewport of an element that is listed only because something listens above or on it.
+  // Maximum share of the viewport of an element that is listed only because of a listener on or above it.
   const MOST_OF_SCREEN = 0.25;
   const THIN = 8;
   let marks = [], left = 0;
 
-  // Where an element is seen and clicked: a hidden input by its label, a code editor's field by the editor.
+  // The visible element to click: the label of a hidden input, the editor of a code editor's field.
   const facing = (element) => {
     const seen = place(element, element.localName === "input" && HIDDEN_INPUTS.test(element.type));
     const small = seen && (seen.box.width < 8 || seen.box.height < 8);
@@ -39,7 +39,7 @@ webgym.observe = (() => {
     return seen;
   };
 
-  // What dims or blocks what lies under it: nothing in it, and one sees through.
+  // A transparent or dimming overlay without content.
   const isVeil = (element) => {
     if (!matches(element, "div,span,section") || element.firstElementChild || oneLine(element.textContent)) return false;
     const style = getComputedStyle(element), drawn = (part) => getComputedStyle(element, part).content !== "none";
@@ -47,23 +47,23 @@ webgym.observe = (() => {
       style.borderTopWidth === "0px" && style.boxShadow === "none" && !drawn("::before") && !drawn("::after");
   };
 
-  // A layer over the page, whose listener is there to close it, or to keep clicks from what lies under it.
+  // A backdrop, whose listener closes the layer or blocks clicks on what is below it.
   const isLayer = (element) => parentOf(element) === element.ownerDocument.body && /^(fixed|absolute)$/.test(getComputedStyle(element).position);
 
   const seen = (element, sure) => {
     const find = facing(element);
     if (!find) return null;
     const share = area(find) / (innerWidth * innerHeight);
-    // A mere listener on something large is delegation, not a thing to click.
+    // A listener on a large element is delegation; the element itself is no target.
     const most = sure === 2 || remembered(element) || matches(element, "canvas,svg") ? 0.9 : MOST_OF_SCREEN;
     if (sure < 3 && share > most) return null;
-    // what lies between columns or panes, to change their width
+    // a resize handle between columns or panes
     if (sure === 1 && Math.min(find.box.width, find.box.height) < THIN) return null;
     if (sure === 1 && !remembered(element) && (isVeil(element) || isLayer(element) || nameOf(element).endsWith("…"))) return null;
     return { element, sure, ...find };
   };
 
-  // A picture before the words of a row, such as the arrow that unfolds it.
+  // An icon before the text of a row, such as an expander.
   const isLeading = (outer, inner) => {
     if (inner.sure > 1 || outer.sure < 2 || remembered(inner.element) || oneLine(textOf(inner.element))) return false;
     const before = outer.element.ownerDocument.createRange();
@@ -72,16 +72,16 @@ webgym.observe = (() => {
     return outer.element.contains(inner.element) && !oneLine(before.toString()) && Boolean(oneLine(textOf(outer.element)));
   };
 
-  // What is drawn on: where its parts are listed, it is what they lie on.
+  // A drawing area; if its parts are listed, it is only their background.
   const isSurface = (find) => find.element.localName === "svg" && !remembered(find.element) &&
     area(find) > innerWidth * innerHeight * MOST_OF_SCREEN;
 
-  // Of a find within another: "outer" or "inner", whichever only repeats or frames the other one; else null.
+  // For two nested elements: "outer" or "inner" if that one only repeats or frames the other one, else null.
   const needless = (outer, inner) => {
     if (outer.sure === 1 || isSurface(outer)) return "outer";
     if (isLeading(outer, inner)) return "inner";
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
-    // a column's head is more than the field that filters the column
+    // a column header is more than the field that filters the column
     if (matches(outer.element, "th,[role=columnheader]") && matches(inner.element, "input,select") && textOf(outer.element).trim()) return null;
     if (inner.sure < 3 && matches(outer.element, WHOLE)) return "inner";
     const text = oneLine(textOf(inner.element));
@@ -92,7 +92,7 @@ webgym.observe = (() => {
     return inner.element.matches("button,input,select,textarea") || !within(outer.point, inner.box) ? "outer" : "inner";
   };
 
-  // Of nested finds one is kept where they mean one thing: the outer, unless it only frames the inner control.
+  // Of nested elements with one meaning keep one: the outer one, unless it only frames the inner control.
   const withoutRepeats = (found) => {
     const index = new Map(found.map((find) => [find.element, find]));
     const dropped = new Set();
@@ -112,7 +112,7 @@ webgym.observe = (() => {
     return found.filter((find) => !dropped.has(find));
   };
 
-  // Where not all can be listed: what lies over the page first, then the surest, in document order.
+  // If not all elements can be listed: overlays first, then by confidence, in document order.
   const foremost = (kept, limit) => {
     const rank = ({ element, sure }) => {
       for (let at = element; at; at = parentOf(at)) {
@@ -130,7 +130,7 @@ webgym.observe = (() => {
     const visit = (element) => {
       if (known.has(element) || found.length >= MOST_FOUND) return;
       known.add(element);
-      // A form is no thing to act on, and its fields' names hide its methods (<input name="matches">).
+      // A form is not interactive, and its fields' names can shadow its methods (<input name="matches">).
       if (matches(element, "form")) return;
       const rect = element.getBoundingClientRect();
       const far = element.ownerDocument === document && rect.height > 0 &&
