@@ -8,7 +8,7 @@ from tests.curriculum.generating import FAILED, failed_run
 from tests.rewards.orm_server import MODEL, OrmServer
 from tests.rewards.scripted_judge import ScriptedReply
 from webgym_cli.config.load import load
-from webgym_cli.curriculum.execute import TaskGeneration, generate_in_words
+from webgym_cli.curriculum.execute import TaskGeneration, format_generation_summary
 from webgym_cli.curriculum.filters import Rejection
 from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer
 from webgym_cli.curriculum.plan import plan_generation
@@ -69,7 +69,7 @@ async def test_known_and_repeated_tasks_go_and_the_others_are_asked_about(genera
     assert (summary["proposed"], summary["kept"], summary["rejected"]["known_task"]) == (7, 2, 2)
     assert summary["kept_by_site"] == {"museum.test": 1, "shop.test:7770": 1}
     assert [asked.job for asked in server.asked] == ["generate", "generate", "feasible", "feasible"]
-    assert "2 new tasks of 7 proposed (2 malformed, 2 known_task, 1 repeated)" in generate_in_words(summary)
+    assert "2 new tasks of 7 proposed (2 malformed, 2 known_task, 1 repeated)" in format_generation_summary(summary)
 
 
 async def test_a_request_shows_the_seeds_and_samples_as_it_is_told(generation, server):

@@ -9,7 +9,7 @@ from tests.records.made import UNSOLVED
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.pipeline import Pipeline
-from webgym_cli.loop.preparation import plan_preparation, preparation_in_words, prepare
+from webgym_cli.loop.preparation import format_preparation, plan_preparation, prepare
 from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare.rl.plan import RlPlan
 from webgym_cli.prepare.sft.plan import PreparePlan
@@ -56,7 +56,7 @@ async def test_a_batch_is_written_once_unless_something_about_it_changed(run, mo
     events = []
     first, fresh = await prepare(run, with_, events.append, nobody, again=False)
     assert (fresh, first.trained, first.rows) == (True, 2, 2)
-    assert preparation_in_words(first, run) == (
+    assert format_preparation(first, run) == (
         f"2 trajectories in 2 rows, {first.trained_tokens} trained tokens in {run.rl_data}"
     )
     assert [event["event"] for event in events][-1] == "rl_data"
@@ -99,7 +99,7 @@ async def test_experience_of_two_runs_is_scored_by_the_policy_s_server(tmp_path,
     assert (len(server.asked), len(starts)) == (7, 1)
     rows = [row for row in line_of(run.rl_data / "rows.jsonl") if row["replayed"]]
     assert sorted(server.asked) == sorted(row["input_ids"] for row in rows)
-    assert preparation_in_words(made, run).startswith("5 trajectories in 11 rows (7 of them replayed), ")
+    assert format_preparation(made, run).startswith("5 trajectories in 11 rows (7 of them replayed), ")
     told = [event for event in events if event["event"] == "replay_progress"]
     assert [(event["done"], event["total"]) for event in told] == [(1, 3), (2, 3), (3, 3)]
     assert await prepare(run, with_, events.append, nobody, again=False) == (made, False)

@@ -136,11 +136,11 @@ class WebActions:
             taken = [name for name in self.arguments if form.takes(name) is not None]
             values = {name: form.own.get(name, self.arguments[name]).write(action) for name in taken}
             arguments = {"action": called, **{name: value for name, value in values.items() if value is not None}}
-            if self._says(arguments, mode, action, form.ignored):
+            if self._reads_back(arguments, mode, action, form.ignored):
                 return arguments
         raise ValueError(f"the action set has no such action: {action.model_dump_json(exclude_none=True)}")
 
-    def _says(
+    def _reads_back(
         self, arguments: Mapping[str, Any], mode: InteractionMode, action: Action, ignored: frozenset[str]
     ) -> bool:
         try:

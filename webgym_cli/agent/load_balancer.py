@@ -91,7 +91,7 @@ class BalancedPolicy:
         while True:
             server = await self._choose_server(failed, prompt)
             try:
-                return await self._ask(server, prompt)
+                return await self._query(server, prompt)
             except BoundaryError as error:
                 if not _is_server_fault(error) or len(failed) >= self._retries:
                     raise
@@ -155,7 +155,7 @@ class BalancedPolicy:
             if len(self._server_of_episode) > _MAX_REMEMBERED_EPISODES:
                 self._server_of_episode.popitem(last=False)
 
-    async def _ask(self, server: _Server, prompt: Prompt) -> PolicyReply:
+    async def _query(self, server: _Server, prompt: Prompt) -> PolicyReply:
         """Send a request to a server and record its result.
 
         Requires `server.breaker.admits`: nothing may be awaited between the choice of the server and this call.

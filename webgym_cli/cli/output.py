@@ -115,7 +115,7 @@ class Output:
     def note(self, message: str) -> None:
         """Write a message to stderr."""
         if not self.quiet:
-            _tell(message)
+            _write_line(message)
 
     def next_step(self, command: str) -> None:
         """Write the suggested next command on stderr."""
@@ -249,9 +249,9 @@ class ProgressBoard:
 
 def fail(message: str, hint: str = "") -> None:
     """Write an error and its hint on stderr."""
-    _tell(f"webgym: {message}")
+    _write_line(f"webgym: {message}")
     if hint:
-        _tell(f"  next: {_quote_arguments(hint)}")
+        _write_line(f"  next: {_quote_arguments(hint)}")
 
 
 def _quote_arguments(hint: str) -> str:
@@ -266,7 +266,7 @@ def _quote_arguments(hint: str) -> str:
     return re.sub(pattern, lambda match: shlex.quote(match[0]), hint)
 
 
-def _tell(line: str) -> None:
+def _write_line(line: str) -> None:
     """Write a line on stderr; errors of a full or closed stderr are ignored."""
     with stderr_or_nothing():
         sys.stderr.write(f"{replace_control(line)}\n")

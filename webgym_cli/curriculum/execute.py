@@ -118,9 +118,9 @@ class TaskGeneration:
             for candidate, heads in zip(passed, await self.values(passed) if passed else (), strict=True):
                 filter_by_probability(candidate, heads, self.settings.critic_window)
         if self._critic is not None:
-            await self._run_all(_list_passed(new), self._ask_critic, "orm.base_url and orm.model")
+            await self._run_all(_list_passed(new), self._query_critic, "orm.base_url and orm.model")
         if self.settings.feasibility:
-            await self._run_all(_list_passed(new), self._ask_feasibility, "generate.base_url and generate.model")
+            await self._run_all(_list_passed(new), self._query_feasibility, "generate.base_url and generate.model")
         self.candidates += new
         for candidate in new:
             self.sink(make_event("new_task", **candidate.to_json()))
@@ -158,7 +158,7 @@ class TaskGeneration:
             instruction = " ".join(text.split())
             yield TaskCandidate(instruction, build_task(instruction, request), request)
 
-    async def _ask_critic(self, candidate: TaskCandidate) -> str:
+    async def _query_critic(self, candidate: TaskCandidate) -> str:
         """Estimate the success probability from the task and its start page with the critic."""
         page = candidate.request.group.start.page
         if self._critic is None or page is None:
@@ -177,7 +177,7 @@ class TaskGeneration:
         filter_by_probability(candidate, [answer.probability or 0.0], self.settings.critic_window)
         return ""
 
-    async def _ask_feasibility(self, candidate: TaskCandidate) -> str:
+    async def _query_feasibility(self, candidate: TaskCandidate) -> str:
         """Check feasibility. An unparsable response and a missing one both count as infeasible."""
         chat = build_feasibility_chat(candidate.task, candidate.request.group.site)
         key = compute_key("feasible", self.settings.model, chat)
@@ -229,7 +229,7 @@ def _list_passed(candidates: Sequence[TaskCandidate]) -> list[TaskCandidate]:
     return [candidate for candidate in candidates if candidate.rejection is None]
 
 
-def generate_in_words(summary: GenerationSummary) -> str:
+def format_generation_summary(summary: GenerationSummary) -> str:
     """Return the summary as one line."""
     turned = ", ".join(f"{count} {why}" for why, count in summary["rejected"].items() if count)
     parts = [f"{summary['kept']} new tasks of {summary['proposed']} proposed ({turned or 'none turned down'})"]

@@ -20,7 +20,7 @@ RELEASE_SECONDS = 120.0
 # Seconds between two NVML queries.
 POLL_SECONDS = 0.5
 # Bytes of GPU memory held by another process that trigger a warning.
-MUCH = 2**30
+REPORTED_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class GpuMemory:
                 )
             await asyncio.sleep(poll_seconds)
         mine = {os.getpid(), *descendants(os.getpid())}
-        others = [holder for holder in nvml.holders() if holder.pid not in mine and holder.bytes >= MUCH]
+        others = [holder for holder in nvml.holders() if holder.pid not in mine and holder.bytes >= REPORTED_BYTES]
         if others:
             message = f"GPU memory is held by others, which may leave too little: {_words(others)}"
             self._sink(make_event("gpu_memory", pids=sorted({holder.pid for holder in others}), message=message))

@@ -20,7 +20,7 @@ from webgym_cli.loop.async_metrics import AsyncMetrics
 from webgym_cli.loop.collector import Collector
 from webgym_cli.loop.loop_plan import LoopPlan
 from webgym_cli.loop.pipeline import Pipeline
-from webgym_cli.loop.rollout_setup import enter_sites, plan_current_rollout, summary_in_words
+from webgym_cli.loop.rollout_setup import enter_sites, format_rollout_summary, plan_current_rollout
 from webgym_cli.loop.stream import EpisodeStream
 from webgym_cli.prepare.rl.filter_groups import filters_groups
 from webgym_cli.prepare.rl.groups import resolve_group_by
@@ -283,4 +283,4 @@ class AsyncLoop:
 
     def _on_closed(self, window: int) -> None:
         if summary := self.metrics.close_window(window):
-            self.pipeline.record(summary, summary_in_words(summary))
+            self.pipeline.record(summary, format_rollout_summary(summary))

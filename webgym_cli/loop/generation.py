@@ -13,7 +13,7 @@ from webgym_cli.agent.prompt import render
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
-from webgym_cli.curriculum.execute import TaskGeneration, generate_in_words
+from webgym_cli.curriculum.execute import TaskGeneration, format_generation_summary
 from webgym_cli.curriculum.filters import TaskCandidate
 from webgym_cli.curriculum.journal import AnswerJournal
 from webgym_cli.curriculum.plan import plan_generation
@@ -65,7 +65,7 @@ async def generate(pipeline: Pipeline, out: Path) -> GenerationSummary:
         summary = await work.execute() | {"out": str(out)}
     rejected = (one.to_json() for one in work.candidates if one.rejection is not None)
     _write(sibling_path(out, "rejected"), (json.dumps(one, ensure_ascii=False) for one in rejected))
-    pipeline.record(summary, generate_in_words(summary))
+    pipeline.record(summary, format_generation_summary(summary))
     if not work.kept:
         raise WebGymError(
             f"{out}: no new task is left of {len(work.candidates)}; why: {sibling_path(out, 'rejected')}",

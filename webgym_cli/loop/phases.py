@@ -96,7 +96,7 @@ class Phases:
             number = phase_of(settings, checkpoint.version - 1)
             if number and number not in noted:
                 summary = _summarize(run, checkpoint, number, settings.curriculum.phases)
-                self.pipeline.record(summary, phase_in_words(summary))
+                self.pipeline.record(summary, format_phase_summary(summary))
 
     async def _generate_tasks(self, iteration: int, out: Path) -> None:
         """Generate a phase's tasks from those that failed in earlier phases, or, for the first phase, in a survey."""
@@ -167,7 +167,7 @@ def _lines(path: Path) -> int | None:
     return sum(1 for _ in read_lines(path)) if path.is_file() else None
 
 
-def phase_in_words(facts: PhaseSummary) -> str:
+def format_phase_summary(facts: PhaseSummary) -> str:
     """Return a one-line summary of a phase."""
     tasks = f"{facts['new_tasks']} new tasks" if facts["new_tasks"] is not None else "the original tasks"
     solved = f"{facts['successes']} of {facts['scored']} scored episodes solved"

@@ -17,11 +17,11 @@ from webgym_cli.errors import UsageError
 from webgym_cli.loop import preparation
 from webgym_cli.loop.rollout_setup import (
     enter_sites,
+    format_plan,
+    format_rollout_summary,
     open_judge,
     plan_current_rollout,
-    plan_in_words,
     require_one_environment,
-    summary_in_words,
 )
 from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare.sft.execute import refresh_train_config
@@ -109,7 +109,7 @@ class Pipeline:
     async def _execute_planned(self, plan: RolloutPlan, shared: SharedRollouts | None) -> RolloutSummary:
         split, policy = plan.split, plan.policy
         write_plan(self.run, plan)
-        self._announce(plan.to_json(), plan_in_words(plan), plan.damaged)
+        self._announce(plan.to_json(), format_plan(plan), plan.damaged)
         await enter_sites(plan, self.settings, self.sink)
         # Without pending episodes neither server nor browser is needed, only judging and the summary.
         acting = policy if plan.owed else ORACLE
@@ -119,7 +119,7 @@ class Pipeline:
             watched = acting == VLLM and not shared  # the loop watches the servers itself
             watch = self.serving.watch() if watched else None
             summary = await engine.execute(watch, self.read_unjudged(plan) if judge else ())
-        message = summary_in_words(summary)
+        message = format_rollout_summary(summary)
         if split is Split.TRAIN:
             self.record(summary, message)
         else:  # the loop records it as an evaluation

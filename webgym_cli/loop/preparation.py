@@ -185,7 +185,7 @@ async def check_prepared(run: RunDir, settings: Settings, logs: Path, sink: Even
         sink(make_event("note", message=message))
 
 
-def preparation_in_words(prepared: Prepared | RlData, run: RunDir) -> str:
+def format_preparation(prepared: Prepared | RlData, run: RunDir) -> str:
     """Return a one-line summary of the prepared data."""
     if isinstance(prepared, RlData):
         replayed = "" if prepared.replayed_rows is None else f" ({prepared.replayed_rows} of them replayed)"

@@ -99,7 +99,7 @@ def require_success(summary: Mapping[str, Any], wanted: float | None) -> None:
         raise BelowThresholdError(f"success rate {rate} is below --min-success {wanted}")
 
 
-def plan_in_words(plan: RolloutPlan) -> str:
+def format_plan(plan: RolloutPlan) -> str:
     """Return a one-line description of a planned rollout."""
     known = f", {plan.done} stored" if plan.done else ""
     lost = f", {plan.given_up} given up" if plan.given_up else ""
@@ -117,7 +117,7 @@ def advise_next(run: str, summary: RolloutSummary) -> str:
     return f"webgym prepare {run}" if summary["split"] == Split.TRAIN else f"webgym inspect-buffer {run} --split test"
 
 
-def summary_in_words(summary: RolloutSummary) -> str:
+def format_rollout_summary(summary: RolloutSummary) -> str:
     """Return a one-line summary of a rollout."""
     rate = summary["success_rate"]
     low, high = summary["interval"]

@@ -35,7 +35,7 @@ class LatexComparer:
         """
         with self._lock:
             process = self._process or self._start()
-            answer = _ask(process, json.dumps([given, wanted]), ANSWER_SECONDS)
+            answer = _request(process, json.dumps([given, wanted]), ANSWER_SECONDS)
             if not answer:  # a limit was exceeded: the cause is the text, not this machine
                 self._stop()
             return answer == b"true\n"
@@ -49,7 +49,7 @@ class LatexComparer:
             bufsize=0,
             start_new_session=True,  # Ctrl-C must reach only the command, which then closes the process's stdin
         )
-        if _ask(self._process, "", START_SECONDS) != b"ready\n":
+        if _request(self._process, "", START_SECONDS) != b"ready\n":
             self._stop()
             raise WebGymError(
                 "answers in LaTeX can't be compared: math-verify does not start",
@@ -64,7 +64,7 @@ class LatexComparer:
             self._process = None
 
 
-def _ask(process: subprocess.Popen[bytes], line: str, seconds: float) -> bytes:
+def _request(process: subprocess.Popen[bytes], line: str, seconds: float) -> bytes:
     """Write a line, unless it is empty, and return the process's next line; empty on timeout or exit."""
     assert process.stdin is not None
     assert process.stdout is not None

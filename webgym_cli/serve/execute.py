@@ -222,10 +222,10 @@ class PolicyServer:
                 done = time.monotonic() - began
                 if done > total:
                     raise JobError(
-                        f"vLLM was not healthy after {total:.0f} s: {failure.last_words(self.log)}; log: {self.log}",
+                        f"vLLM was not healthy after {total:.0f} s: {failure.last_line(self.log)}; log: {self.log}",
                         hint="wait longer with -s serve.startup_timeout=SECONDS",
                     )
-                facts = failure.last_words(self.log)
+                facts = failure.last_line(self.log)
                 self._sink(
                     {"event": "serve", "bar": "vllm", "done": round(done), "total": round(total), "facts": facts}
                 )

@@ -10,7 +10,7 @@ from webgym_cli.jobs.process import last_lines
 
 LINES = 400
 # Maximum characters of a progress message.
-SHORT = 100
+LAST_LINE_LENGTH = 100
 # Process name and vLLM's timestamp at the start of a line.
 PREFIX = re.compile(r"^(?:\([\w ]+ pid=\d+\)\s*)?(?:(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d [\d:]+ \[[^\]]*\]\s?)?")
 # The last line of a Python traceback.
@@ -28,10 +28,10 @@ def plain(line: str) -> str:
     return PREFIX.sub("", line).strip()
 
 
-def last_words(log: Path) -> str:
+def last_line(log: Path) -> str:
     """Return the last line, truncated for a progress bar."""
     lines = last_lines(log, 1)
-    return plain(lines[-1])[:SHORT] if lines else ""
+    return plain(lines[-1])[:LAST_LINE_LENGTH] if lines else ""
 
 
 def reason(log: Path) -> str:

@@ -117,7 +117,7 @@ class Fleet:
                 self._dead.append(server)
                 raise died  # at once: pending requests already fail, and this is the cause
             await server.stop()  # ends its remaining processes
-            self._tell(server, died, again=left > 0)
+            self._report_failure(server, died, again=left > 0)
             if not left or not await self._revive(server):
                 return
             left -= 1
@@ -132,11 +132,11 @@ class Fleet:
                 await server.stop()
                 raise JobError(f"{hide_passwords(address)} is in use")
         except WebGymError as error:
-            self._tell(server, error, again=False)
+            self._report_failure(server, error, again=False)
             return False
         return True
 
-    def _tell(self, server: Replica, error: WebGymError, *, again: bool) -> None:
+    def _report_failure(self, server: Replica, error: WebGymError, *, again: bool) -> None:
         url = hide_passwords(server.base_url)
         left_out = f"policy server {url}: it is left out until the next weights: {error}"
         message = f"policy server {url}: it is started again: {error}" if again else left_out

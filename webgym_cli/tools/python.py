@@ -64,7 +64,7 @@ async def run_code(code: str, *, wall_seconds: float = WALL_SECONDS, output: int
         start_new_session=True,
     )
     try:
-        printed, stopped = await _talk(process, job, wall_seconds, output)
+        printed, stopped = await _run_job(process, job, wall_seconds, output)
     finally:
         # The sandboxed process can't fork, and dies with the process that waits for it.
         with contextlib.suppress(ProcessLookupError):
@@ -120,7 +120,7 @@ def _interpreter() -> str:
     return str(Path(sys.executable).resolve())
 
 
-async def _talk(process: asyncio.subprocess.Process, job: bytes, wall_seconds: float, limit: int) -> tuple[str, str]:
+async def _run_job(process: asyncio.subprocess.Process, job: bytes, wall_seconds: float, limit: int) -> tuple[str, str]:
     """Send the job; return the output, and the reason if the code was stopped."""
     if process.stdin is None or process.stdout is None:
         raise RuntimeError("a process without pipes")

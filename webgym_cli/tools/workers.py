@@ -88,9 +88,9 @@ def _run(function: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: a
             return
         except BaseException as error:  # noqa: BLE001  boundary to tools and plugins: the caller decides
             outcome = _to_exception(error)
-            _tell(loop, future, lambda: future.set_exception(outcome))
+            _settle(loop, future, lambda: future.set_exception(outcome))
         else:
-            _tell(loop, future, lambda: future.set_result(value))
+            _settle(loop, future, lambda: future.set_result(value))
 
 
 async def _harmless(value: Awaitable[Any]) -> Any:
@@ -109,6 +109,6 @@ def _to_exception(error: BaseException) -> Exception:
     return error if isinstance(error, Exception) and not isinstance(error, StopIteration) else RuntimeError(repr(error))
 
 
-def _tell(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], settle: Callable[[], None]) -> None:
+def _settle(loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], settle: Callable[[], None]) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed
         loop.call_soon_threadsafe(lambda: None if future.done() else settle())

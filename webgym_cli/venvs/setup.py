@@ -75,7 +75,7 @@ def execute_setup(plan: Sequence[RoleSetup], report: Report, run: Runner) -> Non
         if role.state == "configured":
             report(f"{role.environment.role}: the settings name an environment of your own; nothing to do")
             continue
-        with _alone(role.environment, report):
+        with _lock(role.environment, report):
             if role.environment.complete:
                 report(f"{role.environment.role}: already there ({role.environment.path})")
                 continue
@@ -156,7 +156,7 @@ def reason(log: Path, start: int = 0) -> str:
 
 
 @contextmanager
-def _alone(environment: RoleEnvironment, report: Report) -> Iterator[None]:
+def _lock(environment: RoleEnvironment, report: Report) -> Iterator[None]:
     """Lock the venv against a second set-up; the lock ends with the process."""
     from filelock import FileLock, Timeout
 

@@ -97,7 +97,7 @@ def inspect_buffer(
             _verify(directory, output)
             return
         if sql is not None:
-            _ask(directory, index, sql, output)
+            _run_sql(directory, index, sql, output)
             return
         if where is not None:
             query = replace(query, expression=index.check_where(where))
@@ -114,7 +114,7 @@ def _refuse_two(chosen: bool, *, sql: bool, verify: bool) -> None:
         raise UsageError(f"{given[0]} and {given[1]} exclude each other")
 
 
-def _ask(run: RunDir, index: Index, sql: str, output: Output) -> None:
+def _run_sql(run: RunDir, index: Index, sql: str, output: Output) -> None:
     """Show a query's rows: as JSON Lines as they come, else as a table."""
     from webgym_cli.cli.commands.inspect_tables import cell
     from webgym_cli.inspect.user_sql import run_user_sql, to_plain_value

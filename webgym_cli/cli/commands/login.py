@@ -42,7 +42,7 @@ def login(options: DataOptions, sites: SitesArg = None, check: CheckOpt = False)
 
     settings, output = options.load(), Output(as_json=options.json)
     wanted = select_sites(settings, sites or ())
-    entries = run_async(visit_sites(settings, wanted, lambda entry: _say(output, entry), check=check))
+    entries = run_async(visit_sites(settings, wanted, lambda entry: _show_status(output, entry), check=check))
     if not options.json:
         rows = ((entry.site, entry.status, entry.account, entry.detail or entry.file) for entry in entries)
         output.table("", ("site", "login", "account", ""), rows)
@@ -56,7 +56,7 @@ def login(options: DataOptions, sites: SitesArg = None, check: CheckOpt = False)
         )
 
 
-def _say(output: Output, entry: LoginStatus) -> None:
+def _show_status(output: Output, entry: LoginStatus) -> None:
     if output.as_json:
         output.data(entry.model_dump(mode="json"))
         output.flush()

@@ -45,7 +45,7 @@ def prepare(
     """
     from webgym_cli.cli.run_index import open_run_index
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.loop.preparation import plan_preparation, preparation_in_words
+    from webgym_cli.loop.preparation import format_preparation, plan_preparation
 
     if target == "orm":
         _prepare_orm(run, options)
@@ -58,7 +58,7 @@ def prepare(
         return
     with stage("prepare", directory, settings, output) as at:
         prepared = at.execute(lambda pipeline: pipeline.prepare(again=True))
-    output.note(preparation_in_words(prepared, directory))
+    output.note(format_preparation(prepared, directory))
     output.next_step(f"webgym train {run}")
 
 

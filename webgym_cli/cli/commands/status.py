@@ -72,7 +72,7 @@ def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
         with output.open_redraw() as draw:
             for current in _watch_status(directory, settings, counts):
                 draw(_picture(current.facts))
-    _say_next(output, current.facts, str(run), directory, settings)
+    _note_next_commands(output, current.facts, str(run), directory, settings)
 
 
 def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iterator[RunStatus]:
@@ -217,7 +217,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
         yield "evaluation", event["iteration"], event["episodes"], event["success_rate"], *event["interval"]
 
 
-def _say_next(output: Output, facts: dict[str, Any], run: str, directory: RunDir, settings: Settings) -> None:
+def _note_next_commands(output: Output, facts: dict[str, Any], run: str, directory: RunDir, settings: Settings) -> None:
     command, rollout = facts["command"], facts["rollout"]
     if command and command["at_work"]:
         output.note(f"webgym {command['command']} has run since {command['since']}")

@@ -154,12 +154,12 @@ class BrowserSession:
     async def evaluate_once(self, function: str, argument: object = None, seconds: float = 0.0) -> tuple[bool, Any]:
         """Call a JavaScript function that takes up to `seconds`. Returns whether the page survived, and the result."""
         try:
-            return await self._ask(function, argument, seconds)
+            return await self._call_function(function, argument, seconds)
         except BoundaryError as error:
             if error.kind is not FailureKind.PAGE_TIMEOUT or not await self._may_be_navigating():
                 raise
         await self.stop_loading()
-        return await self._ask(function, argument, seconds)
+        return await self._call_function(function, argument, seconds)
 
     async def screenshot(self) -> bytes:
         """Return the viewport as PNG bytes, without the text caret's blinking if the page has our style."""
@@ -254,7 +254,7 @@ class BrowserSession:
                 await self.stop_loading()
             raise
 
-    async def _ask(self, function: str, argument: object, seconds: float) -> tuple[bool, Any]:
+    async def _call_function(self, function: str, argument: object, seconds: float) -> tuple[bool, Any]:
         async with self.guard("running a script in the page", self.options.action_timeout + seconds):
             page = self.page
             try:

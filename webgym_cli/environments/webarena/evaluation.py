@@ -123,7 +123,7 @@ _PARTS: dict[EvalType, Callable[[Evaluation, FinishedEpisode], Awaitable[bool]]]
 async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) -> str | None:
     """Return the content at a location; None if it does not exist."""
     if place.url is not None:
-        url = await _ask_helper(place.url, last, pages) if isinstance(place.url, HelperCall) else place.url
+        url = await _call_helper(place.url, last, pages) if isinstance(place.url, HelperCall) else place.url
         if url is None:
             return None
         await pages.open(url)
@@ -133,11 +133,11 @@ async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) 
     if place.locator is None:
         return html.unescape(await pages.html())
     if isinstance(place.locator, HelperCall):
-        return await _ask_helper(place.locator, last, pages)
+        return await _call_helper(place.locator, last, pages)
     return await _evaluate(place.locator, pages)
 
 
-async def _ask_helper(helper: HelperCall, last: str, pages: EvaluationBrowser) -> str | None:
+async def _call_helper(helper: HelperCall, last: str, pages: EvaluationBrowser) -> str | None:
     argument = helper.argument.replace(LAST_URL, last) if helper.argument is not None else None
     if helper.name is HelperName.POST_URL:
         return post_url(argument or "")

@@ -65,7 +65,7 @@ class LoginStore:
         """
         path, parts = self.path(sites), [self.path((site,)) for site in sites]
         if len(sites) > 1 and not _is_newest(path, parts):
-            self._write(path, _together(dict(zip(sites, map(read_json, parts), strict=True))))
+            self._write(path, _merge(dict(zip(sites, map(read_json, parts), strict=True))))
         return path
 
     @staticmethod
@@ -121,7 +121,7 @@ def _is_newest(path: Path, parts: Iterable[Path]) -> bool:
     return all(part.is_file() and part.stat().st_mtime_ns < written_at for part in parts)
 
 
-def _together(states: dict[WebArenaSite, Any]) -> dict[str, Any]:
+def _merge(states: dict[WebArenaSite, Any]) -> dict[str, Any]:
     """Return the merged logins. Raises `UsageError` if two sites of one host use a cookie with the same name."""
     cookies: dict[tuple[str, str, str], tuple[WebArenaSite, Any]] = {}
     origins: dict[str, Any] = {}

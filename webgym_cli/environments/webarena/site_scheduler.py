@@ -85,7 +85,7 @@ class SiteScheduler:
         async with AsyncExitStack() as stack:
             for site in wanted:
                 if known.site(site).isolation != "parallel":
-                    await stack.enter_async_context(self._alone(site))
+                    await stack.enter_async_context(self._lock_exclusively(site))
             await gather_or_cancel(*(self._reset(site) for site in wanted if known.site(site).isolation == "reset"))
             for site in wanted:
                 if not self._states.fault(site).startswith("missing"):
@@ -93,7 +93,7 @@ class SiteScheduler:
             yield
 
     @asynccontextmanager
-    async def _alone(self, site: WebArenaSite) -> AsyncIterator[None]:
+    async def _lock_exclusively(self, site: WebArenaSite) -> AsyncIterator[None]:
         """Hold a site exclusively on this host."""
         async with self._turns[site]:
             # The waiting process holds `next`, so that another process can't pass the site on among its own episodes

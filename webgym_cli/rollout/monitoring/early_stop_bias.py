@@ -46,7 +46,7 @@ class OutcomeGroup:
         }
 
 
-def cut_bias(finished: OutcomeGroup, cut: OutcomeGroup) -> dict[str, Any]:
+def compute_cut_bias(finished: OutcomeGroup, cut: OutcomeGroup) -> dict[str, Any]:
     """Compare cancelled episodes with finished ones; `words` is the comparison as a sentence.
 
     Steps and seconds of a cancelled episode are those until its cancellation, a lower bound. `sites` maps the sites

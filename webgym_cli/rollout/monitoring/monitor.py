@@ -12,7 +12,7 @@ from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.records.events import CommandFacts, EpisodeEvent, RewardFacts
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, cut_bias, site
+from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, compute_cut_bias, site
 from webgym_cli.rollout.monitoring.latency import Rate
 from webgym_cli.rollout.monitoring.snapshot import complete, merge_timings, top_sites
 from webgym_cli.rollout.monitoring.stages import StageTimer
@@ -217,7 +217,7 @@ class Monitor:
             "stages": {name: {key: stage[key] for key in _LATENCIES} for name, stage in stages.items()},
         }
         if self._cut.count:
-            facts["cut_bias"] = cut_bias(self._done, self._cut)
+            facts["cut_bias"] = compute_cut_bias(self._done, self._cut)
         if servers := self.servers():
             facts["servers"] = servers
         return facts
