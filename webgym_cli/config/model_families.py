@@ -49,13 +49,13 @@ class ModelFamily:
         return self.thinking_template if thinking and self.thinking_template else self.template
 
 
-# vLLM's parsers named after the families drop and move text: for them a `<tool_call>` within a thought ends it. This
-# one cuts at `</think>` and nowhere else, so that what was sampled can be put together again.
+# vLLM's parsers named after the families drop and move text, and end the reasoning at a `<tool_call>` within it. This
+# one splits only at `</think>`, so that the sampled text can be restored.
 _EXACT = "deepseek_r1"
 
-# Every template here is one of LLaMA-Factory's, every parser one of vLLM's: tests hold them to both.
+# Templates are LLaMA-Factory's and parsers vLLM's; tests check both.
 FAMILIES = (
-    # listed before another family with the same `model_type`, from which its name distinguishes it
+    # before the next family, which has the same `model_type`: its name pattern is more specific
     ModelFamily("MiMo-VL", ("qwen2_5_vl",), r"mimo-vl-.*-rl", "mimo_vl"),
     ModelFamily("Qwen2-VL, Qwen2.5-VL", ("qwen2_vl", "qwen2_5_vl"), r"qwen2(?:\.5)?-vl|qvq|mimo-vl-.*-sft", "qwen2_vl"),
     ModelFamily("Qwen3-VL", ("qwen3_vl", "qwen3_vl_moe"), r"qwen3-vl", "qwen3_vl_nothink", "qwen3_vl", _EXACT),

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tests.forked import webgym
-from webgym_cli.cli.commands.loop import gains, progress_table
+from webgym_cli.cli.commands.loop import format_improvements, progress_table
 from webgym_cli.config.load import load
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -70,4 +70,4 @@ def test_an_evaluation_whose_rewards_are_unknown_is_shown_as_such():
     _, rows = progress_table([known, unknown, {**known, "iteration": 2}])
     assert [row[2] for row in rows] == ["0.200", "", "0.200"]
     assert [row[4] for row in rows] == ["", "", ""]
-    assert gains([known, unknown], 0) == []
+    assert format_improvements([known, unknown], 0) == []

@@ -87,7 +87,7 @@ def inspect_buffer(
     query = TrajectoryQuery(
         split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band
     )
-    _refuse_two(query != TrajectoryQuery() or where is not None, sql=sql is not None, verify=verify)
+    _check_exclusive_options(query != TrajectoryQuery() or where is not None, sql=sql is not None, verify=verify)
     output = Output(as_json=options.json, quiet=quiet)
     if verify and not reindex:  # updating the index would hide lines that are missing
         _verify(directory, output)
@@ -107,7 +107,7 @@ def inspect_buffer(
             _show_summary(directory, settings, index, query, top, output)
 
 
-def _refuse_two(chosen: bool, *, sql: bool, verify: bool) -> None:
+def _check_exclusive_options(chosen: bool, *, sql: bool, verify: bool) -> None:
     """Raise `UsageError` where options exclude each other."""
     given = [name for name, on in (("--verify", verify), ("--sql", sql), ("a choice of trajectories", chosen)) if on]
     if len(given) > 1:

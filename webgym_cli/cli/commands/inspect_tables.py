@@ -11,19 +11,19 @@ from webgym_cli.util.text import escape_control
 
 # Success rates from 0 to 1.
 BLOCKS = "▁▂▃▄▅▆▇█"
-# Iterations that a sparkline shows at most, the newest.
+# Maximum number of iterations in a sparkline (the newest ones).
 WIDEST = 40
 _COLUMNS = ("count", "scored", "success", "95 %", "steps", "failures")
 _TABLES = ("iteration", "task", "site", "difficulty")
 # Tables that are omitted if they have a single group.
-_WHERE_SEVERAL = ("environment", "policy")
+_OMITTED_IF_SINGLE = ("environment", "policy")
 
 
 def show_overview(output: Output, overview: dict[str, Any]) -> None:
     """Show what `overview` found, and under `prepare` what prepare would take."""
     title = f"{overview['run']}, policy version {overview['policy_version']}"
     output.table(title, ("", *_COLUMNS), [("all", *_row(overview))])
-    for name in (*_TABLES, *(name for name in _WHERE_SEVERAL if overview["groups"][f"by_{name}"] > 1)):
+    for name in (*_TABLES, *(name for name in _OMITTED_IF_SINGLE if overview["groups"][f"by_{name}"] > 1)):
         _show_groups(output, name, overview)
     _show_means(output, overview["means"])
     _show_pass_rates(output, overview["pass_at_k"])
@@ -50,7 +50,7 @@ def show_findings(output: Output, report: dict[str, Any]) -> None:
 
 
 def sparkline(rates: Iterable[float | None]) -> str:
-    """Return a block character for each rate (0 to 1), and a dot for a missing one."""
+    """Return a block character for each rate (0 to 1), and a dot for a missing rate."""
     return "".join("·" if rate is None else BLOCKS[min(int(rate * len(BLOCKS)), len(BLOCKS) - 1)] for rate in rates)
 
 

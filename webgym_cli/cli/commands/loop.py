@@ -120,11 +120,11 @@ def work(
     if evaluations:
         output.summary_table("held-out episodes by policy", *progress_table(evaluations))
     lost = (failure["message"] for failure in failures)
-    for line in [*gains(evaluations, settings.loop.demonstration_iterations), *lost]:
+    for line in [*format_improvements(evaluations, settings.loop.demonstration_iterations), *lost]:
         output.note(line)
 
 
-def gains(evaluations: list[dict[str, Any]], baseline: int) -> list[str]:
+def format_improvements(evaluations: list[dict[str, Any]], baseline: int) -> list[str]:
     """Return the improvement of the last policy over the first, and over the one trained on demonstrations only."""
     starts = {"the first policy": 0, **({f"the SFT baseline (version {baseline})": baseline} if baseline else {})}
     by_version = {event["iteration"]: event for event in evaluations if event["episodes"]}
