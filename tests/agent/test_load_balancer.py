@@ -216,7 +216,7 @@ async def test_a_server_that_dies_loses_no_request_and_comes_back(hosts, over):
 
 async def test_a_server_that_hangs_is_left_alone(hosts, over):
     hangs, works = hosts[:2]
-    policy = over(hangs, works, policy_timeout=1)
+    policy = over(hangs, works, policy_timeout=3)
     hangs.gate.clear()
     assert (await policy.reply(PROMPT)).text == "Hi."
     await together(policy, 6)
@@ -276,12 +276,13 @@ async def test_without_repeats_the_first_failure_counts(hosts, over):
 
 
 async def test_when_none_is_left_all_are_named_and_no_key(hosts, over):
-    policy = over(*hosts, policy_timeout=1)
+    policy = over(*hosts)
     for host in hosts[:2]:
         await host.stop()
     hosts[2].status = hosts[2].health = 503
     error = await failure(policy.reply(PROMPT))
     assert error.kind is FailureKind.POLICY_UNAVAILABLE
+    policy._timeout = 1  # only now: on a busy machine the first request may take longer, and time out
     message = str(await failure(policy.reply(PROMPT)))
     assert message.startswith("no policy server came back within 1 s: ")
     assert all(host.url in message for host in hosts)
