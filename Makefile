@@ -54,7 +54,7 @@ endif
 bench: $(STAMP)  ## Run the benchmarks (QUICK=1: within minutes; PEERS=1: BrowserGym, too)
 	$(BIN)/webgym setup --role browser --role train
 	$(BIN)/python -m benchmarks.rollout $(if $(QUICK),--quick) $(if $(PEERS),--peers)
-	$(BIN)/python -m benchmarks.moments $(if $(QUICK),--looks 60)
+	$(BIN)/python -m benchmarks.snapshots $(if $(QUICK),--observations 60)
 	$(BIN)/python -m benchmarks.buffer $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.cli $(if $(QUICK),--quick)
 	$(BIN)/python -m benchmarks.rl $(if $(QUICK),--quick)

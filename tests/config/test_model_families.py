@@ -255,9 +255,9 @@ def test_a_run_keeps_what_followed_when_its_model_is_gone(tmp_path, folder):
 def test_families_are_told_apart():
     names = [family.name for family in FAMILIES]
     assert len(set(names)) == len(names)
-    assert detect_model("Qwen/Qwen3-VL-8B-Thinking").thinks is True
-    assert detect_model("Qwen/Qwen3-VL-8B-Instruct").thinks is False
-    assert detect_model("OpenGVLab/InternVL3-8B-hf").thinks is None
+    assert detect_model("Qwen/Qwen3-VL-8B-Thinking").is_reasoning is True
+    assert detect_model("Qwen/Qwen3-VL-8B-Instruct").is_reasoning is False
+    assert detect_model("OpenGVLab/InternVL3-8B-hf").is_reasoning is None
 
 
 def test_the_documentation_has_every_family():

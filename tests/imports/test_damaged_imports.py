@@ -18,7 +18,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.imports import agentlab, visualagentbench, webgym
 from webgym_cli.imports.execute import Importer
 from webgym_cli.imports.pickle_stubs import PickleRefused
-from webgym_cli.imports.pictures import NoPicture, load_png, load_size
+from webgym_cli.imports.pictures import UnreadableImage, load_png, load_size
 from webgym_cli.imports.plan import plan_import
 from webgym_cli.imports.source import ImportedEpisode, SkippedEpisode
 from webgym_cli.records.task import Split
@@ -154,7 +154,7 @@ def test_what_is_no_file_is_skipped_at_once(kind, tmp_path):
         with contextlib.suppress(UsageError):
             assert ImportedEpisode not in outcome(read, source)
     for load in (load_png, load_size):
-        with pytest.raises(NoPicture):
+        with pytest.raises(UnreadableImage):
             load(picture)
     for source in (of_webgym, step, trace, actions):
         with pytest.raises(UsageError):

@@ -8,7 +8,7 @@ from PIL import Image
 from tests.records.made import png
 from webgym_cli.imports import pictures
 from webgym_cli.imports.arrays import Array, Dtype
-from webgym_cli.imports.pictures import NoPicture, load_png, load_size
+from webgym_cli.imports.pictures import UnreadableImage, load_png, load_size
 
 
 def pixels(data):
@@ -52,7 +52,7 @@ def test_an_array_is_a_picture(channels):
 )
 def test_another_array_is_none(array):
     for read in (load_png, load_size):
-        with pytest.raises(NoPicture, match="is no picture"):
+        with pytest.raises(UnreadableImage, match="is no picture"):
             read(array)
 
 
@@ -62,16 +62,16 @@ def test_another_array_is_none(array):
 def test_a_broken_file_is_named(tmp_path, data):
     file = tmp_path / "a.png"
     file.write_bytes(data)
-    with pytest.raises(NoPicture, match=r"a\.png: ") as refused:
+    with pytest.raises(UnreadableImage, match=r"a\.png: ") as refused:
         load_png(file)
     assert "\n" not in str(refused.value)
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
     for read in (load_png, load_size):
-        with pytest.raises(NoPicture, match=r"b\.png: not there"):
+        with pytest.raises(UnreadableImage, match=r"b\.png: not there"):
             read(tmp_path / "b.png")
-        with pytest.raises(NoPicture, match="no regular file"):
+        with pytest.raises(UnreadableImage, match="no regular file"):
             read(tmp_path)
 
 
@@ -79,5 +79,5 @@ def test_a_huge_picture_is_refused_before_it_is_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "MAX_PIXELS", 100)
     file = tmp_path / "a.png"
     file.write_bytes(png())
-    with pytest.raises(NoPicture, match="40x32 pixels"):
+    with pytest.raises(UnreadableImage, match="40x32 pixels"):
         load_png(file)

@@ -66,7 +66,7 @@ def test_a_checkpoint_keeps_the_chat_template_of_its_base(thinker, trained):
         assert (trained.folder / name).exists() == (thinker / name).exists()
     assert (trained.folder / "chat_template.jinja").read_text() == (thinker / "chat_template.jinja").read_text()
     known = detect_model(str(trained.folder))
-    assert (known.family.template_for(thinking=known.thinks), known.thinks) == ("qwen3_vl", True)
+    assert (known.family.template_for(thinking=known.is_reasoning), known.is_reasoning) == ("qwen3_vl", True)
 
 
 async def test_its_server_opens_the_thought_and_its_response_is_whole(settings, trained, tmp_path):

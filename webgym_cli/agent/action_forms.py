@@ -56,7 +56,7 @@ class CallForm:
     """Names of the arguments, separated by spaces; optional ones end in a question mark."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the action that the name implies."""
-    unplaced: Mapping[str, Any] = field(default_factory=lambda: {"here": True})
+    untargeted: Mapping[str, Any] = field(default_factory=lambda: {"here": True})
     """Fields that are set if the target is optional and missing."""
     own: Mapping[str, Argument] = field(default_factory=dict)
     """Arguments that differ from those of the same name in the rest of the set."""
@@ -120,7 +120,7 @@ class WebActions:
             raise ValueError(f"{called} lacks the argument {', '.join(missing)}")
         fields: dict[str, Any] = {"name": form.name, **form.fields}
         if any(form.takes(place) is False for place in _PLACES) and not given.keys() & _PLACES:
-            fields |= form.unplaced
+            fields |= form.untargeted
         for key, value in given.items():
             argument = form.own.get(key, self.arguments[key])
             if value not in argument.schema.get("enum", [value]):

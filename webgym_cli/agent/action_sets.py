@@ -43,7 +43,7 @@ class ActionSet:
     """Texts of a prompt whose rounds show screenshots; None if `render` is set."""
     modes: tuple[InteractionMode, ...] = tuple(InteractionMode)
     """Supported interaction modes."""
-    answering: ActionSet | None = None
+    with_dialogs: ActionSet | None = None
     """Variant that can answer dialogs, used if they are left to the policy; None: the set has no variant."""
     render: Callable[[PromptSpec, str, Sequence[Step], Observation], Conversation] | None = None
     """Renders the whole prompt, in place of a template, from instruction, finished steps and current observation."""
@@ -80,7 +80,7 @@ def find_action_set(spec: PromptSpec) -> ActionSet:
 
         return CALL_FORMATS.find(spec.call_format)
     action_set = ACTION_SETS.find(str(spec.version))
-    return action_set.answering or action_set if spec.dialogs else action_set
+    return action_set.with_dialogs or action_set if spec.dialogs else action_set
 
 
 def require_template(spec: PromptSpec) -> PromptTemplate:

@@ -26,9 +26,9 @@ def _parse_webrl(response: str, spec: PromptSpec, *, truncated: bool, max_calls:
 
 
 def _make_web_set(
-    actions: WebActions, make_template: Callable[[WebActions], PromptTemplate], answering: WebActions | None = None
+    actions: WebActions, make_template: Callable[[WebActions], PromptTemplate], with_dialogs: WebActions | None = None
 ) -> ActionSet:
-    """Make an action set of tool calls on a page. `answering`: its actions if dialogs are left to the policy."""
+    """Make an action set of tool calls on a page. `with_dialogs`: its actions if dialogs are left to the policy."""
 
     def parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
         mode, thinking = spec.interaction_mode, spec.thinking
@@ -49,7 +49,7 @@ def _make_web_set(
         format_action=write_with_sections if with_memory else write,
         template=make_template(actions),
         modes=tuple(actions.functions),
-        answering=_make_web_set(answering, make_template) if answering else None,
+        with_dialogs=_make_web_set(with_dialogs, make_template) if with_dialogs else None,
     )
 
 

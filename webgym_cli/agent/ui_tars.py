@@ -128,14 +128,14 @@ def _parse(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) 
     return action
 
 
-def _make_set(system: str, answering: ActionSet | None = None) -> ActionSet:
+def _make_set(system: str, with_dialogs: ActionSet | None = None) -> ActionSet:
     return ActionSet(
         parse=_parse,
         format_action=_write,
         template=PromptTemplate(lambda mode: system, render_plain_head, render_plain_turn),
         modes=(COORDINATES,),
-        answering=answering,
+        with_dialogs=with_dialogs,
     )
 
 
-UI_TARS = _make_set(_SYSTEM, answering=_make_set(f"{_SYSTEM} {DIALOG_KEYS}"))
+UI_TARS = _make_set(_SYSTEM, with_dialogs=_make_set(f"{_SYSTEM} {DIALOG_KEYS}"))

@@ -58,7 +58,7 @@ def parse_docstring(docstring: str) -> HelpPage:
     )
 
 
-class Manual(TyperCommand):
+class ManualCommand(TyperCommand):
     """A command whose help keeps the line breaks of examples."""
 
     def format_help_text(self, ctx: Any, formatter: Any) -> None:
@@ -115,7 +115,7 @@ def command(
     """Return a decorator that adds a function to an app as a command with a manual page."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        app.command(name, cls=Manual, rich_help_panel=panel)(spread_options(function))
+        app.command(name, cls=ManualCommand, rich_help_panel=panel)(spread_options(function))
         return function
 
     return register

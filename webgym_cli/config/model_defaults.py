@@ -53,15 +53,15 @@ def require_template(settings: Settings) -> str:
 
 def _is_thinking(detected: DetectedModel | None, template: str) -> bool:
     """Return whether the model is a thinking model, by its files or else by the template."""
-    if detected is None or detected.thinks is not None:
-        return bool(detected and detected.thinks)
+    if detected is None or detected.is_reasoning is not None:
+        return bool(detected and detected.is_reasoning)
     return template == detected.family.thinking_template
 
 
 def _refuse_contradictions(model: str, template: str, detected: DetectedModel, *, thinking: bool) -> None:
-    if detected.thinks and not thinking:
+    if detected.is_reasoning and not thinking:
         raise SettingsError(
-            f"policy_config.thinking: {model} thinks before it acts; read otherwise, its thoughts would count as deeds",
+            f"policy_config.thinking: {model} thinks before it acts: its reasoning would be parsed as actions",
             hint="-s policy_config.thinking=true, or take the model of this family that answers at once",
         )
     right, wrong = (detected.family.template_for(thinking=kind) for kind in (thinking, not thinking))

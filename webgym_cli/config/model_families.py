@@ -51,17 +51,17 @@ class ModelFamily:
 
 # vLLM's parsers named after the families drop and move text, and end the reasoning at a `<tool_call>` within it. This
 # one splits only at `</think>`, so that the sampled text can be restored.
-_EXACT = "deepseek_r1"
+_DEEPSEEK_R1 = "deepseek_r1"
 
 # Templates are LLaMA-Factory's and parsers vLLM's; tests check both.
 FAMILIES = (
     # before the next family, which has the same `model_type`: its name pattern is more specific
     ModelFamily("MiMo-VL", ("qwen2_5_vl",), r"mimo-vl-.*-rl", "mimo_vl"),
     ModelFamily("Qwen2-VL, Qwen2.5-VL", ("qwen2_vl", "qwen2_5_vl"), r"qwen2(?:\.5)?-vl|qvq|mimo-vl-.*-sft", "qwen2_vl"),
-    ModelFamily("Qwen3-VL", ("qwen3_vl", "qwen3_vl_moe"), r"qwen3-vl", "qwen3_vl_nothink", "qwen3_vl", _EXACT),
-    ModelFamily("Qwen3.5", ("qwen3_5", "qwen3_5_moe"), r"qwen3\.5", "qwen3_5_nothink", "qwen3_5", _EXACT),
+    ModelFamily("Qwen3-VL", ("qwen3_vl", "qwen3_vl_moe"), r"qwen3-vl", "qwen3_vl_nothink", "qwen3_vl", _DEEPSEEK_R1),
+    ModelFamily("Qwen3.5", ("qwen3_5", "qwen3_5_moe"), r"qwen3\.5", "qwen3_5_nothink", "qwen3_5", _DEEPSEEK_R1),
     ModelFamily("Qwen2, Qwen2.5 (text)", ("qwen2",), r"qwen2(?:\.5)?-\d", "qwen"),
-    ModelFamily("Qwen3 (text)", ("qwen3", "qwen3_moe"), r"qwen3-\d", "qwen3_nothink", "qwen3", _EXACT),
+    ModelFamily("Qwen3 (text)", ("qwen3", "qwen3_moe"), r"qwen3-\d", "qwen3_nothink", "qwen3", _DEEPSEEK_R1),
     ModelFamily("InternVL", ("internvl", "internvl_chat"), r"internvl(?:2_5|3)(?:\D|$)", "intern_vl"),
     ModelFamily("Gemma 3n", ("gemma3n",), r"gemma-3n", "gemma3n"),
     ModelFamily("Gemma 3", ("gemma3",), r"medgemma|gemma-3-", "gemma3"),
@@ -75,10 +75,10 @@ FAMILIES = (
     ),
     ModelFamily("Llama 4", ("llama4",), r"llama-4", "llama4"),
     ModelFamily("GLM-4 (text)", ("glm", "glm4", "chatglm"), r"glm-4-\d+b-(?:chat|0414)", "glm4", sign="[gMASK]<sop>"),
-    ModelFamily("GLM-4.1V", ("glm4v",), r"glm-4\.1v", "glm4v", reasoning_parser=_EXACT),
-    ModelFamily("GLM-4.5V, GLM-4.6V", ("glm4v_moe",), r"glm-4\.[56]v", "glm4_5v", reasoning_parser=_EXACT),
-    ModelFamily("MiniCPM-V 4.6", ("minicpmv4_6",), r"minicpm-v-4[._]6", "minicpm_v_4_6", reasoning_parser=_EXACT),
-    ModelFamily("MiniCPM-V", ("minicpmv",), r"minicpm-v-", "minicpm_v", reasoning_parser=_EXACT),
+    ModelFamily("GLM-4.1V", ("glm4v",), r"glm-4\.1v", "glm4v", reasoning_parser=_DEEPSEEK_R1),
+    ModelFamily("GLM-4.5V, GLM-4.6V", ("glm4v_moe",), r"glm-4\.[56]v", "glm4_5v", reasoning_parser=_DEEPSEEK_R1),
+    ModelFamily("MiniCPM-V 4.6", ("minicpmv4_6",), r"minicpm-v-4[._]6", "minicpm_v_4_6", reasoning_parser=_DEEPSEEK_R1),
+    ModelFamily("MiniCPM-V", ("minicpmv",), r"minicpm-v-", "minicpm_v", reasoning_parser=_DEEPSEEK_R1),
     ModelFamily("MiniCPM-o", ("minicpmo",), r"minicpm-o-", "minicpm_o"),
     ModelFamily("Ministral 3", ("ministral3",), r"ministral-3", "ministral3"),
     ModelFamily("Mistral Small 3", ("mistral3",), r"mistral-small-3", "mistral_small"),
@@ -94,7 +94,7 @@ class DetectedModel:
     """Properties detected from a model's files or name."""
 
     family: ModelFamily
-    thinks: bool | None
+    is_reasoning: bool | None
     """Whether it reasons before it answers; None if unknown."""
 
 

@@ -104,7 +104,7 @@ def _require_answers(spec: EnvironmentSpec, version: str) -> None:
     if not spec.leaves_dialogs:
         detail = f"the environment {spec.name} accepts dialogs itself"
         raise SettingsError(f"browser.dialogs=policy: {detail}", hint="-s browser.dialogs=accept")
-    if ACTION_SETS.find(version).answering is None:
+    if ACTION_SETS.find(version).with_dialogs is None:
         detail = f"the prompt version {version} has no action that answers a dialog"
         raise SettingsError(f"browser.dialogs=policy: {detail}", hint="-s context_config.prompt_version=full")
 

@@ -42,8 +42,8 @@ def convert_action(text: str, elements: Any, width: int, height: int) -> Action 
         return convert(call, locate(call.get(0, "bid")), 1)
     if convert := _AT_POINTS.get(call.name):
         return convert(call, locate_point(0), 2)
-    unplaced = _CONVERTERS.get(call.name)
-    return unplaced(call) if unplaced else None
+    without_place = _CONVERTERS.get(call.name)
+    return without_place(call) if without_place else None
 
 
 def _build(name: ActionName, place: Point | None, **fields: Any) -> Action | None:

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.errors import UsageError
-from webgym_cli.imports.pictures import NoPicture, load_png
+from webgym_cli.imports.pictures import UnreadableImage, load_png
 from webgym_cli.imports.plan import ImportPlan
 from webgym_cli.imports.source import ImportedEpisode, ImportedStep, SkippedEpisode, SkipReason, compute_digest
 from webgym_cli.records.events import EventSink, make_event
@@ -141,7 +141,7 @@ class Importer:
         try:
             pictures = [None if step.picture is None else load_png(step.picture) for step in one.steps]
             trajectory, verdict = self._build_trajectory(one, pictures)
-        except NoPicture as error:
+        except UnreadableImage as error:
             self.report.skip(SkippedEpisode(SkipReason.SCREENSHOT_MISSING, one.where, str(error)))
             return
         except ValidationError as error:

@@ -23,14 +23,14 @@ PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 _BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning)
 
 
-class NoPicture(NotUnderstood):
+class UnreadableImage(NotUnderstood):
     """An image is missing or invalid."""
 
     why = SkipReason.SCREENSHOT_MISSING
 
 
 def load_png(picture: Path | Array) -> bytes:
-    """Load an image as PNG. Raises `NoPicture` with its path or shape."""
+    """Load an image as PNG. Raises `UnreadableImage` with its path or shape."""
     if isinstance(picture, Array):
         return _encode(_from_array(picture))
     with _open_file(picture) as file:
@@ -47,7 +47,7 @@ def load_png(picture: Path | Array) -> bytes:
 
 
 def load_size(picture: Path | Array) -> tuple[int, int]:
-    """Return width and height in pixels. Raises `NoPicture`."""
+    """Return width and height in pixels. Raises `UnreadableImage`."""
     if isinstance(picture, Array):
         return _from_array(picture).size
     with _open_file(picture) as file, Image.open(file) as image:
@@ -56,17 +56,17 @@ def load_size(picture: Path | Array) -> tuple[int, int]:
 
 @contextmanager
 def _open_file(picture: Path) -> Iterator[IO[bytes]]:
-    """Open an image file; errors within the block are raised as `NoPicture` with its path."""
+    """Open an image file; errors within the block are raised as `UnreadableImage` with its path."""
     try:
         with open_regular(picture) as file:
             yield file
     except _BROKEN as error:
-        raise NoPicture(f"{picture}: {_describe_error(error)}") from None
+        raise UnreadableImage(f"{picture}: {_describe_error(error)}") from None
 
 
 def _from_array(array: Array) -> Image.Image:
     if not array.is_picture or math.prod(array.shape) > 4 * MAX_PIXELS:
-        raise NoPicture(f"an array of shape {array.shape} is no picture")
+        raise UnreadableImage(f"an array of shape {array.shape} is no picture")
     height, width, channels = array.shape
     return Image.frombytes("RGBA" if channels == 4 else "RGB", (width, height), array.data)
 

@@ -57,7 +57,7 @@ class Timing(TypedDict):
     episode_seconds: dict[str, float]
 
 
-class CostShare(TypedDict):
+class StageCost(TypedDict):
     """Cost of one stage."""
 
     hours: float
@@ -71,9 +71,9 @@ class Cost(TypedDict):
 
     gpus: int
     gpu_hour_price: float | None
-    stages: dict[str, CostShare]
-    idle: CostShare
-    total: CostShare
+    stages: dict[str, StageCost]
+    idle: StageCost
+    total: StageCost
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def measure_gpu_idle(events: Sequence[TimedEvent], wall: float) -> GpuTime:
 def compute_cost(times: Timing, gpus: int, price: float | None) -> Cost:
     """Return hours, GPU hours and, given the price of a GPU hour, the cost of each stage, of idle time and in total."""
 
-    def of(seconds: float) -> CostShare:
+    def of(seconds: float) -> StageCost:
         hours = seconds / HOUR
         spent = None if price is None else round(hours * gpus * price, 2)
         return {"hours": round(hours, 4), "gpu_hours": round(hours * gpus, 4), "cost": spent}

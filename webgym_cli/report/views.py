@@ -20,7 +20,7 @@ from webgym_cli.report.figures import (
     make_success_curve,
 )
 from webgym_cli.report.success import SERIES
-from webgym_cli.report.timing import Cost, CostShare, GpuTime
+from webgym_cli.report.timing import Cost, GpuTime, StageCost
 from webgym_cli.report.training_metrics import build_training_section
 from webgym_cli.util.text import format_duration
 
@@ -161,7 +161,7 @@ def _time(facts: ReportFacts) -> ReportSection:
 def _cost_table(facts: ReportFacts) -> Table:
     spent, times = facts["cost"], facts["timing"]
     wall = times["wall_seconds"]
-    lines: list[tuple[str, int | None, CostShare | None, float | None]] = [
+    lines: list[tuple[str, int | None, StageCost | None, float | None]] = [
         (name, stage["times"], spent["stages"].get(name), stage["seconds"]) for name, stage in times["stages"].items()
     ]
     lines += [("idle", None, spent["idle"], times["idle_seconds"]), ("all", None, spent["total"], wall)]

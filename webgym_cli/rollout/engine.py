@@ -19,7 +19,7 @@ from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.judging import JudgeQueue, TrajectoryJudge
 from webgym_cli.rollout.monitoring.heartbeat import Heartbeat
-from webgym_cli.rollout.monitoring.monitor import Monitor, tally
+from webgym_cli.rollout.monitoring.monitor import Monitor, summarize_rewards
 from webgym_cli.rollout.monitoring.stages import EpisodeStage
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
@@ -269,7 +269,7 @@ def summarize(
     head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": policy}
     owed = len(plan.episodes) - len({trajectory.episode for trajectory in collected})
     counts = {"owed": owed, "unjudged": sum(trajectory.awaits_judgement for trajectory in worked)}
-    return cast(RolloutSummary, {**head, **tally(worked), **counts, **monitor.summary()})
+    return cast(RolloutSummary, {**head, **summarize_rewards(worked), **counts, **monitor.summary()})
 
 
 def _advise(failure: FailureKind | None) -> str:

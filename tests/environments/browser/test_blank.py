@@ -7,7 +7,7 @@ import io
 import pytest
 from PIL import Image
 
-from webgym_cli.environments.browser.moment import is_blank
+from webgym_cli.environments.browser.snapshot import is_blank
 
 
 def png(image: Image.Image) -> bytes:

@@ -15,7 +15,7 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, compute_cut_bias
+from webgym_cli.rollout.monitoring.early_stop_bias import EpisodeTotals, compute_cut_bias
 from webgym_cli.rollout.monitoring.latency import ERROR, KEPT, LONGEST, SHORTEST, WIDTH, Histogram, LatencyWindow, Rate
 from webgym_cli.rollout.monitoring.monitor import Monitor
 from webgym_cli.rollout.monitoring.snapshot import (
@@ -62,8 +62,8 @@ def made(number, outcome=SOLVED, steps=2, **changes):
     return trajectory(number, outcome=outcome, steps=steps, task=planned(number, **changes).task)
 
 
-def outcomes(trajectories) -> OutcomeGroup:
-    group = OutcomeGroup()
+def outcomes(trajectories) -> EpisodeTotals:
+    group = EpisodeTotals()
     for one in trajectories:
         group.add(one)
     return group
@@ -340,18 +340,18 @@ def test_the_bias_of_a_cut_is_told(monitor):
     assert bias["words"] == (
         "2 of 6 episodes were cut after 9.0 steps on average (those that finished took 3.0); easy 0% against 75%, "
         "medium 50% against 0%, hard 50% against 25%; most were cut on slow.org 2; "
-        "the success rate speaks of those that finished only"
+        "the success rate covers finished episodes only"
     )
 
 
 def test_without_a_cut_there_is_no_bias(monitor):
     monitor.record_stored(made(0))
     assert "cut_bias" not in monitor.summary()
-    assert compute_cut_bias(outcomes([made(0)]), OutcomeGroup())["words"] == "nothing was cut"
+    assert compute_cut_bias(outcomes([made(0)]), EpisodeTotals())["words"] == "nothing was cut"
 
 
 def test_when_all_were_cut_the_words_say_so():
-    bias = compute_cut_bias(OutcomeGroup(), outcomes([made(0, CANCELLED)]))
+    bias = compute_cut_bias(EpisodeTotals(), outcomes([made(0, CANCELLED)]))
     assert bias["words"] == "1 of 1 episodes were cut after 2.0 steps on average; none finished"
     assert bias["finished"]["mean_steps"] is None
 

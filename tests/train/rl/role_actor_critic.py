@@ -35,7 +35,7 @@ RELEASED = {"webrl": {"objective": "released"}}
 CLOSE = {"atol": 2e-5, "rtol": 1e-4}
 
 
-def lessons_of(folder):
+def targets_of(folder):
     """Return what a training kept of its lessons."""
     trainer_state = json.loads(next(folder.glob("checkpoint-*/trainer_state.json")).read_text())
     return load_targets(folder, trainer_state["digest"]).tensors
@@ -111,7 +111,7 @@ def compare(objective):
             for found in ([prompt(row) for row in rows], [row["next_prompt"] for row in rows])
         )
         advantages = by_hand(objective, value, after, [3, 2, 1, 2, 1, 1, 1])
-        lessons = lessons_of(place / "out")
+        lessons = targets_of(place / "out")
         torch.testing.assert_close(lessons["advantages"], advantages, atol=1e-4, rtol=1e-3)
 
         actor = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32).eval()
@@ -311,8 +311,8 @@ def test_a_state_is_valued_once_and_counted_as_often_as_it_was_met():
         states = collect_states(batch, ends=True)
         assert [len(states.rows), *states.before.tolist()] == [11, 0, 1, 2, 4, 5, 7, 9]
         assert states.after.tolist() == [1, 2, 3, 5, 6, 8, 10]
-        tally = states.tally([0, 1, 3], webrl_batch.successes(batch), after=True)
-        assert tally.tolist()[:7] == [[0, 1], [0, 2], [0, 1], [0, 0], [1, 0], [1, 0], [0, 0]]
+        visits = states.count_visits([0, 1, 3], webrl_batch.successes(batch), after=True)
+        assert visits.tolist()[:7] == [[0, 1], [0, 2], [0, 1], [0, 0], [1, 0], [1, 0], [0, 0]]
         without = collect_states(batch, ends=False)
         assert (len(without.rows), without.after.tolist()) == (7, [1, 2, 2, 4, 4, 5, 6])
 

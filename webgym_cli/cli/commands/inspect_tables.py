@@ -12,7 +12,7 @@ from webgym_cli.util.text import escape_control
 # Success rates from 0 to 1.
 BLOCKS = "▁▂▃▄▅▆▇█"
 # Maximum number of iterations in a sparkline (the newest ones).
-WIDEST = 40
+MAX_ITERATIONS = 40
 _COLUMNS = ("count", "scored", "success", "95 %", "steps", "failures")
 _TABLES = ("iteration", "task", "site", "difficulty")
 # Tables that are omitted if they have a single group.
@@ -64,7 +64,7 @@ def cell(value: Any) -> str | None:
 
 
 def _show_groups(output: Output, name: str, overview: dict[str, Any]) -> None:
-    groups, iterations = overview[f"by_{name}"], list(overview["success_by_iteration"])[-WIDEST:]
+    groups, iterations = overview[f"by_{name}"], list(overview["success_by_iteration"])[-MAX_ITERATIONS:]
     trend = name != "iteration" and len(iterations) > 1
     rows = []
     for key, group in groups.items():

@@ -1,13 +1,13 @@
 // Actions in a page, called from Python:
-//   settle()      wait until the page is stable and rendered, within a time limit;
-//   calm()        the same for pages of the open web, which may load and change at any time;
-//   prepare()     prepare a field for typing, or set the text of a field that accepts no keys;
-//   paste()       replace the selected text of a code editor;
-//   typed()       check whether the field contains the typed text;
-//   select()      choose the option of the list at a point;
-//   scrollable()  return the point at which to scroll the wheel;
-//   watch()       start observing scroll events;
-//   moved()       return whether anything scrolled.
+//   settle()         wait until the page is stable and rendered, within a time limit;
+//   waitUntilIdle()  the same for pages of the open web, which may load and change at any time;
+//   prepare()        prepare a field for typing, or set the text of a field that accepts no keys;
+//   paste()          replace the selected text of a code editor;
+//   typed()          check whether the field contains the typed text;
+//   select()         choose the option of the list at a point;
+//   scrollable()     return the point at which to scroll the wheel;
+//   watch()          start observing scroll events;
+//   hasScrolled()    return whether anything scrolled.
 // If the point or the focus is in a frame that this document can't read, the result is {frame: point}.
 webgym.act = (() => {
   const { rootOf } = webgym.names;
@@ -66,7 +66,7 @@ webgym.act = (() => {
 
   // After a timeout the next waits are shorter: the page ticks, streams or never finishes loading.
   let patience = Infinity;
-  const calm = async (limit) => {
+  const waitUntilIdle = async (limit) => {
     const end = performance.now() + Math.min(limit, patience);
     let changed = performance.now();
     const observer = new MutationObserver(() => { changed = performance.now(); });
@@ -243,28 +243,28 @@ webgym.act = (() => {
     for (let at = deepest(x, y); at; at = at.parentNode || at.host || at.defaultView?.frameElement) {
       if (at.nodeType === Node.DOCUMENT_FRAGMENT_NODE || at.nodeType === Node.DOCUMENT_NODE) roots.add(at);
     }
-    const seen = { moved: isOpaque(deepest(x, y)) };
-    const scrolled = () => { seen.moved = true; };
-    const wheeled = (event) => setTimeout(() => { seen.moved ||= event.defaultPrevented; });
-    for (const root of roots) root.addEventListener("scroll", scrolled, { capture: true, passive: true });
+    const seen = { scrolled: isOpaque(deepest(x, y)) };
+    const noteScroll = () => { seen.scrolled = true; };
+    const wheeled = (event) => setTimeout(() => { seen.scrolled ||= event.defaultPrevented; });
+    for (const root of roots) root.addEventListener("scroll", noteScroll, { capture: true, passive: true });
     for (const root of roots) root.addEventListener("wheel", wheeled, { capture: true, passive: true });
-    const observer = new MutationObserver(scrolled); // content that scrolls by style changes
+    const observer = new MutationObserver(noteScroll); // content that scrolls by style changes
     observer.observe(document, { attributes: true, childList: true, subtree: true });
     seen.end = () => {
       observer.disconnect();
-      for (const root of roots) root.removeEventListener("scroll", scrolled, { capture: true });
+      for (const root of roots) root.removeEventListener("scroll", noteScroll, { capture: true });
       for (const root of roots) root.removeEventListener("wheel", wheeled, { capture: true });
     };
     scrolls = seen;
     return {};
   };
 
-  const moved = async () => {
+  const hasScrolled = async () => {
     const end = performance.now() + MOVE_MS, seen = scrolls;
-    while (seen && !seen.moved && performance.now() < end) await frame();
+    while (seen && !seen.scrolled && performance.now() < end) await frame();
     seen?.end();
-    return { moved: !seen || seen.moved };
+    return { scrolled: !seen || seen.scrolled };
   };
 
-  return Object.freeze({ settle, calm, prepare, paste, typed, select, scrollable, watch, moved });
+  return Object.freeze({ settle, waitUntilIdle, prepare, paste, typed, select, scrollable, watch, hasScrolled });
 })();

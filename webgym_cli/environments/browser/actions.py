@@ -114,7 +114,7 @@ async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | 
     script = ActScript(session)
     await script.call("watch", (x, y))
     await mouse.wheel(session, (x, y), turned if sideways else 0, 0 if sideways else turned)
-    if (await script.call("moved"))["moved"]:
+    if (await script.call("hasScrolled"))["scrolled"]:
         return None
     return f"nothing moved: what is there can't be scrolled {action.direction} any further"
 

@@ -115,7 +115,7 @@ webgym.geometry = (() => {
   };
 
   // Topmost elements at a grid of viewport points and their ancestors; the cost is independent of the document's size.
-  const onTop = function* () {
+  const topmostElements = function* () {
     for (let row = 0.5; row < POINTS; row++) {
       for (let column = 0.5; column < POINTS; column++) {
         for (let at = deepest(innerWidth * column / POINTS, innerHeight * row / POINTS); at; at = parentOf(at)) yield at;
@@ -157,6 +157,6 @@ webgym.geometry = (() => {
 
   const area = ({ box }) => box.width * box.height;
 
-  return Object.freeze({ area, boxOf, deepest, innerDocument, inside, isOpaque, offsetOf, onTop, opaque, place, pointOf, same,
+  return Object.freeze({ area, boxOf, deepest, innerDocument, inside, isOpaque, offsetOf, topmostElements, opaque, place, pointOf, same,
     through, within });
 })();

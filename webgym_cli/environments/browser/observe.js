@@ -9,7 +9,7 @@
 webgym.observe = (() => {
   const { matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, parentOf } = webgym.names;
   const { interest, listeners, remembered, watchListeners } = webgym.kinds;
-  const { area, boxOf, inside, offsetOf, onTop, opaque, place, pointOf, same, through, within } = webgym.geometry;
+  const { area, boxOf, inside, offsetOf, topmostElements, opaque, place, pointOf, same, through, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem]";
   const ROWS = "[role=option],[role=treeitem],[role^=menuitem]";
@@ -140,7 +140,7 @@ webgym.observe = (() => {
       if (find) found.push(find);
     };
     inside(document, (element) => (known.size < MOST_VISITED ? visit(element) : false));
-    if (known.size >= MOST_VISITED) for (const element of onTop()) visit(element);
+    if (known.size >= MOST_VISITED) for (const element of topmostElements()) visit(element);
     const all = withoutRepeats(found), kept = all.length > limit ? foremost(all, limit) : all;
     left = all.length - kept.length;
     marks = kept.map(({ element, face }) => ({ element, face, within: [] }));

@@ -14,10 +14,10 @@ from webgym_cli.environments.base import Environment, EnvironmentStep, RawObserv
 from webgym_cli.environments.browser.actions import perform_action
 from webgym_cli.environments.browser.failures import has_sign
 from webgym_cli.environments.browser.html import read_page
-from webgym_cli.environments.browser.moment import is_blank, take_moment
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, look_at, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.snapshot import is_blank, take_snapshot
 from webgym_cli.environments.browser.tabs import list_tabs
 from webgym_cli.environments.web.settling import PageSettler
 from webgym_cli.environments.web.zoom import zoom_into
@@ -177,7 +177,7 @@ class WebEnvironment(Environment):
         if pool.screenshots:
             # After an unstable observation the next one waits less.
             read, seconds = partial(self._read, session), pool.max_idle_wait
-            view, self._is_stable = await take_moment(read, session.screenshot, seconds, patient=self._is_stable)
+            view, self._is_stable = await take_snapshot(read, session.screenshot, seconds, patient=self._is_stable)
         else:
             view = await self._read(session)
         png = view.png

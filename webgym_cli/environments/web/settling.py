@@ -10,7 +10,7 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.jobs.workers import race
 
 _IS_SPLASH = f"{PAGE_JS}.kinds.isSplash()"
-_WAIT_UNTIL_IDLE = f"async (limit) => {{ await {ACT_JS}.calm(limit); return {_IS_SPLASH}; }}"
+_WAIT_UNTIL_IDLE = f"async (limit) => {{ await {ACT_JS}.waitUntilIdle(limit); return {_IS_SPLASH}; }}"
 # Maximum number of successive popups followed after an action.
 _POPUPS = 4
 # A page with only a busy indicator is waited for this many times longer, once per episode.

@@ -15,7 +15,7 @@ SITES = 5
 
 
 @dataclass(slots=True)
-class OutcomeGroup:
+class EpisodeTotals:
     """Aggregate statistics of a set of trajectories."""
 
     count: int = 0
@@ -46,7 +46,7 @@ class OutcomeGroup:
         }
 
 
-def compute_cut_bias(finished: OutcomeGroup, cut: OutcomeGroup) -> dict[str, Any]:
+def compute_cut_bias(finished: EpisodeTotals, cut: EpisodeTotals) -> dict[str, Any]:
     """Compare cancelled episodes with finished ones; `words` is the comparison as a sentence.
 
     Steps and seconds of a cancelled episode are those until its cancellation, a lower bound. `sites` maps the sites
@@ -65,7 +65,7 @@ def site(task: Task) -> str:
     return (site_of(task.start_url) if "://" in task.start_url else "") or task.environment
 
 
-def _words(finished: OutcomeGroup, cut: OutcomeGroup) -> str:
+def _words(finished: EpisodeTotals, cut: EpisodeTotals) -> str:
     if not cut.count:
         return "nothing was cut"
     begun = f"{cut.count} of {cut.count + finished.count} episodes were cut after {cut.steps / cut.count:.1f} steps"
@@ -78,4 +78,4 @@ def _words(finished: OutcomeGroup, cut: OutcomeGroup) -> str:
         if cut.bands[band] or finished.bands[band]
     )
     sites = ", ".join(f"{name} {count}" for name, count in cut.sites.most_common(SITES))
-    return f"{means}; {bands}; most were cut on {sites}; the success rate speaks of those that finished only"
+    return f"{means}; {bands}; most were cut on {sites}; the success rate covers finished episodes only"

@@ -12,7 +12,7 @@ from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.records.events import CommandFacts, EpisodeEvent, RewardFacts
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.monitoring.early_stop_bias import OutcomeGroup, compute_cut_bias, site
+from webgym_cli.rollout.monitoring.early_stop_bias import EpisodeTotals, compute_cut_bias, site
 from webgym_cli.rollout.monitoring.latency import Rate
 from webgym_cli.rollout.monitoring.snapshot import complete, merge_timings, top_sites
 from webgym_cli.rollout.monitoring.stages import StageTimer
@@ -58,8 +58,8 @@ class Monitor:
     _unjudged: set[str] = field(default_factory=set)
     _withdrawn: int = 0
     """Number of earlier commands' trajectories whose judgement failed now: their episodes are owed again."""
-    _done: OutcomeGroup = field(default_factory=OutcomeGroup)
-    _cut: OutcomeGroup = field(default_factory=OutcomeGroup)
+    _done: EpisodeTotals = field(default_factory=EpisodeTotals)
+    _cut: EpisodeTotals = field(default_factory=EpisodeTotals)
     _finishing: Rate = field(init=False)
     _acted: float = field(init=False)
     """Time at which the last episode released its slot."""
@@ -223,7 +223,7 @@ class Monitor:
         return facts
 
 
-def tally(trajectories: list[Trajectory]) -> RewardFacts:
+def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
     """Return success rate with 95 % Wilson interval over the trajectories with a known reward, and means.
 
     Means are of the reward, the steps, the calls of each tool, and each extra value of the reward functions (over the

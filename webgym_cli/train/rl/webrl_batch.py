@@ -71,15 +71,15 @@ def auc(value: torch.Tensor, success: torch.Tensor) -> float | None:
     return float((won * (lost.cumsum(0) - lost / 2)).sum() / pairs)
 
 
-def critic_loss_term(logits: torch.Tensor, tally: torch.Tensor, totals: tuple[int, int]) -> LossTerm:
+def critic_loss_term(logits: torch.Tensor, visits: torch.Tensor, totals: tuple[int, int]) -> LossTerm:
     """Return a call's share of the critic's loss: the sum of all cross-entropies, over the mini-batch's actions.
 
-    `logits` [k, heads, 2] are those of k states, each met `tally` [k, 2] times in a failure and in a success; `totals`:
+    `logits` [k, heads, 2] are those of k states, met `visits` [k, 2] times in a failure and in a success; `totals`:
     how often the mini-batch met a state, and its actions. The accuracy is that of the values before this step.
     """
     met, actions = totals
     heads = logits.unbind(1)
-    lost, won = tally.unbind(1)
+    lost, won = visits.unbind(1)
     losses = lost * webrl.critic_loss(torch.zeros_like(lost), *heads)
     losses = losses + won * webrl.critic_loss(torch.ones_like(won), *heads)
     right = torch.where(webrl.success_probability(*heads) >= 0.5, won, lost)

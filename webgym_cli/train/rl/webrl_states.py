@@ -25,7 +25,7 @@ class States:
     """[n] long: the number of the state that it led to; where an episode ended and no such state is asked for, of its
     own."""
 
-    def tally(self, actions: Sequence[int], success: torch.Tensor, *, after: bool) -> torch.Tensor:
+    def count_visits(self, actions: Sequence[int], success: torch.Tensor, *, after: bool) -> torch.Tensor:
         """Return [S, 2] float: each state's number of visits by these actions in failures, and in successes.
 
         `success` [n] bool. `after`: also count the states after the actions.

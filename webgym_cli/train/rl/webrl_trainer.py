@@ -86,12 +86,12 @@ class WebRLTrainer(Trainer):
         return replace(runner, batch=replace(self.batch, rows=self.states.rows))
 
     def _update_critic(self, judging: BatchRunner, rows: Sequence[int], number: int) -> dict[str, float]:
-        tally = self.states.tally(rows, self.success, after=self.webrl.objective == "released")
-        met = tally.sum(1)
+        visits = self.states.count_visits(rows, self.success, after=self.webrl.objective == "released")
+        met = visits.sum(1)
         totals = (int(met.sum()), len(rows))
 
         def loss(name: str, output: Any, micro: MicroBatch) -> LossTerm:
-            return webrl_batch.critic_loss_term(output, tally[list(micro.rows)].to(self.world.device), totals)
+            return webrl_batch.critic_loss_term(output, visits[list(micro.rows)].to(self.world.device), totals)
 
         states = met.nonzero()[:, 0].tolist()
         return judging.update({"critic": self.engines["critic"]}, states, loss, number)

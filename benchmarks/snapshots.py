@@ -1,7 +1,7 @@
-"""Whether picture, list, title and address are of one moment on pages that fill late. See `benchmarks/README.md`.
+"""Whether screenshot, element list, title and URL agree on pages that change late. See `benchmarks/README.md`.
 
-python -m benchmarks.moments                1,000 looks at concurrency 16
-python -m benchmarks.moments --looks 60
+python -m benchmarks.snapshots                       1,000 observations at concurrency 16
+python -m benchmarks.snapshots --observations 60
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.task import Task
 
-NAME = "moments"
+NAME = "snapshots"
 FILLINGS = ("timer", "fetch", "websocket")
 """How a page comes by its next state."""
 _STATES = 8
-_LOOKS_AN_EPISODE = 5
+_OBSERVATIONS_PER_EPISODE = 5
 # The page is empty and white, then shows its states: each has a colour, so many buttons, a title and an address.
 _PAGE = """<!doctype html><title>state 0</title><style>html { height: 100% } button { display: block }</style>
 <body><script>
@@ -95,7 +95,7 @@ async def served() -> AsyncIterator[str]:
 
 
 def judge(view: RawObservation) -> str:
-    """Return what a look is: `empty`, `partly` or `full`, or `mismatch` where its parts are of different states."""
+    """Return `empty`, `partly` or `full`, or `mismatch` if parts of an observation are of different states."""
     with Image.open(io.BytesIO(view.png)) as picture:
         pixel = picture.convert("RGB").getpixel((picture.width - 5, picture.height - 5))
     red, green = pixel[:2] if isinstance(pixel, tuple) else (0, 0)
@@ -108,13 +108,13 @@ def judge(view: RawObservation) -> str:
     return "empty" if not drawn else "full" if drawn == _STATES else "partly"
 
 
-async def look(pool: WebPool, url: str, looks: int) -> Counter[str]:
-    """Take so many looks at a page, from its opening on."""
+async def observe(pool: WebPool, url: str, observations: int) -> Counter[str]:
+    """Observe a page so many times, from its opening on."""
     environment, seen = pool.new(), Counter[str]()
     try:
         _, view = await environment.reset(Task(id=url, environment="web", start_url=url), 0)
         seen[f"first {judge(view)}"] += 1
-        for _ in range(looks - 1):
+        for _ in range(observations - 1):
             result = await environment.step(Action(name=ActionName.WAIT, seconds=0.0))
             if result.view is not None:
                 seen[judge(result.view)] += 1
@@ -123,8 +123,8 @@ async def look(pool: WebPool, url: str, looks: int) -> Counter[str]:
     return seen
 
 
-async def run(looks: int, concurrency: int) -> tuple[dict[str, Counter[str]], float]:
-    """Take all looks; returns what they were by the page's way of filling, and the seconds."""
+async def run(observations: int, concurrency: int) -> tuple[dict[str, Counter[str]], float]:
+    """Return the counts of `judge` by how the page changes, and the seconds."""
     settings = load(overrides=["browser.private_hosts=[127.0.0.1]"])
     found: dict[str, Counter[str]] = {filling: Counter() for filling in FILLINGS}
     turns, start = asyncio.Semaphore(concurrency), time.monotonic()
@@ -132,34 +132,38 @@ async def run(looks: int, concurrency: int) -> tuple[dict[str, Counter[str]], fl
 
         async def visit(filling: str) -> None:
             async with turns:
-                found[filling] += await look(pool, f"{address}/{filling}", _LOOKS_AN_EPISODE)
+                found[filling] += await observe(pool, f"{address}/{filling}", _OBSERVATIONS_PER_EPISODE)
 
-        episodes = -(-looks // _LOOKS_AN_EPISODE)
+        episodes = -(-observations // _OBSERVATIONS_PER_EPISODE)
         await asyncio.gather(*(visit(FILLINGS[number % len(FILLINGS)]) for number in range(episodes)))
     return found, time.monotonic() - start
 
 
-def measured(looks: int, concurrency: int) -> list[Row]:
+def measured(observations: int, concurrency: int) -> list[Row]:
     """Return the rows."""
-    found, seconds = asyncio.run(run(looks, concurrency))
+    found, seconds = asyncio.run(run(observations, concurrency))
     rows = []
     for filling, seen in found.items():
-        inputs: dict[str, Any] = {"concurrency": concurrency, "looks": seen.total(), "seen": dict(sorted(seen.items()))}
+        inputs: dict[str, Any] = {
+            "concurrency": concurrency,
+            "observations": seen.total(),
+            "seen": dict(sorted(seen.items())),
+        }
         wrong = sum(count for kind, count in seen.items() if "mismatch" in kind)
         rows.append(Row(filling, "mismatches", Series((wrong,)), target=0, inputs=inputs))
     total = sum(seen.total() for seen in found.values())
-    return [*rows, Row("all", "looks_per_s", Series((total / seconds,)), higher_is_better=True)]
+    return [*rows, Row("all", "observations_per_s", Series((total / seconds,)), higher_is_better=True)]
 
 
 def main() -> int:
     """Measure and print the rows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--looks", type=int, default=1000)
+    parser.add_argument("--observations", type=int, default=1000)
     parser.add_argument("--concurrency", type=int, default=16)
     told = parser.parse_args()
 
     def measure(_: Path) -> list[Row]:
-        return measured(told.looks, told.concurrency)
+        return measured(told.observations, told.concurrency)
 
     return reported(NAME, measure)
 

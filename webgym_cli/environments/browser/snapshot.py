@@ -23,7 +23,7 @@ _ALMOST = 3
 _STILL = 3.0
 
 
-async def take_moment(
+async def take_snapshot(
     read: Callable[[], Awaitable[RawObservation]],
     draw: Callable[[], Awaitable[bytes]],
     seconds: float,
@@ -75,7 +75,7 @@ def _agree(before: RawObservation, after: RawObservation) -> bool:
 
 def _keep_common(before: RawObservation, after: RawObservation) -> RawObservation:
     """Return the later observation, reduced to the elements that the earlier one has at about the same place."""
-    if after.html:  # the text has the elements' ids: it is its own moment
+    if after.html:  # the text has the elements' ids: it is its own snapshot
         return after
     known: dict[tuple[str, str, str], list[Element]] = {}
     for element in before.elements:

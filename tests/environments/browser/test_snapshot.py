@@ -1,4 +1,4 @@
-"""Picture and list of one moment: what does not belong together is taken again."""
+"""Consistent observations: a screenshot and an element list that do not agree are taken again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from tests.records.made import png
 from webgym_cli.environments.base import RawObservation
-from webgym_cli.environments.browser import moment as module
-from webgym_cli.environments.browser.moment import _TRIES as TRIES
-from webgym_cli.environments.browser.moment import take_moment
+from webgym_cli.environments.browser import snapshot as module
+from webgym_cli.environments.browser.snapshot import _TRIES as TRIES
+from webgym_cli.environments.browser.snapshot import take_snapshot
 from webgym_cli.records.trajectory import Element
 
 DRAWN = png(1) + b"\0" * 30_000  # too large for a blank picture
@@ -38,7 +38,7 @@ class Page:
         return self.pictures.pop(0) if len(self.pictures) > 1 else self.pictures[0]
 
     async def take(self, seconds=1.0, *, patient=True):
-        view, is_stable = await take_moment(self.read, self.draw, seconds, patient=patient)
+        view, is_stable = await take_snapshot(self.read, self.draw, seconds, patient=patient)
         assert view.png == self.pictures[0]
         return replace(view, png=b""), is_stable
 
