@@ -67,7 +67,8 @@ async def policy_server(tiny_model_dir, tmp_path_factory):
     from webgym_cli.serve.plan import plan_servers
 
     python = needs("serve")
-    settings = load(overrides=["serve.port=0", "serve.max_model_len=4096", "policy_config.max_new_tokens=256"])
+    small = ["serve.max_model_len=4096", "serve.cpu_kvcache_gb=0.125", "policy_config.max_new_tokens=256"]
+    settings = load(overrides=["serve.port=0", *small])
     (plan,) = plan_servers(settings, str(tiny_model_dir), python, resolve_device(settings.venvs.device))
     server = PolicyServer(plan, tmp_path_factory.mktemp("serve"), lambda event: None)
     await server.start()

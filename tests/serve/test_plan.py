@@ -67,7 +67,8 @@ def test_cpu_avoids_the_traps_of_the_cpu_backend():
     assert value(plan, "--dtype") == "float32"
     assert "--gpu-memory-utilization" not in argv
     assert plan.env["VLLM_CPU_OMP_THREADS_BIND"] == "nobind"
-    assert plan.env["VLLM_CPU_KVCACHE_SPACE"] == "1"
+    assert value(plan, "--kv-cache-memory-bytes") == str(1 << 30)
+    assert value(planned("serve.cpu_kvcache_gb=0.125"), "--kv-cache-memory-bytes") == str(1 << 27)
     assert plan.env["OMP_NUM_THREADS"] == "4"
     assert plan.env["TORCHDYNAMO_DISABLE"] == "1"
 

@@ -52,6 +52,11 @@ def test_nothing_is_imported_at_start_up(tmp_path):
     assert told.stdout.split() == ["False", "True"]
 
 
+def test_imports_are_not_held_up_by_garbage_collections(tmp_path):
+    told = run(environment(tmp_path), "import gc; print(gc.get_threshold()[0])")
+    assert int(told.stdout) > 700
+
+
 def test_missing_operators_are_declared_while_torchvision_is_imported(tmp_path):
     told = run(environment(tmp_path), "import torchvision; print(*torchvision.AT_IMPORT)")
     assert told.stdout.split() == ["torchvision::nms", "torchvision::qnms"], told.stderr

@@ -240,6 +240,8 @@ def _cpu_args(settings: Settings) -> list[str]:
             str(max(serve.max_num_batched_tokens or 0, serve.max_model_len, serve.max_num_seqs)),
         ),
         *("--dtype", "float32" if serve.dtype == "auto" else serve.dtype),
+        # the backend's own variable takes whole GiB only
+        *("--kv-cache-memory-bytes", str(round(serve.cpu_kvcache_gb * 2**30))),
         *(("--distributed-executor-backend", "uni") if serve.workers == 1 else ()),
     ]
 
@@ -249,7 +251,6 @@ def _cpu_env(settings: Settings, cpus: int) -> dict[str, str]:
     workers = settings.serve.workers
     # A worker beside the engine costs as much again for each token: both poll their shared memory all the time.
     return ({cpu_server.ONE_PROCESS: "0"} if workers == 1 else {}) | {
-        "VLLM_CPU_KVCACHE_SPACE": str(settings.serve.cpu_kvcache_gb),
         # binding threads to cores fails in containers that don't have all of them
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": str(max(1, cpus // 2 // workers)),

@@ -1,12 +1,13 @@
 """Start-up hook of a role environment on a CPU; `cpu_fixes` copies this file there and says why.
 
-Runs in every Python process of that environment, so it imports nothing: it only registers a finder, which acts when
-one of the two modules below is imported.
+Runs in every Python process of that environment, so it imports only what the interpreter has loaded: it registers a
+finder, which acts when one of the two modules below is imported, and makes garbage collections rarer.
 """
 
 # ruff: noqa: D102 - the methods are Python's import protocol
 from __future__ import annotations
 
+import gc
 import sys
 
 TYPE_CHECKING = False
@@ -77,3 +78,5 @@ class Finder:
 
 
 sys.meta_path.insert(0, Finder)
+# With Python's 700 allocations a fifth of the time to import vLLM or LLaMA-Factory is spent on collections.
+gc.set_threshold(5_000, *gc.get_threshold()[1:])
