@@ -13,8 +13,7 @@ ROOT = Path(__file__).parents[1]
 SECONDS = Path(__file__).with_name("seconds.json")
 """Seconds of each file that takes more than `LEAST`, as `SECONDS_OF_TESTS=1 make test` wrote them."""
 LEAST = 5.0
-SERVER = "files that use one vLLM server"
-TRAINED = "files that use one vLLM server and one trained model"
+SHARED = "files that use one vLLM server or one trained model"
 
 
 class Shares(LoadScopeScheduling):
@@ -38,7 +37,7 @@ def shared_by(file: str) -> str:
     text = (ROOT / file).read_text(encoding="utf-8")
     if "mark.stack" not in text:
         return ""
-    return TRAINED if "sft_run" in text else SERVER if "policy_server" in text else ""
+    return SHARED if "sft_run" in text or "policy_server" in text else ""
 
 
 @cache

@@ -1,7 +1,9 @@
 """Fixtures for the tests that run the real vLLM and LLaMA-Factory."""
 
 import array
+import fcntl
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -16,15 +18,24 @@ from webgym_cli.venvs.locate import driver_answers, resolve_device, role_python
 @pytest.fixture(scope="session")
 def tiny_model_dir(tmp_path_factory):
     """Folder of a tiny Qwen3-VL. Its embeddings aren't tied: on a CPU a tied model can't be swapped in place."""
-    needs("train")
-    return build_tiny_model(tmp_path_factory.mktemp("tiny") / "model", load(), TinyModel(tie_embeddings=False))
+    return shared_model(tmp_path_factory, "tiny", TinyModel(tie_embeddings=False))
 
 
 @pytest.fixture(scope="session")
 def tiny_pages_model_dir(tmp_path_factory):
     """Folder of the same with a tokenizer for WebRL's pages."""
+    return shared_model(tmp_path_factory, "tiny-pages", TinyModel(pages=True))
+
+
+def shared_model(factory: pytest.TempPathFactory, name: str, model: TinyModel) -> Path:
+    """Return the folder of a model that the first of `make test`'s processes builds for all of them."""
     needs("train")
-    return build_tiny_model(tmp_path_factory.mktemp("pages") / "model", load(), TinyModel(pages=True))
+    base = factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name / "model"
+    folder.parent.mkdir(exist_ok=True)
+    with (folder.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return folder if folder.exists() else build_tiny_model(folder, load(), model)
 
 
 def needs(role: str) -> Path:

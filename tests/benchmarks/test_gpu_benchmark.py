@@ -8,6 +8,7 @@ import pytest
 from benchmarks import gpu, rl_data
 from benchmarks.gpu import QUICK, WHOLE, Device, measured, regressions, save, too_large
 from benchmarks.harness import Row, Series
+from benchmarks.rl import VOCABULARY
 from benchmarks.rl_gpu import peak, step_flops
 from tests.stack_fixtures import needs
 from webgym_cli.train.model_shapes import PUBLISHED
@@ -133,11 +134,18 @@ def test_without_a_gpu_nothing_is_measured(jobs, capsys):
 
 
 @pytest.mark.stack
-def test_the_tiny_shapes_run_on_the_cpu(tmp_path, monkeypatch):
+def test_a_small_model_runs_on_the_cpu_and_chunked_logits_take_less_memory(tmp_path, monkeypatch):
     needs("train")
     # test_rl_benchmark.py trains all weights, and beside TRL
     monkeypatch.setattr(gpu, "beside_trl", lambda *_, **__: [])
     monkeypatch.setattr(gpu, "too_large", lambda name, rank, device: "" if rank else "for this test")
-    rows = by_metric(measured(tmp_path, QUICK, CPU))
+    # enough that all logits at once are more than what the optimizer takes for a moment
+    batch = replace(QUICK.batch, prompt=8, answer=80)
+    wide = {"tiny": gpu.TINY | {"vocab_size": VOCABULARY, "num_hidden_layers": 1}}
+    rows = by_metric(measured(tmp_path, replace(QUICK, batch=batch, budget=4 * 60, models=wide), CPU))
     assert {case for case, _ in rows} == {"tiny LoRA", "tiny logits"}
     assert all(row.values.median > 0 for row in rows.values())
+    # all logits at once: 152,000 of them, 4 bytes each, for each token, more than once
+    logits = rows["tiny logits", "update_peak_mb"]
+    assert logits.baseline_values.median > batch.to_json()["trained_tokens"] * VOCABULARY * 4 / 2**20
+    assert logits.ratios.median > 1

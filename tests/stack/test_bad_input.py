@@ -13,7 +13,6 @@ from tests.executable import (
     Command,
     failures,
     finished,
-    needs_chromium,
     refused,
     stored,
     trajectories,
@@ -27,45 +26,33 @@ pytestmark = pytest.mark.stack
 DEMO = ("-c", "demo", "-s", "rollout.concurrency=4")
 
 
-ORACLE = (*DEMO, "--policy", "oracle", "--episodes")
-
-
-@pytest.fixture(scope="session")
-def chromium() -> str:
-    return needs_chromium()
-
-
 @pytest.fixture
 def run(tmp_path) -> Path:
     return tmp_path / "run"
 
 
-@pytest.fixture(scope="module")
-def collected(chromium, tiny_model_dir, tmp_path_factory) -> Path:
-    run = tmp_path_factory.mktemp("collected") / "run"
-    webgym(run.parent, "rollout", run, *ORACLE, 16, "-s", f"policy_config.base_model={tiny_model_dir}")
-    return run
-
-
 @pytest.fixture
-def copy(collected, tmp_path) -> Path:
-    return Path(shutil.copytree(collected, tmp_path / "run", symlinks=True))
+def copy(sft_run, tmp_path) -> Path:
+    """A copy of the run with the demonstrations before it had a dataset."""
+    run = Path(shutil.copytree(sft_run[0].root, tmp_path / "run", symlinks=True))
+    for name in ("checkpoints", "llamafactory_data"):
+        shutil.rmtree(run / name)
+    (run / "model.pt").unlink()
+    return run
 
 
 def fails(folder: Path, code: int, *arguments: object) -> tuple[str, str]:
     return refused(webgym(folder, *arguments, code=code))
 
 
-def test_train_needs_a_dataset_of_the_present(copy, tmp_path):
+def test_train_needs_a_dataset_that_it_was_not_trained_on(copy, sft_run, tmp_path):
     message, hint = fails(tmp_path, 3, "train", copy)
     assert "there is no dataset" in message
     assert hint == f"webgym prepare {copy}"
-    webgym(tmp_path, "prepare", copy)
-    webgym(tmp_path, "prepare", copy)
-    webgym(tmp_path, "train", copy, "-s", "algorithm_config.num_train_epochs=1")
-    policy = (copy / "model.pt").resolve()
-    assert "was already trained on it" in fails(tmp_path, 3, "train", copy)[0]
-    assert (copy / "model.pt").resolve() == policy
+    trained = Path(shutil.copytree(sft_run[0].root, tmp_path / "trained", symlinks=True))
+    policy = (trained / "model.pt").resolve()
+    assert "was already trained on it" in fails(tmp_path, 3, "train", trained)[0]
+    assert (trained / "model.pt").resolve() == policy
 
 
 def test_images_that_are_gone_are_dropped_by_name(copy, tmp_path):

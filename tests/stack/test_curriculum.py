@@ -116,12 +116,11 @@ def _whole(path: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def in_training(tiny_pages_model_dir, tmp_path_factory) -> Killed:
-    """Killed among the answers of the model, and in phase 1's training; tests/loop has all other moments."""
+    """Killed in phase 1's training; tests/loop has all other moments."""
     killed = Killed(tmp_path_factory.mktemp("killed"), words(tiny_pages_model_dir, 2))
-    return killed.at(
-        lambda: (killed.run / "tasks/new.iteration_0001.jsonl.asked.jsonl").exists(),
-        lambda: list(killed.run.glob("checkpoints/*.partial/webgym_training.json")),
-    )
+    run = killed.run
+    data = run / "rl_data/rows.jsonl"  # before, only the demonstrations are trained on
+    return killed.at(lambda: data.exists() and list(run.glob("checkpoints/*.partial/webgym_training.json")))
 
 
 def test_killed_in_the_first_phase_it_keeps_what_it_has(in_training):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import httpx
 import pytest
 
 from tests.records.test_judgement import judgement
@@ -13,7 +16,7 @@ from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.selection import ScoringQuery
-from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.buffer import append, append_judgement, read_judgements
 from webgym_cli.store.checkpoints import checkpoints
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -65,3 +68,8 @@ async def test_it_learns_how_often_the_judge_says_yes_and_the_run_keeps_its_poli
     told = [event for event in events if event["event"] == "scored"]
     assert min(event["mass"] for event in told) > 0.3  # before, it hardly ever said YES or NO
     assert summary["mean_probability"] < 0.5  # most of the judge's verdicts were no
+    scores = [one for of_one in read_judgements(judged, Split.TRAIN, 0).values() for one in of_one]
+    assert [one.source for one in scores].count("orm") == COUNT
+    (started,) = [event for event in events if event["event"] == "serve" and "url" in event]
+    with pytest.raises(httpx.ConnectError):  # its server was stopped
+        await asyncio.to_thread(httpx.get, started["url"], trust_env=False)

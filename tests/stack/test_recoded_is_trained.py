@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from tests.inspect.test_recode import picture
 from tests.records.made import digested, trajectory
 from tests.stack.conftest import demo_settings
-from tests.stack.test_trained_is_served import trained_on
+from tests.stack.test_trained_is_served import configured, trained_on
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.inspect.recode import execute, plan_recoding
 from webgym_cli.prepare.sft.convert import Converter
@@ -37,12 +39,15 @@ def test_a_webp_is_trained_as_its_png_was(tiny_model_dir, tmp_path):
     converter = Converter(settings, ModelTokens(str(tiny_model_dir)), store)
     samples = [sample for index in range(3) if isinstance(sample := converter.convert(made, index), Sample)]
     assert len(samples) == 3
-    found = []
-    for name in ("png", "webp"):
-        folder = tmp_path / name
+    recoded, folders = RunDir(tmp_path / "recoded"), []
+    shutil.copytree(run.root, recoded.root)
+    execute(recoded, list(plan_recoding(recoded)))
+    for of, suffix in ((run, ".png"), (recoded, ".webp")):
+        folder = tmp_path / f"of{suffix}"
         folder.mkdir()
-        found.append(trained_on(run, settings, tiny_model_dir, samples, folder))
-        assert {store.path(sha256).suffix for sample in samples for sha256 in sample.images} == {f".{name}"}
-        execute(run, list(plan_recoding(run)))
-    assert found[0] == found[1]
-    assert len({line["pixels"] for line in found[0]}) == 3
+        folders.append(configured(of, settings, tiny_model_dir, samples, folder))
+        store = ScreenshotStore(of.screenshots)
+        assert {store.path(sha256).suffix for sample in samples for sha256 in sample.images} == {suffix}
+    before, after = trained_on(*folders)
+    assert before == after
+    assert len({line["pixels"] for line in before}) == 3

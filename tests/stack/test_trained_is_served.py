@@ -30,37 +30,46 @@ from webgym_cli.store.screenshots import ScreenshotStore
 pytestmark = pytest.mark.stack
 HERE = Path(__file__).parent
 IGNORED = -100
+MODES = ("set_of_marks", "coordinates")
 GREEDY = ("policy_config.temperature=0", 'rollout.train_max_steps={"easy": 7}')
 
 
-@pytest.fixture(scope="module", params=["set_of_marks", "coordinates"])
-async def served(request, sft_run, policy_server, tiny_model_dir, tmp_path_factory):
-    """Stored steps of the trained policy in one mode, with the samples that training would make of them."""
+@pytest.fixture(scope="module")
+async def rolled_out(sft_run, policy_server, tiny_model_dir, tmp_path_factory):
+    """By mode, stored steps of the trained policy, with the samples that training would make of them."""
     trained, _ = sft_run
     weights = policy_path(trained, sft_run[1]).resolve()
-    settings = demo_settings(weights, f"context_config.interaction_mode={request.param}", *GREEDY)
-    run = RunDir(tmp_path_factory.mktemp(request.param) / "run")
-    create_or_open(run, settings)
+    found = {}
     await policy_server.swap(str(weights))
     try:
-        async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-            await pipeline.rollout(Split.TRAIN, policy_server.base_url, 6)
+        for mode in MODES:
+            settings = demo_settings(weights, f"context_config.interaction_mode={mode}", *GREEDY)
+            run = RunDir(tmp_path_factory.mktemp(mode) / "run")
+            create_or_open(run, settings)
+            async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
+                await pipeline.rollout(Split.TRAIN, policy_server.base_url, 6)
+            tokens = ModelTokens(str(weights))
+            converter = Converter(settings, tokens, ScreenshotStore(run.screenshots))
+            steps, samples = [], []
+            for trajectory in scan(run, Split.TRAIN, 0):
+                for step in trajectory.steps:
+                    sample = converter.convert(trajectory, step.index)
+                    if isinstance(sample, Sample):
+                        steps.append((trajectory, step))
+                        samples.append(sample)
+            found[mode] = (run, settings, weights, steps, samples, converter)
     finally:
         await policy_server.swap(str(tiny_model_dir))
-    tokens = ModelTokens(str(weights))
-    converter = Converter(settings, tokens, ScreenshotStore(run.screenshots))
-    steps, samples = [], []
-    for trajectory in scan(run, Split.TRAIN, 0):
-        for step in trajectory.steps:
-            sample = converter.convert(trajectory, step.index)
-            if isinstance(sample, Sample):
-                steps.append((trajectory, step))
-                samples.append(sample)
-    return run, settings, weights, steps, samples, converter
+    return found
 
 
-def trained_on(run, settings, weights, samples, folder):
-    """Return what LLaMA-Factory makes of the samples."""
+@pytest.fixture(scope="module", params=MODES)
+def served(request, rolled_out):
+    return rolled_out[request.param]
+
+
+def configured(run, settings, weights, samples, folder):
+    """Write the files of a training on the samples into a folder and return it."""
     store = ScreenshotStore(run.screenshots.resolve())
     (folder / "finetune_train.json").write_text(
         json.dumps([to_sharegpt(sample, lambda sha: str(store.path(sha))) for sample in samples])
@@ -77,16 +86,29 @@ def trained_on(run, settings, weights, samples, folder):
     )
     assert config["dataset"] == TRAIN
     (folder / "config.yaml").write_text(yaml.safe_dump(config))
-    command = [needs("train"), HERE / "llamafactory_ids.py", folder / "config.yaml", folder / "ids.jsonl"]
+    return folder
+
+
+def trained_on(*folders):
+    """Return what LLaMA-Factory makes of the samples in each folder."""
+    command = [needs("train"), HERE / "llamafactory_ids.py", *folders]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-2000:]
-    return [json.loads(line) for line in (folder / "ids.jsonl").read_text().splitlines()]
+    return [[json.loads(line) for line in (folder / "ids.jsonl").read_text().splitlines()] for folder in folders]
 
 
 @pytest.fixture(scope="module")
-def trained(served, tmp_path_factory):
-    run, settings, weights, _, samples, _ = served
-    return trained_on(run, settings, weights, samples, tmp_path_factory.mktemp("trained"))
+def all_trained(rolled_out, tmp_path_factory):
+    folders = [
+        configured(run, settings, weights, samples, tmp_path_factory.mktemp("trained"))
+        for run, settings, weights, _, samples, _ in rolled_out.values()
+    ]
+    return dict(zip(rolled_out, trained_on(*folders), strict=True))
+
+
+@pytest.fixture
+def trained(request, all_trained, served):
+    return all_trained[request.node.callspec.params["served"]]
 
 
 def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, trained):
@@ -106,14 +128,15 @@ def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, t
     assert converter.shortened == 0
 
 
-def test_both_sides_resize_images_alike(served, trained):
-    run, _, weights, _, samples, _ = served
-    store, grid = ScreenshotStore(run.screenshots), ModelTokens(str(weights)).grid
-    paths = [str(store.path(sha)) for sample in samples for sha in sample.images]
+def test_both_sides_resize_images_alike(rolled_out, all_trained):
+    paths = []
+    for run, _, weights, _, samples, _ in rolled_out.values():
+        store, grid = ScreenshotStore(run.screenshots), ModelTokens(str(weights)).grid
+        paths += [str(store.path(sha)) for sample in samples for sha in sample.images]
     command = [needs("serve"), HERE / "processor_grids.py", weights, *paths]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     served_grids = json.loads(done.stdout)
-    assert [shape for found in trained for shape in found["grids"]] == served_grids
+    assert [shape for trained in all_trained.values() for found in trained for shape in found["grids"]] == served_grids
     assert all(height * width // 4 == grid.tokens(160, 210) for _, height, width in served_grids)
 
 

@@ -72,11 +72,11 @@ def repeat(first, part, pause=0.0):
     return answer
 
 
-def pack(size, rounds=1):
-    """Return zeros, packed so that 1000 bytes are about one."""
+def pack(size):
+    """Return zeros, packed so that 1000 bytes are about one; the checksum, which comes after all of them, is missing."""
     packer = zlib.compressobj(9, wbits=31)
-    parts = [packer.compress(bytes(2**20)) for _ in range(size // 2**20)]
-    return b"".join(parts) + packer.flush()
+    first, second = (packer.compress(bytes(2**20)) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+    return first + second * (size // 2**20 - 1)
 
 
 HOSTILE = {

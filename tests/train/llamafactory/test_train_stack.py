@@ -22,12 +22,14 @@ def first(trainable) -> Trained:
     return train(*trainable())
 
 
-@pytest.fixture(scope="session", params=["ds_config_h100_zero2_offload", "ds_config_cpu_zero3"])
+@pytest.fixture(scope="session", params=[("ds_config_h100_zero2_offload", 1), ("ds_config_cpu_zero3", 2)], ids=str)
 def deepspeed(request) -> dict:
-    """Settings of a training with two processes; with `_offload`, DeepSpeed's own optimizer works on the CPU."""
+    """Settings of a training in one or two processes; with `_offload`, DeepSpeed's own optimizer works on the CPU."""
+    name, processes = request.param
     return {
-        "deepspeed_config_filename": f"{request.param}.json",
-        "train": {"nproc_per_node": 2},
+        "deepspeed_config_filename": f"{name}.json",
+        "train": {"nproc_per_node": processes},
+        "gradient_accumulation_steps": 4 // processes,
         "num_train_epochs": 1,
         "save_steps": 999999,
     }
@@ -98,11 +100,12 @@ def test_the_next_training_carries_the_moments(first, trainable, train_python):
     assert (second.checkpoint.version, second.checkpoint.parent) == (2, FIRST)
 
 
-def test_deepspeed_trains_with_two_processes(deepspeed_first):
+def test_deepspeed_trains_in_each_process(deepspeed_first, deepspeed):
     assert (deepspeed_first.checkpoint.steps, deepspeed_first.checkpoint.resumable) == (2, True)
     assert deepspeed_first.losses[-1] < deepspeed_first.losses[0] * 1.2
     assert [event["done"] for event in steps(deepspeed_first)] == [1, 2]
-    assert len(list(deepspeed_first.folder.glob("global_step*/*_optim_states.pt"))) == 2
+    shards = list(deepspeed_first.folder.glob("global_step*/*_optim_states.pt"))
+    assert len(shards) == deepspeed["train"]["nproc_per_node"]
     assert (deepspeed_first.folder / "model.safetensors").is_file()
 
 
