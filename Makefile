@@ -36,10 +36,10 @@ demo-web: $(STAMP)  ## Roll out experts on the fixture sites, judge their episod
 	$(BIN)/webgym status runs/demo-web
 
 # Real browsers and servers, killed in mid-work on shared cores: what fails is run once more, and the summary names it.
-# Three processes share the tests (tests/shares.py), for two cores: much of the time one of them waits for a server.
+# Four processes share the tests (tests/shares.py), for two cores: much of the time two of them wait for a server.
 test: setup  ## Run all tests, those of the real stack too
 	$(BIN)/python -m tests.environments.apps.install
-	$(BIN)/python -m pytest --reruns 1 -n 3
+	$(BIN)/python -m pytest --reruns 1 -n 4
 
 test-fast: $(STAMP)  ## Run the tests that need neither vLLM nor LLaMA-Factory
 	$(BIN)/python -m pytest -m "not stack"

@@ -73,7 +73,7 @@ def repeat(first, part, pause=0.0):
 
 
 def pack(size):
-    """Return zeros, packed so that 1000 bytes are about one; the checksum, which comes after all of them, is missing."""
+    """Return zeros, packed so that 1000 bytes are about one. The checksum at their end is missing."""
     packer = zlib.compressobj(9, wbits=31)
     first, second = (packer.compress(bytes(2**20)) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
     return first + second * (size // 2**20 - 1)
@@ -104,7 +104,7 @@ async def test_answers_are_bounded(kind):
         serve(answer) as (url, _),
         BoundedClient(timeout=1 if "1 s" in reason else 60, trust_env=False) as client,
     ):
-        with pytest.raises(httpx.HTTPError, match=reason):
+        with pytest.raises(httpx.HTTPError, match=reason or None):
             await client.get(url)
     assert time.monotonic() - began < 40
 
