@@ -75,10 +75,21 @@ def find_placement(settings: Settings, environ: Mapping[str, str]) -> Placement:
 
 
 def plan_fresh(
-    inputs: PlanInputs, data: TrainingData, placement: Placement, *, config_digest: str, **facts: Any
+    inputs: PlanInputs,
+    data: TrainingData,
+    placement: Placement,
+    *,
+    python: Path,
+    argv: tuple[str, ...],
+    env: dict[str, str],
+    config: dict[str, Any],
+    config_digest: str,
+    launch_file: str,
+    deepspeed: dict[str, Any] | None,
+    total_steps: int,
 ) -> TrainPlan:
-    """Return the plan of a training with a new optimizer; `facts`: the other fields of `TrainPlan`."""
-    run, settings, deepspeed = inputs.run, inputs.settings, facts.get("deepspeed")
+    """Return the plan of a training with a new optimizer. The keyword arguments: see `TrainPlan`."""
+    run, settings = inputs.run, inputs.settings
     identity = working_dir.TrainingIdentity(
         data_digest=data.digest,
         config_digest=config_digest,
@@ -93,12 +104,18 @@ def plan_fresh(
         parent=data.parent,
         model=data.model,
         algorithm=algorithm(run, settings),
+        python=python,
         device=placement.device,
+        argv=argv,
+        env=env,
         folder=working_dir.partial_folder(run, data.name),
+        config=config,
+        launch_file=launch_file,
+        deepspeed=deepspeed,
         training=identity,
+        total_steps=total_steps,
         time_limit=settings.train.time_limit_minutes * 60,
         place=placement.topology,
-        **facts,
     )
 
 

@@ -81,7 +81,7 @@ def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
     deepspeed = dataset.deepspeed_config({"deepspeed": config["trainer"]["deepspeed"]})
     steps, critic = total_steps(settings.rl, batch, webrl=webrl), _has_critic(config)
     model = disk.model_tensors(batch.model) if placement.device == "cuda" else []
-    return plan_fresh(
+    plan = plan_fresh(
         inputs,
         TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest),
         placement,
@@ -90,11 +90,14 @@ def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
         argv=rl_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes),
         env=process_env.trainer_env(settings, placement.device, batch.model, folder),
         config=config,
-        objective=config.get("webrl", {}),
         launch_file=LAUNCH_FILE,
         deepspeed=deepspeed,
-        adapter=start.adapter if start else None,
         total_steps=steps,
+    )
+    return replace(
+        plan,
+        objective=config.get("webrl", {}),
+        adapter=start.adapter if start else None,
         disk_bytes=disk.needed_for_rl(config, steps, networks=2 if critic else 1),
         memory=rl_memory(model, config, deepspeed, placement.world_size, critic=critic) if model else None,
     )

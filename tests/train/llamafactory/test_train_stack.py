@@ -22,12 +22,15 @@ def first(trainable) -> Trained:
     return train(*trainable())
 
 
-@pytest.fixture(scope="session", params=[("ds_config_h100_zero2_offload", 1), ("ds_config_cpu_zero3", 2)], ids=str)
+PROCESSES = {"ds_config_h100_zero2_offload": 1, "ds_config_cpu_zero3": 2}
+
+
+@pytest.fixture(scope="session", params=PROCESSES)
 def deepspeed(request) -> dict:
     """Settings of a training in one or two processes; with `_offload`, DeepSpeed's own optimizer works on the CPU."""
-    name, processes = request.param
+    processes = PROCESSES[request.param]
     return {
-        "deepspeed_config_filename": f"{name}.json",
+        "deepspeed_config_filename": f"{request.param}.json",
         "train": {"nproc_per_node": processes},
         "gradient_accumulation_steps": 4 // processes,
         "num_train_epochs": 1,

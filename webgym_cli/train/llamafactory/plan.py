@@ -77,7 +77,7 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
     reporting, overrides, remark = process_env.plan_reporting(settings, config, wandb_env, inputs.environ, python)
     newest = checkpoints.current(run)
     parent, digest = newest.name if newest else prepared.parent, dataset.read_data_digest(run, prepared)
-    return plan_fresh(
+    plan = plan_fresh(
         inputs,
         TrainingData(prepared.model_name, prepared.iteration, parent, model, digest),
         placement,
@@ -86,10 +86,13 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
         argv=llamafactory_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes),
         env=env | reporting,
         config=config,
-        overrides={"output_dir": str(folder)} | overrides,
         launch_file=LAUNCH_FILE,
         deepspeed=deepspeed,
         total_steps=dataset.total_steps(config, prepared.train_samples, placement.world_size),
+    )
+    return replace(
+        plan,
+        overrides={"output_dir": str(folder)} | overrides,
         adapter=_find_adapter(run, settings, config),
         notes=(remark,) if remark else (),
     )
