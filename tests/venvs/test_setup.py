@@ -75,6 +75,18 @@ def test_it_is_made_once():
     assert "already there" in told[-1]
 
 
+def test_environments_of_other_versions_are_named_and_kept(home):
+    other, foreign = home / "envs" / "train-cpu-000000000000", home / "envs" / "serve-cpu-000000000000"
+    for folder in (other, foreign):
+        folder.mkdir(parents=True)
+    for _ in range(2):
+        told = []
+        execute_setup(plan("train"), told.append, Runner())
+        assert [line for line in told if "another webgym version" in line] == [told[-1]]
+        assert str(other) in told[-1]
+    assert other.is_dir() and foreign.is_dir()
+
+
 def test_a_plan_that_was_overtaken_does_nothing():
     late, runner = plan("train"), Runner()
     execute_setup(plan("train"), lambda line: None, runner)

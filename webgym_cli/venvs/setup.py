@@ -78,8 +78,16 @@ def execute_setup(plan: Sequence[RoleSetup], report: Report, run: Runner) -> Non
         with _lock(role.environment, report):
             if role.environment.complete:
                 report(f"{role.environment.role}: already there ({role.environment.path})")
-                continue
-            _make(role, report, run)
+            else:
+                _make(role, report, run)
+        for path in _of_other_versions(role.environment):
+            report(f"{role.environment.role}: {path} is of another webgym version; delete it if no run uses that one")
+
+
+def _of_other_versions(environment: RoleEnvironment) -> list[Path]:
+    """Return the environments of the same role and device that other versions of webgym made: gigabytes each."""
+    beside = environment.path.parent.glob(f"{environment.role}-{environment.device}-*")
+    return sorted(path for path in beside if path.is_dir() and path != environment.path)
 
 
 def _plan_role(settings: Settings, role: str, device: Device) -> RoleSetup:
