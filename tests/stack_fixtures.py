@@ -1,13 +1,13 @@
 """Fixtures for the tests that run the real vLLM and LLaMA-Factory."""
 
 import array
-import fcntl
 import json
 import os
 import shutil
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from webgym_cli.config.load import load
 from webgym_cli.errors import VenvError
@@ -33,9 +33,8 @@ def shared_model(factory: pytest.TempPathFactory, name: str, model: TinyModel) -
     base = factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name / "model"
     folder.parent.mkdir(exist_ok=True)
-    with (folder.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return folder if folder.exists() else build_tiny_model(folder, load(), model)
+    with FileLock(folder.parent / "lock"):
+        return build_tiny_model(folder, load(), model)
 
 
 def needs(role: str) -> Path:

@@ -73,6 +73,12 @@ def test_cpu_avoids_the_traps_of_the_cpu_backend():
     assert plan.env["TORCHDYNAMO_DISABLE"] == "1"
 
 
+@pytest.mark.parametrize("size", ["0", "-1", "inf", "nan"])
+def test_a_cache_has_a_size(size):
+    with pytest.raises(SettingsError, match=r"serve\.cpu_kvcache_gb"):
+        planned(f"serve.cpu_kvcache_gb={size}")
+
+
 def test_on_a_cpu_one_worker_is_the_engine_itself_and_several_are_processes():
     assert value(planned(), "--distributed-executor-backend") == "uni"
     assert planned().env["VLLM_ENABLE_V1_MULTIPROCESSING"] == "0"

@@ -63,9 +63,14 @@ async def rolled_out(sft_run, policy_server, tiny_model_dir, tmp_path_factory):
     return found
 
 
-@pytest.fixture(scope="module", params=MODES)
-def served(request, rolled_out):
-    return rolled_out[request.param]
+@pytest.fixture(params=MODES)
+def mode(request):
+    return request.param
+
+
+@pytest.fixture
+def served(mode, rolled_out):
+    return rolled_out[mode]
 
 
 def configured(run, settings, weights, samples, folder):
@@ -107,8 +112,8 @@ def all_trained(rolled_out, tmp_path_factory):
 
 
 @pytest.fixture
-def trained(request, all_trained, served):
-    return all_trained[request.node.callspec.params["served"]]
+def trained(mode, all_trained):
+    return all_trained[mode]
 
 
 def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, trained):
@@ -130,9 +135,11 @@ def test_trained_ids_equal_served_ids_and_the_mask_covers_the_response(served, t
 
 def test_both_sides_resize_images_alike(rolled_out, all_trained):
     paths = []
-    for run, _, weights, _, samples, _ in rolled_out.values():
-        store, grid = ScreenshotStore(run.screenshots), ModelTokens(str(weights)).grid
+    for run, _, _, _, samples, _ in rolled_out.values():
+        store = ScreenshotStore(run.screenshots)
         paths += [str(store.path(sha)) for sample in samples for sha in sample.images]
+    _, _, weights, *_ = rolled_out[MODES[0]]
+    grid = ModelTokens(str(weights)).grid
     command = [needs("serve"), HERE / "processor_grids.py", weights, *paths]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     served_grids = json.loads(done.stdout)

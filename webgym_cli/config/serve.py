@@ -71,7 +71,7 @@ class ServeSettings(ConfigSection):
     """Time limit for the server to become healthy, in seconds."""
     stop_grace: float = Field(default=15.0, gt=0)
     """Time between SIGTERM and SIGKILL, in seconds."""
-    cpu_kvcache_gb: float = Field(default=1.0, gt=0)
+    cpu_kvcache_gb: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Size of the KV cache of each worker in GiB (CPU only). vLLM fills it with zeros at its start."""
     extra_args: tuple[str, ...] = ()
     """Additional arguments of vLLM's server, passed unchanged."""

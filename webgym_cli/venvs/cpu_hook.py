@@ -1,7 +1,7 @@
 """Start-up hook of a role environment on a CPU; `cpu_fixes` copies this file there and says why.
 
-Runs in every Python process of that environment, so it imports only what the interpreter has loaded: it registers a
-finder, which acts when one of the two modules below is imported, and makes garbage collections rarer.
+Runs in every Python process of that environment, so it imports only modules that are built into the interpreter: it
+registers a finder, which acts when one of the two modules below is imported, and makes garbage collections rarer.
 """
 
 # ruff: noqa: D102 - the methods are Python's import protocol

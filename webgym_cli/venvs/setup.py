@@ -81,7 +81,7 @@ def execute_setup(plan: Sequence[RoleSetup], report: Report, run: Runner) -> Non
             else:
                 _make(role, report, run)
         for path in _of_other_versions(role.environment):
-            report(f"{role.environment.role}: {path} is of another webgym version; delete it if no run uses that one")
+            report(f"{role.environment.role}: {path} is of another webgym version; delete it if no run uses it")
 
 
 def _of_other_versions(environment: RoleEnvironment) -> list[Path]:

@@ -15,14 +15,12 @@ from webgym_cli.train.process_env import child_environment
 pytestmark = pytest.mark.stack
 
 NEW_RATE = 3e-4
+PROCESSES = {"ds_config_h100_zero2_offload": 1, "ds_config_cpu_zero3": 2}
 
 
 @pytest.fixture(scope="session")
 def first(trainable) -> Trained:
     return train(*trainable())
-
-
-PROCESSES = {"ds_config_h100_zero2_offload": 1, "ds_config_cpu_zero3": 2}
 
 
 @pytest.fixture(scope="session", params=PROCESSES)
