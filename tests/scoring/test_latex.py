@@ -18,7 +18,7 @@ from webgym_cli.scoring.numbers import matches_answer
 def comparer():
     made = LatexComparer()
     yield made
-    made._stop()
+    made.close()
 
 
 def test_equal_answers_are_found_equal():
@@ -64,14 +64,38 @@ def test_it_works_in_threads(comparer):
 
 def test_a_process_that_dies_or_hangs_is_replaced(comparer, monkeypatch):
     assert comparer.is_equal("x+1", "1+x")
-    comparer._process.kill()
+    comparer._idle[0].kill()
     assert not comparer.is_equal("x+1", "1+x")
     assert comparer.is_equal("x+1", "1+x")
-    hanging = psutil.Process(comparer._process.pid)
+    hanging = psutil.Process(comparer._idle[0].pid)
     hanging.suspend()
     monkeypatch.setattr(latex, "ANSWER_SECONDS", 0.5)
     assert not comparer.is_equal("x+1", "1+x")
     assert not hanging.is_running()
+
+
+def test_what_can_not_be_computed_holds_no_others(comparer):
+    ended = []
+    hostile = threading.Thread(target=lambda: ended.append(comparer.is_equal("9^{9^{9^{9}}}", "x+72")))
+    hostile.start()
+    while comparer._slots._value == latex.PROCESSES:
+        time.sleep(0.01)
+    assert comparer.is_equal("x+1", "1+x")
+    hostile.join()
+    assert ended == [False]
+    assert len(comparer._idle) == 1  # the kernel has ended the other's
+
+
+def test_a_deadline_leaves_no_answer_for_the_next_question(comparer, monkeypatch):
+    assert comparer.is_equal("x+1", "1+x")
+
+    def stop(*given):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(latex.select, "select", stop)  # between the question and its answer
+        comparer.is_equal("x", "x")
+    assert not comparer.is_equal("x", "y")
 
 
 def test_a_library_that_is_not_there_is_told(comparer, tmp_path, monkeypatch):
