@@ -58,6 +58,8 @@ NOT_ACTIONS = {
     "a negative target": (call({"action": "click", "element_id": -1}), Kind.INVALID_ARGUMENTS),
     "the other mode's target": (call({"action": "click", "coordinate": [1, 2]}), Kind.INVALID_ARGUMENTS),
     "both targets": (call({"action": "click", "element_id": 3, "coordinate": [1, 2]}), Kind.INVALID_ARGUMENTS),
+    "a key too many": (CLICK.replace('"arguments"', '"note": 1, "arguments"'), Kind.INVALID_ARGUMENTS),
+    "text after the object": (CLICK.replace("\n</tool_call>", " then\n</tool_call>"), Kind.INVALID_JSON),
     "an argument too many": (call({"action": "click", "element_id": 3, "text": "x"}), Kind.INVALID_ARGUMENTS),
     "a number as text": (call({"action": "answer", "text": 5}), Kind.INVALID_ARGUMENTS),
     "a list as text": (call({"action": "answer", "text": ["a"]}), Kind.INVALID_ARGUMENTS),

@@ -374,7 +374,47 @@ async def test_an_answer_that_is_none_is_unavailable(ask, server, body):
 
 async def test_a_web_page_is_no_answer(ask, server):
     server.content_type, server.answers = "text/html", [(200, b"<html>Welcome</html>")]
-    assert await failure(ask(policy_retries=0)) is FailureKind.POLICY_UNAVAILABLE
+    with pytest.raises(BoundaryError, match="<html>Welcome</html>") as caught:
+        await ask(policy_retries=0)
+    assert caught.value.kind is FailureKind.POLICY_UNAVAILABLE
+
+
+ERRORS = [
+    {"error": {"message": "the provider is overloaded", "code": 502}},
+    {"error": "the provider is overloaded"},
+    {"id": "1", "choices": None, "error": {"message": "the provider is overloaded"}},
+    {"id": "1", "choices": [], "error": {"detail": "the provider is overloaded"}},
+]
+
+
+@pytest.mark.parametrize("body", ERRORS, ids=str)
+async def test_an_error_with_the_status_of_a_success_is_asked_again_and_told(ask, server, body):
+    server.answers = [(200, body), (200, ANSWER)]
+    assert (await ask(policy_retries=1)).text == "Hi."
+    server.answers = [(200, body)]
+    with pytest.raises(BoundaryError, match="the provider is overloaded") as caught:
+        await ask(policy_retries=1)
+    assert caught.value.kind is FailureKind.POLICY_UNAVAILABLE
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("text", ['{"error": "x"}', '"error"'])
+async def test_a_reply_may_speak_of_errors(ask, server, text):
+    choice = {**CHOICE, "message": {"role": "assistant", "content": text}}
+    server.answers = [(200, {**ANSWER, "error": None, "choices": [choice]})]
+    assert (await ask(policy_retries=0)).text == text
+
+
+async def test_a_reply_that_ignores_its_limit_is_cut(ask, server):
+    choice = {**VLLM_ANSWER["choices"][0], "message": {"role": "assistant", "content": "a" * 100_000}}
+    server.answers = [(200, {**VLLM_ANSWER, "choices": [choice]})]
+    reply = await ask({"max_new_tokens": 10})
+    assert reply.text == "a" * 160
+    assert (reply.generation.finish_reason, reply.generation.token_ids, reply.generation.logprobs) == (
+        "length",
+        None,
+        None,
+    )
 
 
 async def test_the_error_names_the_server_and_the_reason(ask, server):

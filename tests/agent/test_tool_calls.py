@@ -73,6 +73,23 @@ def test_calls_are_rendered_as_the_policy_is_told_to_write_them():
     assert written(action) == f"{call()}\n{call()}"
 
 
+@pytest.mark.parametrize(
+    "text", ["</tool_call>", "<tool_call>", '{"}{', '\\"</tool_call>', 'print("</tool_call>")', "```\n}", "<think>a"]
+)
+def test_a_call_ends_where_its_object_ends(text):
+    assert parsed(f"Then {call(text)} and {call(text, 'other')}.").calls == (
+        ToolCall(name="calculator", arguments={"expression": text}),
+        ToolCall(name="other", arguments={"expression": text}),
+    )
+
+
+@pytest.mark.parametrize("form", ["hermes", "qwen"])
+def test_a_call_with_unknown_keys_is_an_error_that_names_them(form):
+    error = parsed('<tool_call>{"name": "now", "parameters": {"a": 1}, "id": 2}</tool_call>', form=form)
+    assert error.kind is ParseErrorKind.INVALID_ARGUMENTS
+    assert "id, parameters" in error.detail
+
+
 def test_arguments_may_be_left_out():
     assert parsed('<tool_call>{"name": "now"}</tool_call>').calls == (ToolCall(name="now", arguments={}),)
 
@@ -244,6 +261,20 @@ def test_react_is_read_with_several_actions_and_without_what_is_made_up():
     assert parsed("Action: other\nAction Input: 2*3", form="react").kind is ParseErrorKind.INVALID_JSON
 
 
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ('{"expression": "1+1"}\nI wait for it.', {"expression": "1+1"}),
+        ('{\n "expression":\n "}Action: x"\n}\n\nNow.', {"expression": "}Action: x"}),
+        ('{"a": 1}.keys()', {"expression": '{"a": 1}.keys()'}),
+        ("{1, 2}", {"expression": "{1, 2}"}),
+        ("1 + 1\n+ 2", {"expression": "1 + 1\n+ 2"}),
+    ],
+)
+def test_an_input_in_react_ends_where_its_object_ends(given, arguments):
+    assert parsed(f"Action: calculator\nAction Input: {given}", form="react").calls[0].arguments == arguments
+
+
 def test_blocks_of_code_are_calls_of_the_tool_that_takes_code():
     spec = PromptSpec(tools=(calculator.schema, python.schema), call_format="code")
     code = CALL_FORMATS.find("code")
@@ -256,6 +287,8 @@ def test_blocks_of_code_are_calls_of_the_tool_that_takes_code():
     assert code.parse("```python\nprint(1)", spec, truncated=True, max_calls=4).kind is ParseErrorKind.TRUNCATED
     assert parsed(response, form="code").kind is ParseErrorKind.UNKNOWN_FUNCTION
     assert code.parse("It is 2.", spec, truncated=False, max_calls=4).text == "It is 2."
+    fenced = Action(name=ActionName.CALL, calls=(ToolCall(name="python", arguments={"code": 'a = """\n```\n"""\n'}),))
+    assert code.parse(written(fenced, "code"), spec, truncated=False, max_calls=4) == fenced
     with pytest.raises(ValueError, match="a call of calculator is no code"):
         written(parsed(call()), "code")
 

@@ -30,6 +30,8 @@ ChatSettings = JudgeSettings | GenerateSettings
 _NO_KEY = "none"
 # Parameter for the maximum length of an answer: most servers accept the short name, a few only the long one.
 _SHORT_NAME, _LONG_NAME = "max_tokens", "max_completion_tokens"
+# The end of the reasoning of a model that thinks first, whose server does not separate it.
+_THOUGHT_END = re.compile(r"</think>\s*(?=[{`])")
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n[ \t]*```\Z", re.DOTALL)
 
 
@@ -139,7 +141,7 @@ def openai_client(
 ) -> openai.AsyncOpenAI:
     """Return a client of an untrusted server. `timeout`: deadline of a whole request, in seconds."""
     # newer versions of the library accept this kind of client, too, but don't declare it
-    http_client = cast("Any", BoundedClient(max_answer=max_answer))
+    http_client = cast("Any", BoundedClient(max_answer=max_answer, refuse_errors=True))
     return openai.AsyncOpenAI(
         base_url=base_url, api_key=key or _NO_KEY, timeout=timeout, max_retries=retries, http_client=http_client
     )
@@ -183,11 +185,13 @@ def read_completion(answer: Any, kind: type[RecordT]) -> RecordT:
 
 
 def read_object(text: str, kind: type[RecordT]) -> RecordT:
-    """Parse a text that is exactly one JSON object of the record type, optionally in a code fence.
+    """Parse a text that is exactly one JSON object of the record type, optionally in a code fence, after reasoning.
 
     Raises `UnreadableError` for everything else: prose, an object within prose, several objects, duplicate keys.
     """
     text = text.encode(errors="replace").decode().strip()
+    if not text.startswith(("{", "```")) and (thought := _THOUGHT_END.search(text)):
+        text = text[thought.end() :]
     fence = _FENCE.match(text)
     try:
         value = json.loads(fence[1] if fence else text, object_pairs_hook=_reject_duplicate_keys)

@@ -16,7 +16,7 @@ _HEADING = re.compile(
     r"^[ \t>#*\-\d.]*\b(memory|progress|intention|action)\b\**[ \t]*:\**", re.IGNORECASE | re.MULTILINE
 )
 _CALL = re.compile(r"<tool_call>.*", re.DOTALL)
-_FENCE = re.compile(r"^\s*```\w*\s*|\s*```\s*$")
+_FENCE = re.compile(r"\A```\w*")
 # Maximum number of cached responses: each is parsed again for every later prompt of its episode.
 _CACHED = 512
 
@@ -80,7 +80,7 @@ def _read_progress(text: str) -> dict[str, str]:
 
 def _read_json(text: str) -> Any:
     try:
-        return json.loads(_FENCE.sub("", text))
+        return json.loads(_FENCE.sub("", text.strip()).removesuffix("```"))
     except (ValueError, RecursionError):
         return None
 

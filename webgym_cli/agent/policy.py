@@ -29,8 +29,11 @@ PROBE_TIMEOUT = 10.0
 _RETRYABLE_STATUSES = (408, 409, 429)
 # Statuses of a server that would refuse every request: wrong key, wrong model or wrong path.
 _MISCONFIGURED_STATUSES = (401, 403, 404)
-# vLLM's `finish_reason` of an aborted request.
-_ABORTED = "abort"
+# `finish_reason` of a reply that the server did not finish: vLLM's of an aborted request, and OpenRouter's.
+_ABORTED = ("abort", "error")
+# Maximum length of a reply in characters per allowed token, about four times the usual length: a server that ignores
+# `max_tokens` must not fill the buffer.
+_CHARACTERS_PER_TOKEN = 16
 # vLLM raises temperatures between 0 and this value to this value.
 _MIN_TEMPERATURE = 0.01
 
@@ -77,8 +80,8 @@ class ChatPolicy:
         for _ in range(self._retries + 1):
             reply = await self._send(body)
             # A reply that the server aborts, for a weight update or its shutdown, is partial and no action.
-            if reply.generation.finish_reason != _ABORTED:
-                return reply
+            if reply.generation.finish_reason not in _ABORTED:
+                return _cut_reply(reply, self._settings.max_new_tokens)
         raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self.address}: the server broke the reply off")
 
     async def _send(self, body: bytes) -> PolicyReply:
@@ -87,6 +90,8 @@ class ChatPolicy:
         try:
             # The client's typed method would traverse the whole request again, at several times the cost.
             answer = await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body)
+            if not isinstance(answer, ChatCompletion):
+                raise ValueError(str(answer))
             return _read_reply(answer)
         except openai.APIError as error:
             raise self._to_boundary_error(_classify_failure(error), error) from error
@@ -202,6 +207,15 @@ def _read_reply(answer: Any) -> PolicyReply:
     )
     text = _read_text(choice).encode(errors="replace").decode()  # unpaired surrogates can't be stored
     return PolicyReply(text=text, generation=generation)
+
+
+def _cut_reply(reply: PolicyReply, max_new_tokens: int) -> PolicyReply:
+    """Return a reply that is much longer than allowed as one that reached its limit, without its tokens."""
+    limit = _CHARACTERS_PER_TOKEN * max_new_tokens
+    if len(reply.text) <= limit:
+        return reply
+    update = {"token_ids": None, "logprobs": None, "finish_reason": "length"}
+    return PolicyReply(text=reply.text[:limit], generation=reply.generation.model_copy(update=update))
 
 
 def _read_text(choice: Any) -> str:

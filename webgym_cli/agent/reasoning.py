@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 
+from webgym_cli.util.text import remove_between
+
 OPEN, CLOSE = "<think>", "</think>"
 
 _LEADING = re.compile(r"^\s*<think>.*?(?:</think>|\Z)", re.DOTALL)
-_CLOSED = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
 
 
 def strip_reasoning(response: str, *, thinking: bool) -> str:
@@ -22,7 +23,7 @@ def strip_reasoning(response: str, *, thinking: bool) -> str:
 
 def history_text(response: str, *, thinking: bool) -> str:
     """Return a response without its reasoning, as it appears in the history."""
-    return _after_last(response).strip() if thinking else _CLOSED.sub("", response)
+    return _after_last(response).strip() if thinking else remove_between(response, OPEN, CLOSE)
 
 
 def join_reasoning(thought: str, content: str | None, *, truncated: bool) -> str:

@@ -18,7 +18,8 @@ _ACTION = re.compile(
 _ANSWER = "Final Answer:"
 # A hallucinated tool result and the text after it.
 _OBSERVATION = re.compile(r"^Observation:.*", re.MULTILINE | re.DOTALL)
-_BLOCK = re.compile(r"^```python[ \t]*\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+# The first or last line of a code block. Code that contains three backticks stands in a block with more of them.
+_FENCE = re.compile(r"^(`{3,})(python)?[ \t]*$", re.MULTILINE)
 
 
 def describe_react(tools: Schemas) -> str:
@@ -75,7 +76,7 @@ def describe_code(tools: Schemas) -> str:
 
 def read_code(text: str, tools: Schemas) -> Reading | ParseError:
     """Parse the code blocks of a response as calls of the tool with a parameter `code`."""
-    around, blocks = _BLOCK.sub("", text), _BLOCK.findall(text)
+    around, blocks = _split_blocks(text)
     if "```python" in around:
         return ParseError(ParseErrorKind.NO_TOOL_CALL, "a block that does not end")
     runner = _find_runner(tools)
@@ -88,18 +89,41 @@ def write_code(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str
     """Format calls as code blocks: the inverse of `read_code`. Raises `ValueError` for arguments other than `code`."""
     if wrong := next((name for name, arguments in calls if arguments.keys() != {"code"}), None):
         raise ValueError(f"a call of {wrong} is no code")
-    blocks = (f"```python\n{arguments['code'].removesuffix(chr(10))}\n```" for _, arguments in calls)
-    return "\n".join([*([content] if content else []), *blocks])
+    return "\n".join([*([content] if content else []), *(_write_block(arguments["code"]) for _, arguments in calls)])
+
+
+def _write_block(code: str) -> str:
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`{3,}", code)), default=0))
+    return f"{fence}python\n{code.removesuffix(chr(10))}\n{fence}"
+
+
+def _split_blocks(text: str) -> tuple[str, list[str]]:
+    """Return the text around the code blocks, and the blocks; one that does not end is left in the text."""
+    around, blocks, at = [], [], 0
+    opening: re.Match[str] | None = None
+    for fence in _FENCE.finditer(text):
+        if opening is None:
+            opening = fence if fence[2] else None
+        elif not fence[2] and len(fence[1]) >= len(opening[1]):
+            around.append(text[at : opening.start()])
+            blocks.append(text[opening.end() + 1 : fence.start()])
+            opening, at = None, fence.end()
+    return "".join((*around, text[at:])), blocks
 
 
 def _read_input(text: str, parameters: Sequence[str]) -> dict[str, Any] | None:
-    """Parse an input as arguments. Any value but a JSON object is the argument of a tool with one parameter."""
+    """Parse an input as arguments. Any value but a JSON object is the argument of a tool with one parameter.
+
+    An object ends the input, whatever stands on the lines after it.
+    """
     try:
-        value = json.loads(text)
+        value, end = json.JSONDecoder().raw_decode(text)
+        rest = text[end:].lstrip(" \t\r")
     except (ValueError, RecursionError):
-        value = text
-    if isinstance(value, dict):
+        value, rest = text, ""
+    if isinstance(value, dict) and rest[:1] in ("", "\n"):
         return value
+    value = text if rest else value
     return {parameters[0]: value} if len(parameters) == 1 and text else None
 
 

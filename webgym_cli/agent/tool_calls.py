@@ -3,33 +3,26 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from webgym_cli.agent.call_formats import Reading, Schemas, make_call_format
-from webgym_cli.agent.parse import ParseError
+from webgym_cli.agent.parse import ParseError, find_unknown_keys, read_tagged_calls
 from webgym_cli.agent.tools import format_tool_call
 from webgym_cli.records.trajectory import ParseErrorKind
-
-_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 def read_tool_calls(response: str, tools: Schemas) -> Reading | ParseError:
     """Parse the calls of a response; return them and the text around them."""
-    around = _CALL.sub("", response)
-    if "<tool_call>" in around:
-        return ParseError(ParseErrorKind.NO_TOOL_CALL, "a call that does not end, or nothing at all")
-    calls = []
-    for text in _CALL.findall(response):
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            return ParseError(ParseErrorKind.INVALID_JSON, str(error))
+    tagged = read_tagged_calls(response)
+    for value in tagged.calls:
         if not isinstance(value, dict) or not isinstance(value.get("name"), str):
             return ParseError(ParseErrorKind.UNKNOWN_FUNCTION, "no function is named")
-        calls.append((value["name"], value.get("arguments", {})))
-    return calls, around
+        if unknown := find_unknown_keys(value):
+            return ParseError(ParseErrorKind.INVALID_ARGUMENTS, unknown)
+    if tagged.error:
+        return tagged.error
+    return [(value["name"], value.get("arguments", {})) for value in tagged.calls], tagged.around
 
 
 def write_tool_calls(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:

@@ -102,7 +102,10 @@ def _read_call(text: str) -> dict[str, str]:
     for argument in node.keywords:
         if argument.arg in (None, "action") or not isinstance(argument.value, ast.Constant):
             raise ValueError("an argument is no text")
-        given[_RENAMED.get(argument.arg, argument.arg)] = str(argument.value.value)
+        name = _RENAMED.get(argument.arg, argument.arg)
+        if name in given:
+            raise ValueError(f"the argument {name} is given twice")
+        given[name] = str(argument.value.value)
     if node.func.id == "drag" and "point" in given:
         given["start_point"] = given.pop("point")
     return given | {"action": node.func.id}

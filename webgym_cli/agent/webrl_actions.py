@@ -88,8 +88,8 @@ def _read_last_call(text: str) -> list[Call]:
     call, at = None, 0
     while opening := _ANYWHERE.search(text, at):
         begin = opening.start()
-        line = max(at, text.rfind("\n", 0, begin) + 1)
-        if "#" in text[line:begin]:
+        line = text.rfind("\n", at, begin) + 1
+        if "#" in text[line or at : begin]:
             end = text.find("\n", begin)
             at = len(text) if end < 0 else end
             continue

@@ -18,7 +18,8 @@ class PolicySettings(ConfigSection):
     """Run the Python code in the model's folder or hub repository, in serving, training and merging. Only for
     models whose code you have read."""
     max_new_tokens: int = Field(default=3072, ge=1)
-    """Maximum length of a response, in tokens."""
+    """Maximum length of a response, in tokens. A response of a server that ignores it is cut at 16 characters per
+    token."""
     temperature: float = Field(default=1.0, ge=0)
     """Sampling temperature; 0: greedy decoding."""
     top_p: float = Field(default=0.99, gt=0, le=1)

@@ -185,7 +185,8 @@ class EpisodeRun:
         with self._stage(EpisodeStage.POLICY):
             reply = await self.agent.act(prompt, self.environment)
         seconds = time.monotonic() - start
-        parsed = self._parse(reply)
+        # A foreign server's reply may be long, and a plugin's parser slow: other episodes must not wait for it.
+        parsed = await asyncio.to_thread(self._parse, reply)
         step = Step(
             index=len(self.steps),
             observation=observation,

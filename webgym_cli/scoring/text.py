@@ -10,6 +10,7 @@ from typing import Any
 
 from webgym_cli.scoring.define import reward
 from webgym_cli.scoring.numbers import extract_boxed
+from webgym_cli.util.text import find_between
 
 Messages = Sequence[Mapping[str, Any]]
 """An episode's messages in OpenAI's format."""
@@ -18,7 +19,6 @@ _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _PUNCTUATION = frozenset(string.punctuation)
 _MEASURES = ("f1", "precision", "recall", "em")
 _CLOSED = frozenset({"yes", "no", "noanswer"})
-_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
 
 
 @reward
@@ -59,7 +59,7 @@ def qa_em_format_reward(final_response: str, answer: Any, trajectory: Messages) 
     earlier = [str(message["content"]) for message in trajectory if message.get("role") == "assistant"][:-1]
     thought = all("<think>" in content and "</think>" in content for content in earlier if content)
     measures = _measures(_extract_answer(final_response), _to_list(answer))
-    well_formed = thought and bool(_TAGGED.search(final_response))
+    well_formed = thought and bool(find_between(final_response, "answer"))
     reward = (1.0 if measures["em"] else 0.1) if well_formed else 0.0
     return {**measures, "reward": reward, "fmt": float(well_formed), "fmt_think": float(thought)}
 
@@ -81,7 +81,7 @@ def infoseek_reward(final_response: str, answer: Any, answer_eval: Sequence[Any]
 @reward
 def format_reward(final_response: str) -> float:
     """1 where the response gives its answer in exactly one `\\boxed{...}` or `<answer>...</answer>`, else 0."""
-    boxes, tags = final_response.count("\\boxed{"), _TAGGED.findall(final_response)
+    boxes, tags = final_response.count("\\boxed{"), find_between(final_response, "answer")
     content = extract_boxed(final_response) if boxes else "".join(tags)
     return float(boxes + len(tags) == 1 and bool(content and content.strip()))
 
@@ -127,8 +127,8 @@ def _measures(given: str, answers: Sequence[str]) -> dict[str, float]:
 
 def _extract_answer(final_response: str) -> str:
     """Return the content of the last box, else of the last `<answer>` tags, else the whole response."""
-    boxed, tags = extract_boxed(final_response), _TAGGED.findall(final_response)
-    return boxed if boxed is not None else str(tags[-1]) if tags else final_response
+    boxed, tags = extract_boxed(final_response), find_between(final_response, "answer")
+    return boxed if boxed is not None else tags[-1] if tags else final_response
 
 
 def _to_list(answer: Any) -> list[str]:

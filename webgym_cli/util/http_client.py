@@ -14,6 +14,8 @@ MAX_ANSWER = 16 * 2**20
 # Default timeout of a request in seconds.
 DEFAULT_TIMEOUT = 600.0
 _LIMITS = httpx.Limits(max_connections=1000, max_keepalive_connections=100)
+# Maximum length of a server's error text in a message, in characters.
+_ERROR_CHARACTERS = 300
 # zlib window size that detects gzip or zlib from the header.
 _GZIP = 32 + zlib.MAX_WBITS
 
@@ -23,15 +25,17 @@ class BoundedClient(httpx.AsyncClient):
 
     `timeout` limits the whole request, from the connection to the last byte; httpx alone restarts it with each byte. A
     redirect is returned as such, with the target in its body. Raises what httpx does: `ReadTimeout` after the timeout,
-    `DecodingError` for a response that is too large or has an unknown encoding.
+    `DecodingError` for a response that is too large or has an unknown encoding, and with `refuse_errors`
+    `RemoteProtocolError` for an error that an OpenAI-compatible server sends with the status of a success.
     """
 
-    def __init__(self, *, max_answer: int = MAX_ANSWER, **options: Any) -> None:
+    def __init__(self, *, max_answer: int = MAX_ANSWER, refuse_errors: bool = False, **options: Any) -> None:
         defaults: dict[str, Any] = {"limits": _LIMITS, "timeout": DEFAULT_TIMEOUT}
         super().__init__(**defaults | options)
         # others (br, zstd) can't be decompressed with a size limit
         self.headers["Accept-Encoding"] = "gzip, deflate"
         self._max_answer = max_answer
+        self._refuse_errors = refuse_errors
 
     async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
         """Send a request and read its response; `stream` and `follow_redirects` have no effect."""
@@ -49,6 +53,8 @@ class BoundedClient(httpx.AsyncClient):
             raise httpx.ReadTimeout(f"no whole answer within {deadline:g} s", request=request) from error
         if answer.is_redirect:
             content = _refuse_redirect(answer)
+        if self._refuse_errors and answer.is_success and (problem := _find_error(content)):
+            raise httpx.RemoteProtocolError(f"status {answer.status_code} with an error: {problem}", request=request)
         dropped = ("content-encoding", "content-length", "transfer-encoding")
         headers = [(name, value) for name, value in answer.headers.multi_items() if name not in dropped]
         whole = httpx.Response(answer.status_code, headers=headers, content=content, request=request)
@@ -74,6 +80,19 @@ async def _read(answer: httpx.Response, limit: int) -> bytes:
     if unpacker is not None and received and not unpacker.eof:
         raise httpx.DecodingError("the answer can't be unpacked: its end is missing")
     return bytes(content)
+
+
+def _find_error(content: bytes) -> str:
+    """Return the text of an error in place of a completion, which proxies of several models send with status 200."""
+    if b'"error"' not in content:  # the usual case, cheaply: within a string the quotes are escaped
+        return ""
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return ""
+    error = value.get("error") if isinstance(value, dict) and not value.get("choices") else None
+    text = error.get("message") if isinstance(error, dict) else error
+    return " ".join(str(text or error or "").split())[:_ERROR_CHARACTERS]
 
 
 def _refuse_redirect(answer: httpx.Response) -> bytes:

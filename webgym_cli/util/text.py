@@ -7,8 +7,10 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any
 
-# User and password before the host of a URL; a password may contain `@`.
-_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^/?#\s,@]*(?:@[^/?#\s,@]*)*@", re.IGNORECASE)
+_SPACE = re.compile(r"\s*")
+# User and password before the host of a URL; a password may contain `@`. Schemes are short: without a limit the time
+# would be quadratic in the length of a text like `a.a.a.`.
+_PASSWORD = re.compile(r"(\b[a-z][a-z0-9+.-]{0,30}://)[^/?#\s,@]*(?:@[^/?#\s,@]*)*@", re.IGNORECASE)
 # Control characters that terminals interpret or HTML forbids; tab and line feed are harmless.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # Unicode categories that terminals interpret or can't show.
@@ -32,6 +34,32 @@ def format_duration(seconds: float | None) -> str:
 def hide_passwords(value: Any) -> Any:
     """Return a JSON value with user and password removed from all URLs."""
     return map_texts(value, lambda text: _PASSWORD.sub(r"\1", text) if "@" in text else text)
+
+
+def remove_between(text: str, start: str, end: str) -> str:
+    """Return a text without the parts from each `start` to the next `end` and the space after it, in linear time.
+
+    The regular expression `start.*?end` takes quadratic time on a text of many starts without an end.
+    """
+    kept, at = [], 0
+    while (begin := text.find(start, at)) >= 0 and (close := text.find(end, begin + len(start))) >= 0:
+        kept.append(text[at:begin])
+        space = _SPACE.match(text, close + len(end))
+        at = space.end() if space else len(text)
+    return "".join((*kept, text[at:]))
+
+
+def find_between(text: str, tag: str) -> list[str]:
+    """Return what stands between each `<tag>` and the next `</tag>`, in any case of letters, in linear time."""
+    contents: list[str] = []
+    begin = None
+    for match in re.finditer(f"<(/?){tag}>", text, re.IGNORECASE):
+        if match[1] and begin is not None:
+            contents.append(text[begin : match.start()])
+            begin = None
+        elif not match[1] and begin is None:
+            begin = match.end()
+    return contents
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:

@@ -144,6 +144,12 @@ FAIL_OPEN = [
     f"```json\n{YES}\n```\nBut in the end: no",
     f"[{YES}]",
     "[" * 50_000,
+    f"<think>{YES}</think>",
+    f"<think>{YES}",
+    f"<think>a</think>{YES}{NO}",
+    f"<think>a</think>{YES}</think>{NO}",
+    f"{YES}</think>{YES}",
+    f"<think>a</think> yes {YES}",
 ]
 
 
@@ -184,6 +190,30 @@ async def test_an_answer_that_is_cut_or_none_is_judge_failed(judge, server, repl
 async def test_a_code_fence_around_the_answer_is_fine(judge, server):
     server.script(f"```json\n{NO}\n```", job="claims")
     assert (await judge(answered())).success is False
+
+
+@pytest.mark.parametrize(
+    "thought", ["<think>It says no.</think>\n\n", "<think></think>", "It says </think> once.\n</think>\n"]
+)
+@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```"])
+async def test_a_judge_may_think_first(judge, server, thought, form):
+    server.script(thought + form.replace("{}", NO), job="claims")
+    assert (await judge(answered())).success is False
+
+
+async def test_a_reason_may_speak_of_thoughts(judge, server):
+    server.script('{"reason": "it wrote </think>{ there", "verdict": "no"}', job="claims")
+    assert (await judge(answered())).success is False
+
+
+async def test_an_error_with_the_status_of_a_success_is_asked_again_and_told(judge, server):
+    error = ScriptedReply(body=b'{"error": {"message": "the provider is overloaded", "code": 502}}')
+    server.script(error, YES, job="blocking")
+    assert (await judge(answered(), retries=1)).failure is FailureKind.SITE_BLOCKED
+    server.script(error, error, job="blocking")
+    found = await judge(answered(), retries=1)
+    assert (found.failure, found.unavailable, found.calls) == (FailureKind.JUDGE_FAILED, True, 2)
+    assert "the provider is overloaded" in found.failure_detail
 
 
 async def test_half_a_character_in_a_reason_never_reaches_the_store(judge, server):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from webgym_cli.agent.reasoning import CLOSE, OPEN
 from webgym_cli.agent.tools import describe_action
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.rewards.judge.question import FORM, FRAME, REPLY_SCHEMA, CaptionedImage, JudgeQuestion, QuestionKind
+from webgym_cli.util.text import remove_between
 
 # Separator of alternatives in a fact or reference answer, any of which is sufficient.
 ALTERNATIVES = "|OR|"
 # Maximum length of the agent's text per step; its final answer is complete.
 NOTE_CHARACTERS = 500
-
-_NOT_A_NOTE = re.compile(r"<think>.*?</think>|<tool_call>.*", re.DOTALL)
-
 
 _OR = f"Where `{ALTERNATIVES}` stands between alternatives, one of them is enough."
 _ASKED: dict[QuestionKind, tuple[str, ...]] = {
@@ -122,7 +120,7 @@ def _page(step: Step) -> dict[str, Any]:
 
 def _describe_step(step: Step) -> dict[str, Any]:
     """Return the description of a step: page, action, effect, and the agent's text."""
-    note = _NOT_A_NOTE.sub("", step.response).strip()
+    note = remove_between(step.response, OPEN, CLOSE).partition("<tool_call>")[0].strip()
     description = {
         **_page(step),
         "action": describe_action(step.action) if step.action else f"none ({step.parse_error})",
