@@ -50,7 +50,6 @@ class Host:
     async def start(self):
         app = web.Application()
         app.router.add_post("/v1/chat/completions", self._complete)
-        app.router.add_get("/v1/models", self._models)
         self._runner = web.AppRunner(app, shutdown_timeout=0.01)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
@@ -73,6 +72,8 @@ class Host:
 
     async def _complete(self, request):
         self.body = await request.json()
+        if self.body["max_tokens"] == 1:
+            return await self._probe()
         self.asked += 1
         self.log.append(self.name)
         await self.tell()
@@ -84,22 +85,25 @@ class Host:
             return web.json_response({"error": {"message": f"no, not with {KEY}"}}, status=status)
         self.answered += 1
         await self.tell()
+        return self._completion()
+
+    def _completion(self):
         message = {"role": "assistant", "content": self.content}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return web.json_response(
             {"id": "1", "object": "chat.completion", "created": 1, "model": "policy", "choices": [choice]}
         )
 
-    async def _models(self, request):
+    async def _probe(self):
         self.probed += 1
         await self.tell()
-        return web.json_response({}, status=self.health)
+        await self.gate.wait()
+        return self._completion() if self.health == 200 else web.json_response({}, status=self.health)
 
 
-def balanced(*hosts, **limits):
+def balanced(*hosts, started=False, **limits):
     """Return a policy over these servers, made as a rollout makes it."""
     settings = RolloutSettings.model_validate({"policy_timeout": 10, **limits})
-    alone = settings.model_copy(update={"policy_retries": 0})
     images = EncodedImages({shot(0).sha256: png(0)}.__getitem__)
-    chats = [ChatPolicy(host.url, "policy", PolicySettings(), alone, images, api_key=KEY) for host in hosts]
-    return BalancedPolicy(chats, settings)
+    chats = [ChatPolicy(host.url, "policy", PolicySettings(), settings, images, api_key=KEY) for host in hosts]
+    return BalancedPolicy(chats, settings, started=started)

@@ -60,8 +60,6 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers = [(200, ANSWER)]
         self.version = (404, {})
-        self.states = {}
-        """Statuses of the answers to other GET requests, by path; 404 where there is none."""
         self.content_type = "application/json"
         self.requests = []
         self.headers = {}
@@ -72,7 +70,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.probes += 1
         self.server.headers = self.headers
-        self.say(*self.server.version if self.path == "/version" else (self.server.states.get(self.path, 404), {}))
+        self.say(*self.server.version if self.path == "/version" else (404, {}))
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -289,32 +287,22 @@ async def test_a_thought_that_the_server_told_apart_is_put_back(ask, server, nam
     assert (await ask({"thinking": True})).text == text
 
 
+async def test_a_reply_that_the_server_broke_off_is_no_reply(ask, server):
+    server.answers = [(200, {**ANSWER, "choices": [{**CHOICE, "finish_reason": "abort"}]})]
+    assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
+
+
 @pytest.mark.parametrize("status", [500, 503, 429, 408])
-async def test_a_server_that_recovers_is_asked_again(ask, server, status):
-    server.answers = [(status, {}), (status, {}), (200, ANSWER)]
-    assert (await ask(policy_retries=2)).text == "Hi."
-    assert len(server.requests) == 3
-
-
-async def test_a_reply_that_the_server_broke_off_is_asked_for_again(ask, server):
-    aborted = {**ANSWER, "choices": [{**CHOICE, "finish_reason": "abort"}]}
-    server.answers = [(200, aborted), (200, ANSWER)]
-    assert (await ask(policy_retries=1)).text == "Hi."
-    server.answers = [(200, aborted)]
-    assert await failure(ask(policy_retries=1)) is FailureKind.POLICY_UNAVAILABLE
-
-
-@pytest.mark.parametrize("status", [500, 429, 408])
-async def test_a_server_that_stays_broken_is_unavailable(ask, server, status):
+async def test_a_broken_server_is_unavailable(ask, server, status):
     server.answers = [(status, {"error": {"message": "overloaded"}})]
-    assert await failure(ask(policy_retries=1)) is FailureKind.POLICY_UNAVAILABLE
-    assert len(server.requests) == 2
+    assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
+    assert len(server.requests) == 1  # the load balancer repeats it
 
 
 @pytest.mark.parametrize("status", [400, 401, 404, 422])
-async def test_a_refused_request_is_not_sent_again(ask, server, status):
+async def test_a_refused_request_is_told_apart(ask, server, status):
     server.answers = [(status, {"error": {"message": "too long"}})]
-    assert await failure(ask(policy_retries=2)) is FailureKind.POLICY_REFUSED
+    assert await failure(ask()) is FailureKind.POLICY_REFUSED
     assert len(server.requests) == 1
 
 
@@ -331,7 +319,7 @@ async def test_a_silent_server_is_unavailable_at_the_deadline(ask, server):
     server.answers = [lambda _: (released.wait(20), (200, ANSWER))[1]]
     start = time.monotonic()
     try:
-        assert await failure(ask(policy_timeout=0.2, policy_retries=0)) is FailureKind.POLICY_UNAVAILABLE
+        assert await failure(ask(policy_timeout=0.2)) is FailureKind.POLICY_UNAVAILABLE
     finally:
         released.set()
     assert time.monotonic() - start < 15
@@ -341,13 +329,13 @@ async def test_nobody_there_is_unavailable(ask):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
-        assert await failure(ask(url=url, policy_retries=0)) is FailureKind.POLICY_UNAVAILABLE
+        assert await failure(ask(url=url)) is FailureKind.POLICY_UNAVAILABLE
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[::1/v1", "http://a:b/v1"])
 async def test_an_address_that_is_none_is_an_error_of_ours(ask, url):
     with pytest.raises(WebGymError):
-        await ask(url=url, policy_retries=0)
+        await ask(url=url)
 
 
 @pytest.mark.parametrize(
@@ -369,13 +357,13 @@ async def test_an_address_that_is_none_is_an_error_of_ours(ask, url):
 )
 async def test_an_answer_that_is_none_is_unavailable(ask, server, body):
     server.answers = [(200, body)]
-    assert await failure(ask(policy_retries=0)) is FailureKind.POLICY_UNAVAILABLE
+    assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
 
 
 async def test_a_web_page_is_no_answer(ask, server):
     server.content_type, server.answers = "text/html", [(200, b"<html>Welcome</html>")]
     with pytest.raises(BoundaryError, match="<html>Welcome</html>") as caught:
-        await ask(policy_retries=0)
+        await ask()
     assert caught.value.kind is FailureKind.POLICY_UNAVAILABLE
 
 
@@ -388,21 +376,18 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("body", ERRORS, ids=str)
-async def test_an_error_with_the_status_of_a_success_is_asked_again_and_told(ask, server, body):
-    server.answers = [(200, body), (200, ANSWER)]
-    assert (await ask(policy_retries=1)).text == "Hi."
+async def test_an_error_with_the_status_of_a_success_is_told(ask, server, body):
     server.answers = [(200, body)]
     with pytest.raises(BoundaryError, match="the provider is overloaded") as caught:
-        await ask(policy_retries=1)
+        await ask()
     assert caught.value.kind is FailureKind.POLICY_UNAVAILABLE
-    assert len(server.requests) == 4
 
 
 @pytest.mark.parametrize("text", ['{"error": "x"}', '"error"'])
 async def test_a_reply_may_speak_of_errors(ask, server, text):
     choice = {**CHOICE, "message": {"role": "assistant", "content": text}}
     server.answers = [(200, {**ANSWER, "error": None, "choices": [choice]})]
-    assert (await ask(policy_retries=0)).text == text
+    assert (await ask()).text == text
 
 
 async def test_a_reply_that_ignores_its_limit_is_cut(ask, server):
@@ -432,23 +417,31 @@ async def test_no_secret_is_told(ask, server):
     assert KEY not in str(caught.value) and "hidden" not in str(caught.value)
 
 
-HEALTH = {
-    "vLLM": (200, {"/health": 200, "/v1/models": 500}, True),
-    "vLLM whose engine is dead": (200, {"/health": 503, "/v1/models": 200}, False),
-    "another server": (404, {"/health": 500, "/v1/models": 200}, True),
-    "another server that fails": (404, {"/v1/models": 502}, False),
-    "one that does not list its models": (404, {}, True),
+PROBES = {
+    "a token": (200, ANSWER, True),
+    "a probe that it refuses as such": (400, {"error": {"message": "max_tokens is too small"}}, True),
+    "a dead engine": (500, {}, False),
+    "too many requests": (429, {}, False),
+    "a wrong key": (401, {}, False),
+    "another path": (404, {}, False),
+    "a web page": (200, b"<html></html>", False),
 }
 
 
-@pytest.mark.parametrize(("version", "states", "healthy"), HEALTH.values(), ids=HEALTH)
-async def test_health_is_asked_as_the_server_knows_it(connect, server, version, states, healthy):
-    server.version, server.states = (version, {"version": "0.32.0"}), states
-    assert await connect().healthy() is healthy
+@pytest.mark.parametrize(("status", "body", "answers"), PROBES.values(), ids=PROBES)
+async def test_a_server_answers_if_it_generates_a_token(connect, server, status, body, answers):
+    server.answers = [(status, body)]
+    assert await connect().answers() is answers
+    assert (server.requests[0]["max_tokens"], server.requests[0]["model"]) == (1, "policy")
     assert server.headers["Authorization"] == f"Bearer {KEY}"
 
 
-async def test_nobody_there_is_not_healthy(connect):
+async def test_a_server_that_hangs_or_is_away_does_not_answer(connect, server, monkeypatch):
+    monkeypatch.setattr("webgym_cli.agent.policy.PROBE_TIMEOUT", 0.2)
+    released = threading.Event()
+    server.answers = [lambda _: (released.wait(20), (200, ANSWER))[1]]
+    assert await connect().answers() is False
+    released.set()
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        assert await connect(url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1").healthy() is False
+        assert await connect(url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1").answers() is False

@@ -233,7 +233,6 @@ OLD_NAMES = {
     "browser.settle_seconds": 1.5,
     "filters.bands": ["easy"],
     "roles.device": "cpu",
-    "rollout.policy_pause": 2.0,
     "serve.between_phases": "stop",
 }
 

@@ -85,7 +85,7 @@ def test_a_trainer_that_fails_ends_the_loop_with_its_error_and_the_batch_is_made
 def test_a_policy_that_is_gone_ends_the_loop(new_run):
     run = new_run("run")
     run.policy = "http://127.0.0.1:9/v1"
-    code, _, error = run.finish(BATCHES, ASYNC, "loop.iterations=1", "rollout.policy_retries=0")
+    code, _, error = run.finish(BATCHES, ASYNC, "loop.iterations=1", "rollout.policy_wait=0")
     assert code != 0 and "policy_unavailable" in error
 
 

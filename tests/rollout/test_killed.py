@@ -63,7 +63,7 @@ def test_however_a_rollout_ends_nothing_is_left_and_the_next_one_goes_on(tmp_pat
 
 
 def test_a_rollout_that_fails_leaves_nothing(tmp_path: Path):
-    nobody = ("--policy", "http://127.0.0.1:9/v1", "-s", "rollout.policy_retries=0", "--episodes", 12)
+    nobody = ("--policy", "http://127.0.0.1:9/v1", "-s", "rollout.policy_wait=0", "--episodes", 12)
     command = webgym(tmp_path, "rollout", tmp_path / "run", *SITES, *nobody, code=1)
     assert "in a row failed: policy_unavailable" in command.err.read_text()
     assert "Traceback" not in command.err.read_text()

@@ -86,11 +86,11 @@ async def test_several_servers_share_a_rollout_and_stand_in_its_summary(world, h
     assert {found.policy for found in world.stored} == {"model"}
 
 
-async def test_one_server_has_no_counters(world, hosts):
+async def test_one_server_is_counted_too(world, hosts):
     acting = PolicyEndpoint(base_urls=(hosts[0].url,), served=ServedPolicy(name="model"))
     async with open_agent(world.run, world.settings, acting) as agent:
         summary = await world.roll(2, agent=agent)
-    assert "servers" not in summary
+    assert [facts["requests"] for facts in summary["servers"].values()] == [4]
     assert hosts[0].answered == 4
 
 

@@ -1,10 +1,11 @@
 """Load balancer over policy servers, with affinity: an episode stays on its server, a new one goes to the least busy.
 
 The server of an episode has its screenshots preprocessed and encoded, and its prompt prefix cached. The episode moves
-to the healthy server with the fewest outstanding requests if its server is down or much busier.
+to the available server with the fewest outstanding requests if its server is out or much busier.
 
-A request that fails on one server is retried on another one. Consecutive failures open a server's circuit breaker.
-Processes share no state: each rank of a multi-node rollout balances its own requests.
+A server that fails a request is out until it answers one: a probe of one token, or a request that was in flight. The
+failed request is retried, on another server if there is one. Processes share no state: each rank of a multi-node
+rollout balances its own requests.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from webgym_cli.agent.circuit_breaker import BreakerState, CircuitBreaker
 from webgym_cli.agent.policy import ChatPolicy, ServerMisconfiguredError
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.reply import PolicyReply, ServerCounters
@@ -25,6 +25,10 @@ from webgym_cli.records.sampling import Sampling
 
 # Delay before a request is retried on a server that has failed it, in seconds; doubles with each further failure.
 RETRY_DELAY = 0.5
+# Delay before the first probe of a server that is out, in seconds; doubles up to the maximum.
+PROBE_DELAY, MAX_PROBE_DELAY = 0.5, 15.0
+# Wait for a server that has never answered, in seconds: its address may be wrong, or it is still starting.
+FIRST_WAIT = 30.0
 # Outstanding requests by which an episode's server may exceed the least busy one before the episode moves.
 AFFINITY_SLACK = 4
 # Maximum number of episodes whose server is remembered: more than any rollout runs concurrently.
@@ -38,7 +42,6 @@ class _Server:
     """State of a server in the load balancer."""
 
     policy: ChatPolicy
-    breaker: CircuitBreaker
     outstanding: int = 0
     """Number of requests in flight."""
     used: int = 0
@@ -46,46 +49,54 @@ class _Server:
     requests: int = 0
     failures: int = 0
     seconds: float = 0.0
-    last_error: str = ""
-    """Message of its last failure."""
+    answered: bool = False
+    """Whether it has answered a request."""
+    error: BoundaryError | None = None
+    """Its last failure while it is out; None: it is available."""
+    out_since: float = 0.0
+    """Start of its last outage, in the loop's time."""
+    outages: int = 0
+    delay: float = 0.0
+    """Delay before its next probe; 0 once a request has succeeded."""
     probing: asyncio.Task[None] | None = None
-    """Task that probes the server while its breaker is open."""
+    """Task that probes the server while it is out."""
 
     def counters(self) -> dict[str, float]:
         """Return its part of `ServerCounters`."""
         return {
             "requests": self.requests,
             "failures": self.failures,
-            "opened": self.breaker.times_opened,
+            "opened": self.outages,
             "seconds": round(self.seconds, 2),
             "outstanding": self.outstanding,
-            "open": int(self.breaker.state is not BreakerState.CLOSED),
+            "open": int(self.error is not None),
         }
+
+    def longest_wait(self, limit: float) -> float:
+        """Return the seconds from the start of an outage for which requests wait for it."""
+        return limit if self.answered else min(limit, FIRST_WAIT)
 
 
 class BalancedPolicy:
-    """A policy behind several servers with the same weights. Bound to one event loop; close it at the end."""
+    """A policy behind one or several servers with the same weights. Bound to one event loop; close it at the end."""
 
-    def __init__(self, policies: Sequence[ChatPolicy], limits: RolloutSettings) -> None:
-        """`policies`: at least one, each at another address, without retries, which would delay the next server."""
+    def __init__(self, policies: Sequence[ChatPolicy], limits: RolloutSettings, *, started: bool = False) -> None:
+        """`policies`: at least one, each at another address. `started`: whether the servers are known to be up."""
         self.name = policies[0].name
-        self._servers = [
-            _Server(policy, CircuitBreaker(limits.policy_failures, limits.policy_cooldown, limits.policy_cooldown_max))
-            for policy in policies
-        ]
+        self._servers = [_Server(policy, answered=started) for policy in policies]
         self._retries = limits.policy_retries
-        self._timeout = limits.policy_timeout
+        self._wait = limits.policy_wait
         self._sent = 0
         self._server_of_episode: OrderedDict[str, _Server] = OrderedDict()
         """Episode -> server of its last request, in the order of these requests."""
         self._server_available = asyncio.Event()
-        """Set when a server admits requests again."""
+        """Set when a server is available again, or refuses every request."""
 
     async def reply(self, prompt: Prompt) -> PolicyReply:
         """Send the prompt to one of the servers; retry a server failure, preferably on another server.
 
         Raises `BoundaryError`: the last server's, or `policy_unavailable` with the errors of all servers if none
-        becomes available within `rollout.policy_timeout`.
+        becomes available within `rollout.policy_wait` of its failure.
         """
         failed: list[_Server] = []
         while True:
@@ -126,21 +137,26 @@ class BalancedPolicy:
         return server
 
     async def _wait_for_server(self, failed: list[_Server], prompt: Prompt) -> _Server:
-        """Return the best server that admits a request; wait for one if necessary. Raises `BoundaryError`."""
-        try:
-            async with asyncio.timeout(self._timeout):
-                while (server := self._find_best_server(failed, prompt)) is None:
-                    self._server_available.clear()
+        """Return the best available server; wait for one if necessary. Raises `BoundaryError`."""
+        allowed = [one for one in self._servers if not prompt.servers or one.policy.address in prompt.servers]
+        while (server := self._find_best_server(allowed, failed, prompt)) is None:
+            errors = [server.error for server in allowed if server.error]
+            # Only another key, model or path helps.
+            if all(isinstance(error, ServerMisconfiguredError) for error in errors):
+                raise errors[0]
+            self._server_available.clear()
+            try:
+                async with asyncio.timeout_at(max(one.out_since + one.longest_wait(self._wait) for one in allowed)):
                     await self._server_available.wait()
-        except TimeoutError:
-            words = "; ".join(server.last_error[:_ERROR_CHARACTERS] for server in self._servers)
-            message = f"no policy server came back within {self._timeout:g} s: {words}"
-            raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, message) from None
+            except TimeoutError:
+                words = "; ".join(str(error)[:_ERROR_CHARACTERS] for error in errors)
+                longest = max(one.longest_wait(self._wait) for one in allowed)
+                message = f"no policy server came back within {longest:g} s: {words}"
+                raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, message) from None
         return server
 
-    def _find_best_server(self, failed: list[_Server], prompt: Prompt) -> _Server | None:
-        allowed = [one for one in self._servers if not prompt.servers or one.policy.address in prompt.servers]
-        free = [server for server in allowed if server.breaker.admits]
+    def _find_best_server(self, allowed: list[_Server], failed: list[_Server], prompt: Prompt) -> _Server | None:
+        free = [server for server in allowed if server.error is None]
         # Ties go to the server that was used longest ago, so that idle servers take turns.
         least = min(free, key=lambda one: (failed.count(one), one.outstanding, one.used), default=None)
         home = self._server_of_episode.get(prompt.episode)
@@ -156,45 +172,49 @@ class BalancedPolicy:
                 self._server_of_episode.popitem(last=False)
 
     async def _query(self, server: _Server, prompt: Prompt) -> PolicyReply:
-        """Send a request to a server and record its result.
-
-        Requires `server.breaker.admits`: nothing may be awaited between the choice of the server and this call.
-        """
+        """Send a request to a server and record its result."""
         loop = asyncio.get_running_loop()
-        term, began = server.breaker.start_request(), loop.time()
-        worked: bool | None = None
+        began = loop.time()
         self._sent += 1
         self._remember_server(prompt.episode, server)
         server.used, server.requests, server.outstanding = self._sent, server.requests + 1, server.outstanding + 1
         try:
             reply = await server.policy.reply(prompt)
-            worked = True
         except BoundaryError as error:
-            worked = not _is_server_fault(error)
-            if not worked:
-                server.failures += 1
-                server.last_error = str(error)
+            if _is_server_fault(error):
+                self._take_out(server, error)
             raise
         finally:
             server.outstanding -= 1
             server.seconds += loop.time() - began
-            server.breaker.finish_request(term, worked=worked)
-            self._after_request(server)
+        server.delay = 0.0
+        self._put_back(server)
         return reply
 
-    def _after_request(self, server: _Server) -> None:
-        """Wake waiting requests if the server admits them, else start its probe."""
-        if server.breaker.admits:
-            self._server_available.set()
-        elif server.breaker.state is BreakerState.OPEN and (server.probing is None or server.probing.done()):
-            server.probing = asyncio.create_task(self._probe_until_healthy(server))
+    def _take_out(self, server: _Server, error: BoundaryError) -> None:
+        """Send no more requests to a server that failed one, until it answers."""
+        server.failures += 1
+        if server.error is None:
+            server.outages += 1
+            server.out_since = asyncio.get_running_loop().time()
+            # It doubles for a server that answers probes and fails requests, which would draw all of them.
+            server.delay = min(MAX_PROBE_DELAY, 2 * server.delay or PROBE_DELAY)
+            server.probing = asyncio.create_task(self._probe_until_answered(server))
+        server.error = error
+        if isinstance(error, ServerMisconfiguredError):
+            self._server_available.set()  # no request must wait for it
 
-    async def _probe_until_healthy(self, server: _Server) -> None:
-        """Probe a server after each pause of its open breaker until it is healthy; then a trial request is admitted."""
-        while server.breaker.state is BreakerState.OPEN:
-            await asyncio.sleep(server.breaker.pause)
-            server.breaker.record_probe(healthy=await server.policy.healthy())
+    def _put_back(self, server: _Server) -> None:
+        server.error, server.answered = None, True
         self._server_available.set()
+
+    async def _probe_until_answered(self, server: _Server) -> None:
+        delay = server.delay
+        while server.error is not None:
+            await asyncio.sleep(delay)
+            delay = min(MAX_PROBE_DELAY, 2 * delay)
+            if await server.policy.answers():
+                self._put_back(server)
 
 
 def _is_server_fault(error: BoundaryError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from webgym_cli.agent.chat import describe_error, openai_client
 from webgym_cli.agent.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.reasoning import join_reasoning
-from webgym_cli.agent.reply import PolicyReply, ServerCounters
+from webgym_cli.agent.reply import PolicyReply
 from webgym_cli.config.policy_config import PolicySettings
 from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import BoundaryError, UsageError
@@ -23,7 +24,7 @@ from webgym_cli.records.trajectory import Generation
 from webgym_cli.util.http_client import BoundedClient
 from webgym_cli.util.text import hide_passwords
 
-# Timeout of the version and health probes, in seconds.
+# Timeout of a probe, in seconds: of the server's version, and of one generated token.
 PROBE_TIMEOUT = 10.0
 # Statuses below 500 after which the same request may succeed later.
 _RETRYABLE_STATUSES = (408, 409, 429)
@@ -69,27 +70,37 @@ class ChatPolicy:
         self._settings = settings
         self._logprobs = logprobs
         self._images = images
-        self._client = openai_client(base_url, api_key, limits.policy_timeout, retries=limits.policy_retries)
-        self._retries = limits.policy_retries
+        self._client = openai_client(base_url, api_key, limits.policy_timeout, retries=0)
         self._is_vllm: bool | None = None
         self._secret = api_key
 
     async def reply(self, prompt: Prompt) -> PolicyReply:
         """Send the prompt; the reply has token ids and log-probabilities if the server returns them."""
         body = build_request_body(prompt, self._images, await self._parameters(prompt))
-        for _ in range(self._retries + 1):
-            reply = await self._send(body)
-            # A reply that the server aborts, for a weight update or its shutdown, is partial and no action.
-            if reply.generation.finish_reason not in _ABORTED:
-                return _cut_reply(reply, self._settings.max_new_tokens)
-        raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self.address}: the server broke the reply off")
+        reply = await self._send(body, self._client)
+        # A reply that the server aborts, for a weight update or its shutdown, is partial and no action.
+        if reply.generation.finish_reason in _ABORTED:
+            raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self.address}: the server broke the reply off")
+        return _cut_reply(reply, self._settings.max_new_tokens)
 
-    async def _send(self, body: bytes) -> PolicyReply:
+    async def answers(self) -> bool:
+        """Whether the server generates a token within `PROBE_TIMEOUT`, or refuses the request as such.
+
+        A server whose engine hangs still answers `/health` with 200.
+        """
+        probe = {"model": self._model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+        try:
+            await self._send(json.dumps(probe).encode(), self._client.with_options(timeout=PROBE_TIMEOUT))
+        except BoundaryError as error:
+            return error.kind is FailureKind.POLICY_REFUSED and not isinstance(error, ServerMisconfiguredError)
+        return True
+
+    async def _send(self, body: bytes, client: openai.AsyncOpenAI) -> PolicyReply:
         from openai.types.chat import ChatCompletion
 
         try:
             # The client's typed method would traverse the whole request again, at several times the cost.
-            answer = await self._client.post("/chat/completions", cast_to=ChatCompletion, content=body)
+            answer = await client.post("/chat/completions", cast_to=ChatCompletion, content=body)
             if not isinstance(answer, ChatCompletion):
                 raise ValueError(str(answer))
             return _read_reply(answer)
@@ -105,18 +116,6 @@ class ChatPolicy:
                 FailureKind.POLICY_UNAVAILABLE, error, "the answer is no chat completion: "
             ) from error
 
-    async def healthy(self) -> bool:
-        """Probe the server: `/health` of vLLM, `/models` of any other."""
-        base = str(self._client.base_url).rstrip("/")
-        headers = {"Authorization": f"Bearer {self._secret}"} if self._secret else {}
-        try:
-            url = f"{base.removesuffix('/v1')}/health" if await self._knows_vllm() else f"{base}/models"
-            async with BoundedClient(timeout=PROBE_TIMEOUT, headers=headers) as client:
-                answer = await client.get(url)
-        except (httpx.HTTPError, BoundaryError):
-            return False
-        return answer.status_code < 500
-
     def sampling(self, *, greedy: bool) -> Sampling:
         """Return the sampling parameters of the requests. A server that was not probed yet is taken for vLLM."""
         settings = self._settings
@@ -131,10 +130,6 @@ class ChatPolicy:
             min_p=settings.min_p,
             logprobs=self._logprobs,
         )
-
-    def servers(self) -> ServerCounters:
-        """Return no counters: there is only one server."""
-        return {}
 
     async def close(self) -> None:
         """Close the connections."""

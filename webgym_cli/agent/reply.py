@@ -9,9 +9,8 @@ from webgym_cli.agent.prompt import Prompt
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.trajectory import Generation
 
-# Counters of each server by its address. Totals: `requests`, `failures` that were the server's fault, `opened` (times
-# its circuit breaker opened), `seconds` (duration of all requests). Current values: `outstanding` requests, `open` (1
-# unless the breaker is closed).
+# Counters of each server by its address. Totals: `requests`, `failures` that were the server's fault, `opened` (its
+# outages), `seconds` (duration of all requests). Current values: `outstanding` requests, `open` (1 while it is out).
 ServerCounters = dict[str, dict[str, float]]
 
 
@@ -41,5 +40,5 @@ class PolicyClient(Protocol):
         ...
 
     def servers(self) -> ServerCounters:
-        """Return the counters of the servers that share the requests; empty if there is only one."""
+        """Return the counters of the servers."""
         ...

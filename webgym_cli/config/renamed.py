@@ -13,12 +13,11 @@ RENAMED = {
     "model_config.prompt_version": "context_config.prompt_version",
     "num_nodes": "train.nodes",
     "roles": "venvs",
-    "rollout.policy_pause": "rollout.policy_cooldown",
-    "rollout.policy_pause_max": "rollout.policy_cooldown_max",
     "serve.between_phases": "serve.during_training",
 }
 
 
+_PROBED = "a policy server that failed is used again once it answers a request for one token (rollout.policy_wait)"
 # Settings, or sections, that have no effect, and why: of earlier versions, and of WebGym's `update_online.yaml` and
 # `default.yaml`.
 WITHOUT_EFFECT = {
@@ -28,6 +27,11 @@ WITHOUT_EFFECT = {
     "model_config.model_type": "the model's folder tells its type",
     "policy_config.checkpoint_path": "a run knows its newest checkpoint",
     "policy_config.huggingface_token_env_var": "HF_TOKEN is the variable that is read",
+    "rollout.policy_cooldown": _PROBED,
+    "rollout.policy_cooldown_max": _PROBED,
+    "rollout.policy_failures": _PROBED,
+    "rollout.policy_pause": _PROBED,
+    "rollout.policy_pause_max": _PROBED,
     "save_path": "the run is an argument of the command",
     "train.file_systems": "the nodes share the run's folder",
     "train.node_storage": "the nodes share the run's folder",

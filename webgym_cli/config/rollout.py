@@ -65,12 +65,9 @@ class RolloutSettings(ConfigSection):
     """Time limit of one policy request, in seconds."""
     policy_retries: int = Field(default=2, ge=0)
     """Maximum number of retries of a failed policy request; with several servers a retry goes to another one."""
-    policy_failures: int = Field(default=3, ge=1)
-    """Consecutive failures that open a policy server's circuit breaker (several servers only)."""
-    policy_cooldown: float = Field(default=5.0, gt=0)
-    """Initial pause of an open circuit breaker, in seconds; doubled after each failed probe."""
-    policy_cooldown_max: float = Field(default=120.0, gt=0)
-    """Maximum pause of an open circuit breaker, in seconds."""
+    policy_wait: float = Field(default=600.0, ge=0)
+    """Time for which requests wait for a policy server that stopped answering, in seconds; at most 30 for one that has
+    never answered. A server that failed is probed with requests for one token and is used again once it answers one."""
     episode_timeout: float = Field(default=1800.0, gt=0)
     """Time limit of an episode, in seconds."""
     max_attempts: int = Field(default=3, ge=1)

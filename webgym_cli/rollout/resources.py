@@ -21,7 +21,6 @@ from webgym_cli.util.text import hide_passwords
 
 if TYPE_CHECKING:
     from webgym_cli.agent.load_balancer import BalancedPolicy
-    from webgym_cli.agent.policy import ChatPolicy
 
 # Values of `rollout.policy` other than base URLs: the environment's expert, webgym's own server.
 ORACLE, VLLM = OracleAgent.name, "vllm"
@@ -99,21 +98,18 @@ async def open_agent(
         await policy.close()
 
 
-def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> ChatPolicy | BalancedPolicy:
+def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> BalancedPolicy:
     from webgym_cli.agent.chat_request import EncodedImages
     from webgym_cli.agent.load_balancer import BalancedPolicy
     from webgym_cli.agent.policy import ChatPolicy
 
-    several = len(acting.base_urls) > 1
-    # With several servers the balancer retries a failed request on another one. One image cache: each is encoded once.
-    limits = settings.rollout.model_copy(update={"policy_retries": 0}) if several else settings.rollout
-    images = EncodedImages(ScreenshotStore(run.screenshots).get)
+    images = EncodedImages(ScreenshotStore(run.screenshots).get)  # one cache: each image is encoded once
     chats = [
         ChatPolicy(
             url,
             settings.serve.served_model_name,
             settings.policy_config,
-            limits,
+            settings.rollout,
             images,
             name=acting.served.name,
             api_key=os.environ.get(POLICY_KEY, ""),
@@ -121,4 +117,5 @@ def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> ChatPoli
         )
         for url in acting.base_urls
     ]
-    return BalancedPolicy(chats, settings.rollout) if several else chats[0]
+    # only webgym's own servers have a known distribution, and they are up
+    return BalancedPolicy(chats, settings.rollout, started=acting.logprobs is not None)
