@@ -8,19 +8,21 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-web test test-fast test-gpu bench check format clean
+.PHONY: help setup demo demo-web test test-fast test-gpu bench check lock format clean
 
 help:  ## Show the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
+# uv installs in seconds what takes pip minutes; installer.py hands pip's configuration to it, or calls pip without it.
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "python venv is missing: apt-get install -y python3-venv"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python -I webgym_cli/venvs/installer.py install $(BIN)/python --quiet -e '.[dev]'
 	@touch $@
 
 setup: $(STAMP)  ## Make .venv, the role environments and the browser
-	$(BIN)/webgym setup 2>&1
+	$(BIN)/webgym setup -c demo 2>&1
 
 # `2>&1`: without a terminal, too, plain lines in place of JSON, and all of them in one log.
 demo: setup  ## Train a tiny model from nothing: demonstrations, then its own episodes
@@ -38,6 +40,7 @@ demo-web: $(STAMP)  ## Roll out experts on the fixture sites, judge their episod
 # Real browsers and servers, killed in mid-work on shared cores: what fails is run once more, and the summary names it.
 # Four processes share the tests (tests/shares.py), for two cores: much of the time two of them wait for a server.
 test: setup  ## Run all tests, those of the real stack too
+	$(BIN)/webgym setup --role train -s algorithm_config.deepspeed_config_filename=ds_config_h200_zero2_offload.json 2>&1
 	$(BIN)/python -m tests.environments.apps.install
 	$(BIN)/python -m pytest --reruns 1 -n 4
 
@@ -67,6 +70,18 @@ check: $(STAMP)  ## Lint, format, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The CPU build of torch is a wheel for one Python version, so the CPU roles are locked for 3.11 alone (config/shipped.py).
+# CPU_WHEELS: a folder or page with that build.
+LOCK := $(BIN)/uv pip compile --quiet --upgrade --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make lock'
+
+lock: $(STAMP)  ## Make configs/roles/*.lock anew (CPU_WHEELS=FOLDER: PyTorch's CPU build)
+	for role in serve train; do \
+	  $(LOCK) --universal configs/roles/$$role-cuda.txt -o configs/roles/$$role-cuda.lock || exit 1; \
+	  $(LOCK) --python-platform x86_64-manylinux_2_28 --find-links $(CPU_WHEELS) \
+	    configs/roles/$$role-cpu.txt -o configs/roles/$$role-cpu.lock || exit 1; \
+	done
 
 format: $(STAMP)  ## Format the code
 	$(BIN)/ruff check --fix .

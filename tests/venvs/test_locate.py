@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from webgym_cli.config.load import load
-from webgym_cli.config.shipped import requirements_file
+from webgym_cli.config.shipped import requirements_file, shipped_root
 from webgym_cli.errors import VenvError
 from webgym_cli.venvs import cpu_fixes, locate
 from webgym_cli.venvs.locate import ROLES, interpreter, resolve_device, role_environment, role_home, role_python
@@ -95,10 +95,17 @@ def test_the_flavour_follows_the_driver_only_when_left_open(monkeypatch):
     assert [resolve_device(value) for value in ("auto", "cpu", "cuda")] == ["cpu", "cpu", "cuda"]
 
 
-def test_every_requirement_is_pinned():
-    for role in ROLES:
-        for device in ("cpu", "cuda"):
-            lines = requirements_file(role, device).read_text().splitlines()
-            wanted = [line for line in lines if line and not line.startswith("#")]
-            assert wanted
-            assert all(len(line.split("==")) == 2 and " " not in line for line in wanted), (role, device)
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_every_requirement_is_pinned_and_every_pin_has_a_hash(role, device):
+    pins = read_pins(shipped_root() / "roles" / f"{role}-{device}.txt")
+    assert pins
+    assert all(pin.count("==") == 1 and " " not in pin for pin in pins)
+    locked = read_pins(shipped_root() / "roles" / f"{role}-{device}.lock")
+    assert all("--hash=sha256:" in pin for pin in locked)
+    assert set(pins) <= {pin.split(" ")[0] for pin in locked}
+
+
+def read_pins(path):
+    text = path.read_text().replace("\\\n", "")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]

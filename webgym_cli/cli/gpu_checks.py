@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.cli.gpu_round import run_round
-from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
-from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import JobError, VenvError, WebGymError
 from webgym_cli.jobs.process import last_lines
 from webgym_cli.prepare.sft.train_config import build_train_config
-from webgym_cli.train import disk
+from webgym_cli.train import deepspeed_ops, disk
 from webgym_cli.train.memory import TrainingMemory, rl_memory, sft_memory
 from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.registry import find_backend
@@ -138,7 +136,7 @@ def check_memory(settings: Settings, capacity: int, processes: int) -> DoctorChe
     words = f"{words}, of {capacity / GB:.1f} GB"
     if training.gpu >= capacity:
         file = "ds_config_h200_zero3_offload.json"
-        key = _deepspeed_key(settings)
+        key = deepspeed_ops.find_setting(settings)
         return DoctorCheck(name, "missing", words, model, f"-s {key}={file}, LoRA, or more GPUs (docs/gpu-host.md)")
     if served >= settings.serve.gpu_memory_utilization * capacity:
         return DoctorCheck(name, "missing", words, model, "-s serve.tensor_parallel_size=2 or more")
@@ -147,8 +145,7 @@ def check_memory(settings: Settings, capacity: int, processes: int) -> DoctorChe
 
 def training_memory(settings: Settings, tensors: list[Tensor], processes: int) -> TrainingMemory:
     """Return the memory per GPU of a training on `processes` GPUs."""
-    name = flat_values(settings)[_deepspeed_key(settings)]
-    deepspeed = json.loads(find_deepspeed_file(name).read_text(encoding="utf-8")) if name else None
+    deepspeed = deepspeed_ops.read_deepspeed(settings)
     processes, kind = settings.train.nproc_per_node or processes, settings.train.algorithm
     if find_backend(kind).data == "dataset":
         here = Path()
@@ -159,11 +156,6 @@ def training_memory(settings: Settings, tensors: list[Tensor], processes: int) -
     options = settings.rl.model_dump(mode="json", exclude=set() if kind == "webrl" else {"webrl"})
     critic = kind == "webrl" or ESTIMATORS.find(kind).needs_critic
     return rl_memory(tensors, options, deepspeed, processes, critic=critic)
-
-
-def _deepspeed_key(settings: Settings) -> str:
-    trains_on_samples = find_backend(settings.train.algorithm).data == "dataset"
-    return "algorithm_config.deepspeed_config_filename" if trains_on_samples else "rl.trainer.deepspeed"
 
 
 def _report_failure(name: str, error: WebGymError, fix: str) -> DoctorCheck:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import suggest_name
 
 PACKAGE = Path(__file__).resolve().parent.parent
+# Python versions that `make lock` resolves each flavour for. The CPU build of torch is one wheel a Python version.
+LOCKED_PYTHONS = {"cpu": ((3, 11),), "cuda": ((3, 11), (3, 12), (3, 13))}
 
 
 def shipped_root() -> Path:
@@ -47,5 +50,6 @@ def find_deepspeed_file(name: str, setting: str = "algorithm_config.deepspeed_co
 
 
 def requirements_file(role: str, device: str) -> Path:
-    """Return the pinned requirements of a role environment."""
-    return shipped_root() / "roles" / f"{role}-{device}.txt"
+    """Return what a role environment is made from: the lock file for this Python, else the pinned requirements."""
+    locked = sys.version_info[:2] in LOCKED_PYTHONS[device]
+    return shipped_root() / "roles" / f"{role}-{device}.{'lock' if locked else 'txt'}"

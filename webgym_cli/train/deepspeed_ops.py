@@ -1,0 +1,81 @@
+"""Compiles DeepSpeed's extensions before they are used: a first build takes minutes, and a failed one is told early."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.load import flat_values
+from webgym_cli.config.model import Settings
+from webgym_cli.config.shipped import find_deepspeed_file
+from webgym_cli.errors import VenvError
+from webgym_cli.jobs.process import Job
+from webgym_cli.records.events import EventSink
+from webgym_cli.train import failure
+from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.registry import find_backend
+from webgym_cli.train.rl.layout import is_offloaded
+from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.venvs.locate import Device, resolve_device, role_home, role_python
+
+# Compiles extensions, or loads the cached builds. The environment's ninja comes first, as in a training: another one
+# compiles everything again.
+BUILD = """
+import os, sys
+os.environ["PATH"] = os.path.dirname(sys.executable) + os.pathsep + os.environ.get("PATH", os.defpath)
+from deepspeed.accelerator import get_accelerator
+for name in sys.argv[1:]:
+    get_accelerator().create_op_builder(name).load()
+"""
+_HINT = (
+    "install g++ (with CUDA also nvcc, of the version of torch's CUDA), or take a configuration without offload: "
+    "-s algorithm_config.deepspeed_config_filename=ds_config_h100_zero3.json"
+)
+
+
+def list_ops(deepspeed: dict[str, Any] | None, device: str) -> tuple[str, ...]:
+    """Return the builders of the extensions that a training with this DeepSpeed configuration loads."""
+    if deepspeed is None:
+        return ()
+    optimizer = ("CPUAdamBuilder",) if is_offloaded(deepspeed, "optimizer") else ()
+    return (*optimizer, "ShareMemCommBuilder") if device == "cpu" else optimizer
+
+
+def read_deepspeed(settings: Settings) -> dict[str, Any] | None:
+    """Return the DeepSpeed configuration of trainings with these settings; None without DeepSpeed."""
+    name = flat_values(settings)[find_setting(settings)]
+    loaded: dict[str, Any] | None = json.loads(find_deepspeed_file(name).read_text(encoding="utf-8")) if name else None
+    return loaded
+
+
+def find_setting(settings: Settings) -> str:
+    """Return the name of the setting that names the DeepSpeed configuration."""
+    trains_on_samples = find_backend(settings.train.algorithm).data == "dataset"
+    return "algorithm_config.deepspeed_config_filename" if trains_on_samples else "rl.trainer.deepspeed"
+
+
+def build_ops(
+    settings: Settings, device: Device, report: Callable[[str], None], run: Callable[[Sequence[str], Path], int]
+) -> None:
+    """Build what trainings with these settings will need, at set-up. Raises `VenvError` if it can't be built."""
+    ops = list_ops(read_deepspeed(settings), device)
+    if not ops:
+        return
+    log = role_home() / "logs" / "setup-deepspeed.log"
+    log.unlink(missing_ok=True)
+    report(f"train: compiling DeepSpeed's {', '.join(ops)} unless cached (log: {log})")
+    if run((str(role_python(settings, "train")), "-c", BUILD, *ops), log) != 0:
+        raise VenvError(f"DeepSpeed can't build {', '.join(ops)}: {failure.reason(log)}; log: {log}", hint=_HINT)
+
+
+async def require_ops(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> None:
+    """Build what this training needs. Raises `VenvError` if it can't be built."""
+    ops = list_ops(plan.deepspeed, resolve_device(settings.venvs.device))
+    if not ops:
+        return
+    sink({"event": "train_note", "message": f"DeepSpeed loads {', '.join(ops)}: some minutes the first time"})
+    env = child_environment(plan.env, settings, plan.python)
+    if await Job.run([str(plan.python), "-c", BUILD, *ops], env=env, log=log) != 0:
+        raise VenvError(f"DeepSpeed can't build {', '.join(ops)}: {failure.reason(log)}; log: {log}", hint=_HINT)
