@@ -6,6 +6,7 @@ import ipaddress
 
 import pytest
 
+from webgym_cli.environments.browser import address_rules
 from webgym_cli.environments.browser.address_rules import AddressRules
 
 RULES = AddressRules()
@@ -22,7 +23,16 @@ PRIVATE = (
     "169.254.169.254",
     "172.16.0.1",
     "172.31.255.255",
+    "161.26.0.10",
+    "166.9.1.1",
+    "168.63.129.16",
     "192.0.0.1",
+    "192.0.0.8",
+    "192.0.0.9",
+    "192.0.0.192",
+    "192.80.8.124",
+    "192.88.99.1",
+    "100.100.100.200",
     "192.0.2.1",
     "192.168.0.1",
     "198.18.0.1",
@@ -36,6 +46,10 @@ PRIVATE = (
     "::ffff:a9fe:a9fe",
     "::ffff:0:7f00:1",
     "64:ff9b::7f00:1",
+    "64:ff9b::a83f:8110",
+    "::ffff:168.63.129.16",
+    "2002:a83f:8110::1",
+    "2002:c000:c0::",
     "64:ff9b::10.0.0.1",
     "64:ff9b:1::1",
     "2002:7f00:1::",
@@ -44,6 +58,11 @@ PRIVATE = (
     "2001:db8::1",
     "fc00::1",
     "fd12:3456::1",
+    "fd00:ec2::254",
+    "fd20:ce::254",
+    "3fff::1",
+    "5f00::1",
+    "2001:4:112::1",
     "fe80::1",
     "fec0::1",
     "ff02::1",
@@ -139,3 +158,22 @@ def test_places_stand_for_fixed_addresses():
     assert rules.places == {"shop.test": ("127.0.0.1", 81)}
     assert rules.refuse_url("http://shop.test/") is None
     assert RULES.places == {}
+
+
+def test_addresses_of_this_machine_are_refused_however_public(monkeypatch):
+    own = {"8.8.4.4", "2001:4860::99"}
+    monkeypatch.setattr(address_rules, "_is_own", lambda address: str(address) in own)
+    for url in ("8.8.4.4", "[2001:4860::99]", "[::ffff:8.8.4.4]", "[64:ff9b::8.8.4.4]", "[2002:808:404::1]"):
+        assert "this machine" in (RULES.refuse_url(f"http://{url}:8265/") or "")
+    assert RULES.refuse_url("http://8.8.8.8:8265/") is None
+    assert AddressRules.of(["8.8.4.4"]).refuse_url("http://[::ffff:8.8.4.4]/") is None
+
+
+def test_this_machine_is_known_by_its_interfaces(monkeypatch):
+    interfaces = [ipaddress.ip_address(address) for address in address_rules._list_own() if "." in address]
+    for nonlocal_bind in (False, True):
+        monkeypatch.setattr(address_rules, "_binds_any", lambda version, binds=nonlocal_bind: binds)
+        assert all(map(address_rules._is_own, interfaces))
+    assert not address_rules._is_own(ipaddress.ip_address("192.0.2.1"))
+    monkeypatch.setattr(address_rules, "_can_bind", lambda address: True)
+    assert not address_rules._is_own(ipaddress.ip_address("192.0.2.1"))

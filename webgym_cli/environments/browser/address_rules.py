@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from urllib.parse import urlsplit
 
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+import psutil
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# Private networks that `ipaddress` takes for public: always, or in some of the supported versions of Python.
+_PRIVATE = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            "168.63.129.16/32",  # Azure's host agent
+            "161.26.0.0/16",  # IBM Cloud's services, also the next one
+            "166.8.0.0/14",
+            "192.80.8.124/32",  # Equinix Metal's metadata
+            "192.0.0.0/24",  # IETF protocol assignments; Oracle Cloud's metadata is 192.0.0.192
+            "192.88.99.0/24",  # 6to4 relays
+            "64:ff9b:1::/48",  # local NAT64, which may lead to any IPv4 address
+            "2001::/23",
+            "3fff::/20",  # documentation
+            "5f00::/16",  # segment routing
+        ),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +91,12 @@ class AddressRules:
     def refuse_address(self, address: IPAddress) -> str | None:
         """Return the reason why an IP address is refused; None if it is allowed."""
         real = _extract_ipv4(address)
-        if any(real in network for network in self.networks) or _public(real):
+        if any(real in network or address in network for network in self.networks):
             return None
-        return f"{address} is a private address"
+        if not _is_public(real):
+            return f"{address} is a private address"
+        # Services of this machine, such as Ray's dashboard, often listen on its public address too.
+        return f"{address} is an address of this machine, which is private" if _is_own(real) else None
 
 
 def _extract_ipv4(address: IPAddress) -> IPAddress:
@@ -83,6 +108,37 @@ def _extract_ipv4(address: IPAddress) -> IPAddress:
     return address
 
 
-def _public(address: IPAddress) -> bool:
-    site_local = isinstance(address, ipaddress.IPv6Address) and address.is_site_local
-    return address.is_global and not (address.is_multicast or address.is_reserved or site_local)
+def _is_public(address: IPAddress) -> bool:
+    if isinstance(address, ipaddress.IPv6Address) and address.is_site_local:
+        return False
+    unusual = address.is_multicast or address.is_reserved or any(address in network for network in _PRIVATE)
+    return address.is_global and not unusual
+
+
+def _is_own(address: IPAddress) -> bool:
+    """Whether an address is delivered to this machine."""
+    # A socket can be bound to local addresses only, also to those without an interface (a cloud's load balancer).
+    if not _can_bind(address):
+        return False
+    return not _binds_any(address.version) or str(address) in _list_own()
+
+
+def _can_bind(address: IPAddress) -> bool:
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def _binds_any(version: int) -> bool:
+    """Whether sockets can be bound to addresses of other machines (`ip_nonlocal_bind`)."""
+    return _can_bind(ipaddress.ip_address("192.0.2.1" if version == 4 else "2001:db8::1"))
+
+
+def _list_own() -> set[str]:
+    interfaces = psutil.net_if_addrs().values()
+    return {address.address.partition("%")[0] for interface in interfaces for address in interface}
