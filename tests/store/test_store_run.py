@@ -9,11 +9,11 @@ import pytest
 
 from tests.records.made import checkpoint, published
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import RunLockedError, StoreError
+from webgym_cli.errors import RunLockedError, StoreError, UsageError
 from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.store import checkpoints, metrics, state
 from webgym_cli.store.lock import lock_run
-from webgym_cli.store.run import RunDir, new_attempt
+from webgym_cli.store.run import RunDir, check_output, create_or_open, new_attempt
 from webgym_cli.util.files import replace_link
 
 HOLDER = """
@@ -261,3 +261,41 @@ def test_a_run_named_by_a_relative_path_has_absolute_paths(tmp_path, monkeypatch
     monkeypatch.chdir("/")
     assert run.root == tmp_path / "runs/a"
     assert run.checkpoints.is_absolute()
+
+
+@pytest.mark.parametrize("name", ["run.json", "config.json", "metrics.jsonl", "pages/x.html", "new/folder/a.html"])
+@pytest.mark.parametrize("kept", ["run.json", "train_trajectories"])
+def test_no_output_is_written_into_a_run(run, tmp_path, name, kept):
+    create_or_open(run, Settings())
+    run.trajectories("train").mkdir()
+    if kept == "run.json":
+        run.trajectories("train").rmdir()
+    else:  # a run from which a copy left something out
+        run.provenance.unlink()
+        run.config.unlink()
+    (tmp_path / "link").symlink_to(run.root)
+    for place in (run.root / name, tmp_path / "link" / name):
+        with pytest.raises(UsageError, match="is in the run"):
+            check_output(place, b"")
+
+
+def test_an_output_replaces_its_own_kind_only(tmp_path):
+    file = tmp_path / "page.html"
+    start = b"<!doctype html>" * 10
+    check_output(file, start)
+    file.write_bytes(b"")
+    check_output(file, start)
+    file.write_bytes(start + b"older content")
+    check_output(file, start + b"newer content")
+    for other in (b"my notes", b"<!doctype html>", b"\0" + start):
+        file.write_bytes(other)
+        with pytest.raises(UsageError, match="there is another file"):
+            check_output(file, start)
+
+
+def test_no_output_replaces_a_device_a_pipe_or_a_folder(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    for place in (tmp_path, tmp_path / "pipe", tmp_path / "loop", Path("/dev/null"), Path("/dev/stdout")):
+        with pytest.raises(UsageError, match="can't be replaced"):
+            check_output(place, b"x")

@@ -79,6 +79,8 @@ class RolloutSettings(ConfigSection):
     are stored as `cancelled` and remain pending. Values below 1 bias the sample against long episodes."""
     completion_grace: float = Field(default=30.0, ge=0)
     """Time for which remaining episodes continue after the completion threshold, in seconds."""
+    file_folders: tuple[str, ...] = ()
+    """Folders outside of a task file's own folder from which its tasks may take files (`upload_folder`, `images`)."""
     executor: Literal["local", "ray"] = "local"
     """`local`: this machine; `ray`: one rollout actor on each node of a Ray cluster, with `loop.mode=async` policy
     servers on each other node that offers GPUs."""

@@ -12,6 +12,7 @@ from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import PromptVersion
+from webgym_cli.tasks.files import IMAGES, UPLOADS, require_files
 from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
 
 __all__ = ["ENVIRONMENTS", "PICTURE_PROMPTS", "EnvironmentSpec", "ExclusiveResources", "find_environment"]
@@ -95,6 +96,7 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
             )
         if settings.browser.dialogs == "policy":
             _require_answers(spec, str(version))
+        require_files(settings, own, UPLOADS if spec.has_pages else IMAGES)
         if spec.check_settings is not None:
             spec.check_settings(settings, own)
 

@@ -22,6 +22,7 @@ def render_episode_page(view: EpisodeView, store: ScreenshotStore, scale: float 
     return render_page(
         Path(__file__).parent,
         "episode.html",
+        "show",
         style="episode.css",
         told=view,
         trajectory=view.trajectory,

@@ -30,7 +30,7 @@ def render_report(
     """Render a report page, encoded in UTF-8."""
     values = {name: sorted({card.facts[name] for card in cards}) for name in _FILTERS}
     return _render(
-        "report.html",
+        "report",
         facts=facts,
         tiles=_tiles(facts),
         sections=[*build_sections(facts), *build_phase_sections(facts)],
@@ -44,7 +44,7 @@ def render_report(
 def render_comparison(comparison: Comparison, shown: Sequence[ReportSection]) -> bytes:
     """Render a comparison page, encoded in UTF-8."""
     differ = [(key, _json(of["first"]), _json(of["second"])) for key, of in comparison["settings"].items()]
-    return _render("compare.html", comparison=comparison, sections=shown, settings=differ)
+    return _render("compare", comparison=comparison, sections=shown, settings=differ)
 
 
 def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
@@ -66,9 +66,11 @@ def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _render(template: str, **values: Any) -> bytes:
+def _render(command: str, **values: Any) -> bytes:
     folder = Path(__file__).parent
-    return render_page(folder, template, style="report.css", script="filter.js", swatch=draw_swatch, **values)
+    return render_page(
+        folder, f"{command}.html", command, style="report.css", script="filter.js", swatch=draw_swatch, **values
+    )
 
 
 def _json(value: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -20,8 +22,11 @@ from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.config.suggest import name_runs_near
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Split
-from webgym_cli.util.files import read_json, replace_link, write_json
+from webgym_cli.util.files import open_regular, read_json, replace_link, write_json
 from webgym_cli.util.text import hide_passwords
+
+# Bytes at the start of an output file by which a command recognizes its own: enough for the head of a page.
+_SAME_START = 120
 
 
 def now() -> str:
@@ -151,11 +156,30 @@ class RunDir:
 
 def refuse_output_in_run(path: Path) -> None:
     """Raise `UsageError` for a user's output file within a run, where it would be read as part of the run."""
-    place = path.resolve()
+    place = Path(os.path.realpath(path))  # `resolve` raises `RuntimeError` for a loop of links
     for folder in (place, *place.parents):
         run = RunDir(folder)
-        if run.config.is_file() and run.provenance.is_file():
+        if run.provenance.is_file() or any(run.trajectories(split).is_dir() for split in Split):
             raise UsageError(f"{path} is in the run {folder}", hint="name a file or a folder outside of runs")
+
+
+def check_output(path: Path, start: bytes) -> None:
+    """Raise `UsageError` for a user's output file within a run, and for an existing file of another origin.
+
+    `start`: the beginning of the new content. A file that begins like it is an earlier output of the same command.
+    """
+    refuse_output_in_run(path)
+    try:
+        if path.absolute().is_relative_to("/dev"):  # `/dev/stdout` is a link, which a rename would replace
+            raise OSError(errno.EINVAL, "it is a device", str(path))
+        with open_regular(path) as file:
+            before = file.read(_SAME_START)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise UsageError(f"{path}: can't be replaced: {error.strerror}", hint="name another file") from None
+    if before and before != start[:_SAME_START]:
+        raise UsageError(f"{path}: there is another file already", hint="name another one, or remove it")
 
 
 def open_run(path: Path) -> tuple[RunDir, Settings]:

@@ -13,7 +13,8 @@ from typing import Any
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.check import BadLine
-from webgym_cli.tasks.format import load_object, parse_object, place_images
+from webgym_cli.tasks.files import place_files
+from webgym_cli.tasks.format import load_object, parse_object
 from webgym_cli.tasks.records import BOM, ReadRecord, is_array_start, iter_records, refuse
 from webgym_cli.tasks.registry import BadTaskError
 
@@ -41,7 +42,7 @@ def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) 
         for number, record in _records(_content(file)):
             place = f"{file}:{number}"
             try:
-                task = place_images(read(record(), place), file.parent)
+                task = place_files(read(record(), place), file.parent)
                 if task.id in named:
                     raise BadTaskError(f"task_id: {task.id} is the one of {named[task.id]} too")
             except BadTaskError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -78,15 +77,6 @@ def read_task(value: dict[str, Any]) -> Task:
     except BadTaskError as error:
         raise BadTaskError(f"{error}{_guess_misspelt(record)}", error.advice) from None
     return task
-
-
-def place_images(task: Task, folder: Path) -> Task:
-    """Return the task with absolute paths in its field `images`; relative ones start at the task file's folder."""
-    places = task.extra.get("images")
-    if not isinstance(places, list) or not all(isinstance(place, str) for place in places):
-        return task
-    absolute = [place if place.startswith("data:") else str((folder / place).absolute()) for place in places]
-    return task.model_copy(update={"extra": {**task.extra, "images": absolute}})
 
 
 def _readers(named: Any) -> Iterable[TaskSource]:

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import DifficultyBand, Task
-from webgym_cli.tasks.format import load_object, parse_task, place_images, read_task
+from webgym_cli.tasks.files import place_files
+from webgym_cli.tasks.format import load_object, parse_task, read_task
 from webgym_cli.tasks.records import BadArrayError, is_array_start, iter_numbered_lines, read_array
 from webgym_cli.tasks.registry import BadTaskError, find_prefix
 from webgym_cli.util.urls import site_of
@@ -130,7 +131,7 @@ def _read_lines(path: Path, version: tuple[int, int], offsets: array[int], indic
                 raise BadTaskError("changed")
             for index in indices:
                 file.seek(offsets[index])
-                yield place_images(parse_task(file.readline()), path.parent)
+                yield place_files(parse_task(file.readline()), path.parent)
     except BadTaskError:
         raise UsageError(
             f"{path}: the task file changed while it was in use", hint="run the same command again"
@@ -155,7 +156,7 @@ def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
 
 def _check(path: Path, number: int, line: bytes) -> Task:
     try:
-        return place_images(parse_task(line), path.parent)
+        return place_files(parse_task(line), path.parent)
     except BadTaskError as error:
         advice = f": {error.advice}" if error.advice else f"; all bad lines: webgym tasks check {path}"
         raise UsageError(f"{path}:{number}: {error}", hint=f"fix line {number} of {path}{advice}") from None
@@ -167,7 +168,7 @@ def _in_array(path: Path) -> list[Task]:
     try:
         for number, value in read_array(path.read_bytes()):
             place = f" record {number}:"
-            tasks.append(place_images(read_task(load_object(value)), path.parent))
+            tasks.append(place_files(read_task(load_object(value)), path.parent))
     except (BadArrayError, BadTaskError) as error:
         raise UsageError(f"{path}:{place} {error}", hint=f"all bad records: webgym tasks check {path}") from None
     if not tasks:

@@ -18,13 +18,17 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-def render_page(folder: Path, template: str, *, style: str, script: str = "", **values: Any) -> bytes:
-    """Return a page in UTF-8. `style`, `script`: files beside the template; their digests go into the policy."""
+def render_page(folder: Path, template: str, command: str, *, style: str, script: str = "", **values: Any) -> bytes:
+    """Return a page of a command in UTF-8.
+
+    `style`, `script`: files beside the template; their digests go into the policy.
+    """
     css, code = ((folder / name).read_text(encoding="utf-8") if name else "" for name in (style, script))
+    digests = {"style_digest": _digest(css), "script_digest": _digest(code)}
     text = (
         _load_environment(folder)
         .get_template(template)
-        .render(style=css, style_digest=_digest(css), script=code, script_digest=_digest(code), **values)
+        .render(command=command, style=css, script=code, **digests, **values)
     )
     # Pages may quote unpaired surrogates, which no encoding has.
     return text.encode(errors="replace")

@@ -130,3 +130,16 @@ def test_a_reader_that_has_seen_enough_ends_it_quietly(export, run, tmp_path):
     command = f"{' '.join(WEBGYM)} export-sharegpt {run.root} --format jsonl | head -1 | wc -l; echo ${{PIPESTATUS[0]}}"
     said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert (said.stdout, said.stderr) == ("1\n0\n", "")
+
+
+@pytest.mark.parametrize("form", ["json", "jsonl", "openai"])
+def test_a_file_of_another_origin_is_kept(tmp_path, export, form):
+    out = tmp_path / "out.jsonl"
+    for text, more in (('{"my": "data"}\n', ()), ('{"my": "data"}\n', ("--iteration", "7"))):
+        out.write_text(text)
+        said = export("--format", form, "-o", out, *more)
+        assert said.returncode == 2 and "there is another file already" in said.stderr
+        assert out.read_text() == text
+    out.unlink()
+    for _ in range(2):
+        assert export("--format", form, "-o", out).returncode == 0

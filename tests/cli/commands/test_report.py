@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from tests.inspect.buffers import made
 from tests.report.runs import at, did, note
 from webgym_cli.cli.app import app
-from webgym_cli.errors import MissingStageError, StoreError
+from webgym_cli.errors import MissingStageError, StoreError, UsageError
 
 
 def call(*arguments):
@@ -98,6 +98,24 @@ def test_compare_writes_a_page_too(run, other, tmp_path):
     assert "B is better" in out
     assert err == f"the page: {path}\n"
     assert b"B is better" in path.read_bytes()
+
+
+def test_pages_replace_no_other_file(run, other, tmp_path):
+    path = tmp_path / "ab.html"
+    for name, arguments in (("report", [run.root]), ("compare", [run.root, other.root])):
+        for place in (run.provenance, other.metrics, other.root / "report.html"):
+            with pytest.raises(UsageError, match="is in the run"):
+                call(name, *arguments, "--html", place)
+        path.write_text("mine")
+        with pytest.raises(UsageError, match="another file"):
+            call(name, *arguments, "--html", path)
+        assert path.read_text() == "mine"
+        path.unlink()
+        call(name, *arguments, "--html", path)
+        call(name, *arguments, "--html", path)
+    with pytest.raises(UsageError, match="another file"):
+        call("report", run.root, "--html", path)
+    call("report", run.root, "--html", run.root / "report.html")
 
 
 def test_runs_without_trajectories_are_said_to_be(tmp_path):

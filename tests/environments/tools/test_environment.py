@@ -18,7 +18,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.scoring.registry import REWARDS
-from webgym_cli.tasks.format import place_images
+from webgym_cli.tasks.files import place_files
 from webgym_cli.tasks.registry import BadTaskError
 
 MINE = '''
@@ -172,8 +172,8 @@ async def test_the_pictures_of_a_question_are_shown_with_it(tmp_path, monkeypatc
         {"type": "text", "text": "<image>How many?"},
     ]
     record = {"messages": [{"role": "user", "content": parts}], "images": ["large.jpg", {"path": "exact.png"}]}
-    task = place_images(read_question(record | {"image": {"bytes": data}, "answer": "72"}), tmp_path)
-    settings = load(overrides=["image.image_max_pixels=800000"])
+    task = place_files(read_question(record | {"image": {"bytes": data}, "answer": "72"}), tmp_path)
+    settings = load(overrides=["image.image_max_pixels=800000", "tasks.train=tasks.jsonl"])
     check_tasks(settings, [task])
     question, view = await find_environment("tools").make_pool(settings).new().reset(task, 0)
     assert question == "How many?"

@@ -43,16 +43,20 @@ def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: Json
     from webgym_cli.report.compare import ComparedRun, compare_runs
     from webgym_cli.report.compare_views import build_sections
     from webgym_cli.report.page import render_comparison
-    from webgym_cli.store.run import open_run
+    from webgym_cli.store.run import check_output, open_run, refuse_output_in_run
     from webgym_cli.util.files import write_atomic
 
     output = Output(as_json=json)
+    if html is not None:
+        refuse_output_in_run(html)
     runs = [open_run(path)[0] for path in (first, second)]
     with ExitStack() as stack:
         sides = [ComparedRun(run, stack.enter_context(open_run_index(run, output))) for run in runs]
         compared = compare_runs(*sides)
     if html is not None:
-        write_atomic(html, render_comparison(compared, build_sections(compared)))
+        page = render_comparison(compared, build_sections(compared))
+        check_output(html, page)
+        write_atomic(html, page)
         output.note(f"the page: {html}")
     if json:
         output.data(compared)

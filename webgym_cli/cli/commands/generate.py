@@ -38,11 +38,13 @@ def generate(
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.curriculum.plan import plan_generation
     from webgym_cli.loop.generation import generate as generate_tasks
-    from webgym_cli.loop.generation import resolve_settings
-    from webgym_cli.store.run import refuse_output_in_run
+    from webgym_cli.loop.generation import resolve_settings, sibling_path
+    from webgym_cli.store.run import check_output, refuse_output_in_run
     from webgym_cli.train.critic_scoring import outcome_critic
 
     refuse_output_in_run(out)
+    if not sibling_path(out, "asked").is_file():  # an earlier generation's file has its responses beside it
+        check_output(out, b"")
     directory, settings = resolve(run, options, required=True)
     output = options.open_output()
     if options.dry_run:

@@ -38,8 +38,10 @@ def init_model(
 
     See also: webgym setup, webgym loop.
     """
+    from webgym_cli.store.run import refuse_output_in_run
     from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model, plan_tiny_model
 
+    refuse_output_in_run(directory)
     sizes = TinyModel(seed=seed, hidden=hidden, layers=layers, heads=heads, pages=pages)
     settings, output = options.load(), Output(as_json=options.json)
     if options.dry_run:

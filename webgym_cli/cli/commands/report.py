@@ -57,7 +57,7 @@ def report(
     from webgym_cli.report.facts import gather_facts
     from webgym_cli.report.gallery import choose_cards, read_examples
     from webgym_cli.report.page import render_report
-    from webgym_cli.store.run import open_run
+    from webgym_cli.store.run import check_output, open_run, refuse_output_in_run
     from webgym_cli.store.screenshots import ScreenshotStore
     from webgym_cli.util.files import write_atomic
     from webgym_cli.venvs.locate import resolve_device
@@ -66,6 +66,9 @@ def report(
     if gpus is None:
         gpus = int(price is not None or resolve_device(settings.venvs.device) == "cuda")
     output, path = Output(as_json=json), html or directory.report
+    is_own = path.absolute() == directory.report
+    if not is_own:
+        refuse_output_in_run(path)
     with open_run_index(directory, output, kept=not dry_run) as index:
         facts = gather_facts(directory, index, gpus, price)
         if dry_run:
@@ -76,6 +79,8 @@ def report(
         shown = list(choose_cards(index, store, episodes))
         examples = read_examples(index, store, facts["changes"])
     content = render_report(facts, shown, examples)
+    if not is_own:
+        check_output(path, content)
     write_atomic(path, content)
     _show_summary(output, path, {"event": "report", "page": str(path), "bytes": len(content), **facts}, len(shown))
     if open_:

@@ -176,7 +176,7 @@ def convert(
 
     See also: webgym tasks check, webgym tasks sample, webgym login.
     """
-    from webgym_cli.store.run import refuse_output_in_run
+    from webgym_cli.store.run import check_output
     from webgym_cli.tasks.registry import find_converter
     from webgym_cli.util.files import write_atomic
 
@@ -194,8 +194,9 @@ def convert(
         for line in lines:
             output.text(line)
     else:
-        refuse_output_in_run(out)
-        write_atomic(out, "".join(f"{line}\n" for line in lines))
+        content = "".join(f"{line}\n" for line in lines).encode()
+        check_output(out, content)
+        write_atomic(out, content)
     generated = sum(bool(task.extra.get("generated")) for task in converted.tasks)
     unscored = f", {generated} of them generated: only a reward model can score those" if generated else ""
     output.note(f"{len(lines)} tasks{unscored}")

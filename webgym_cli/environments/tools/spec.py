@@ -35,12 +35,6 @@ def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
     from webgym_cli.tools.registry import find_tools
 
     find_tools(settings.agent.tools)
-    for task in tasks:
-        for place in task.extra.get("images", []):
-            if not place.startswith("data:") and not Path(place).is_file():
-                raise UsageError(
-                    f"task {task.id}: images: there is no file {place}", hint="name it by an absolute path"
-                )
     reward = REWARDS.find(settings.agent.reward_name)
     require_fields(reward, tasks)
     if "judge" in reward.required and not all("judge" in task.extra for task in tasks):

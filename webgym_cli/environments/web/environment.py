@@ -26,6 +26,7 @@ from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.webrl import AnyAction
+from webgym_cli.tasks.files import UPLOADS
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
@@ -98,8 +99,8 @@ class WebEnvironment(Environment):
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
         """Prepare the episode's other resources; return the options of its browser context."""
-        folder, options = task.extra.get("upload_folder"), self._pool.options
-        if isinstance(folder, str):
+        options = self._pool.options
+        if folder := task.extra.get(UPLOADS):  # checked by `require_files`
             options = replace(options, upload_folder=Path(folder))
         address = urlsplit(task.start_url)
         # a host with a port is more specific

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportOptions
+from webgym_cli.store.run import check_output
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.files import WriteLine, open_line_writer, replace_folder
 
@@ -100,7 +101,7 @@ def open_output(
             raise UsageError(f"--format {options.format} makes a folder", hint="add -o DIR")
         yield ExportOutput(options, store, emit)
     elif file_name is not None and out.suffix and not out.is_dir():
-        with open_line_writer(out) as written:
+        with _open_file(out) as written:
             yield ExportOutput(options, store, written)
     else:
         final = out.absolute()
@@ -110,6 +111,24 @@ def open_output(
             else:
                 with open_line_writer(building / file_name) as written:
                     yield ExportOutput(options, store, written, final, building)
+
+
+@contextmanager
+def _open_file(out: Path) -> Iterator[WriteLine]:
+    """Yield the writer of a file's lines. The first line decides whether a file that is there may be replaced."""
+    is_checked = False
+
+    def write_checked(line: str) -> None:
+        nonlocal is_checked
+        if not is_checked:
+            check_output(out, f"{line}\n".encode())
+            is_checked = True
+        write_line(line)
+
+    with open_line_writer(out) as write_line:
+        yield write_checked
+        if not is_checked:
+            check_output(out, b"")
 
 
 @contextmanager
