@@ -28,7 +28,8 @@ def untracked():
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch):
-    """No setting of the person who runs the tests reaches them."""
+    """No setting of the person who runs the tests reaches them, and no key of another test."""
+    monkeypatch.setattr("webgym_cli.util.secrets._forms", {})
     for name in list(os.environ):
         if name.startswith("WEBGYM_") and name != "WEBGYM_HOME":
             monkeypatch.delenv(name)

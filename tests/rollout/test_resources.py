@@ -56,14 +56,17 @@ def test_base_urls(policy, urls):
         ("http://a:b/v1", "is no address: "),
         ("http://a/v1,http://b/v1,http://a/v1", "a:80/v1 is named twice"),
         ("http://a:443/v1,https://A/v1/", "a:443/v1 is named twice"),
-        ("http://a/v1,http://me:hidden@a/v1", "rollout.policy: a:80/v1 is named twice"),
+        ("http://a/v1,http://$LOGIN@a/v1", "rollout.policy: a:80/v1 is named twice"),
+        ("http://me:hidden@a/v1", "rollout.policy: an address holds a key (user)"),
+        ("http://a/v1,http://b/v1?token=hidden", "rollout.policy: an address holds a key (token)"),
     ],
 )
-def test_what_can_not_act_is_refused_in_one_line(policy, named):
+def test_what_can_not_act_is_refused_in_one_line(policy, named, monkeypatch):
+    monkeypatch.setenv("LOGIN", "me:hidden")
     with pytest.raises(UsageError) as caught:
         policy_urls(policy)
     assert str(caught.value).startswith("rollout.policy: ")
-    assert named in str(caught.value)
+    assert named in str(caught.value) and "hidden" not in str(caught.value)
     assert "\n" not in str(caught.value)
     assert caught.value.hint
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.util.http_client import MAX_ANSWER, BoundedClient
-from webgym_cli.util.text import hide_passwords
+from webgym_cli.util.secrets import expand_variables, redact, require_header_value
 
 RecordT = TypeVar("RecordT", bound=Record)
 # Settings sections that configure a chat server.
@@ -117,7 +116,7 @@ class ChatClient:
                 limit = {_LONG_NAME: request.pop(_SHORT_NAME)}
                 return await self._send(request | limit, retries, counter)
             reason = describe_error(error, client.api_key)
-            raise ChatError(f"{hide_passwords(str(client.base_url))}: {reason}", unavailable=True) from error
+            raise ChatError(f"{self._settings.base_url}: {reason}", unavailable=True) from error
         if counter:
             counter.calls += answer.retries_taken + 1
         return answer
@@ -137,26 +136,39 @@ class ChatClient:
 
 
 def openai_client(
-    base_url: str, key: str, timeout: float, *, retries: int = 2, max_answer: int = MAX_ANSWER
+    base_url: str,
+    key: str,
+    timeout: float,
+    *,
+    retries: int = 2,
+    max_answer: int = MAX_ANSWER,
+    proxied: bool = True,
 ) -> openai.AsyncOpenAI:
-    """Return a client of an untrusted server. `timeout`: deadline of a whole request, in seconds."""
+    """Return a client of an untrusted server. `timeout`: deadline of a whole request, in seconds.
+
+    The base URL's query is sent with each request. `proxied`: see `BoundedClient.trust_env`.
+    """
+    url = httpx.URL(expand_variables(base_url))
     # newer versions of the library accept this kind of client, too, but don't declare it
-    http_client = cast("Any", BoundedClient(max_answer=max_answer, refuse_errors=True))
+    http_client = cast("Any", BoundedClient(max_answer=max_answer, refuse_errors=True, trust_env=proxied))
     return openai.AsyncOpenAI(
-        base_url=base_url, api_key=key or _NO_KEY, timeout=timeout, max_retries=retries, http_client=http_client
+        base_url=str(url.copy_with(query=None, fragment=None)),
+        default_query=dict(url.params),
+        api_key=key or _NO_KEY,
+        timeout=timeout,
+        max_retries=retries,
+        http_client=http_client,
     )
 
 
 def require_address(section: str, base_url: str, hint: str) -> None:
     """Raise `SettingsError` unless the `base_url` of a settings section is an http(s) URL."""
     try:
-        url = httpx.URL(base_url)
+        url = httpx.URL(expand_variables(base_url))
     except httpx.InvalidURL as error:
-        raise SettingsError(
-            f"{section}.base_url: {hide_passwords(base_url)!r} is no address: {error}", hint=hint
-        ) from error
+        raise SettingsError(f"{section}.base_url: {base_url!r} is no address: {error}", hint=hint) from error
     if url.scheme not in ("http", "https") or not url.host:
-        raise SettingsError(f"{section}.base_url: {hide_passwords(base_url)!r} is no http(s) address", hint=hint)
+        raise SettingsError(f"{section}.base_url: {base_url!r} is no http(s) address", hint=hint)
 
 
 def read_api_key(variable: str) -> str:
@@ -164,10 +176,7 @@ def read_api_key(variable: str) -> str:
 
     Raises `SettingsError` for characters that are invalid in an HTTP header.
     """
-    key = os.environ.get(variable, "").strip()
-    if not key.isascii() or not key.isprintable():
-        raise SettingsError(f"environment {variable}: the key holds characters that no HTTP header can carry")
-    return key or _NO_KEY
+    return require_header_value(variable) or _NO_KEY
 
 
 def read_completion(answer: Any, kind: type[RecordT]) -> RecordT:
@@ -223,6 +232,8 @@ def describe_error(error: Exception, secret: str = _NO_KEY) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, openai.APIConnectionError) and str(error.__cause__ or ""):
         text = f"{text} {' '.join(str(error.__cause__).split())}"  # the message itself has no reason
-    if secret and secret != _NO_KEY:
-        text = text.replace(secret, "[key]")  # some servers repeat the key that they refuse
-    return text[:300]
+    # some servers repeat the key that they refuse
+    text = redact(text, "" if secret == _NO_KEY else secret)[:300]
+    request = getattr(error, "_request", None) or getattr(error, "request", None)
+    proxy = request.extensions.get("proxy") if isinstance(request, httpx.Request) else None
+    return f"{text} (through the proxy in {proxy})" if proxy else text

@@ -22,7 +22,6 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Logprobs, Sampling
 from webgym_cli.records.trajectory import Generation
 from webgym_cli.util.http_client import BoundedClient
-from webgym_cli.util.text import hide_passwords
 
 # Timeout of a probe, in seconds: of the server's version, and of one generated token.
 PROBE_TIMEOUT = 10.0
@@ -58,11 +57,12 @@ class ChatPolicy:
         api_key: str = "",
         logprobs: Logprobs | None = None,
     ) -> None:
-        """`logprobs`: distribution of the server's log-probabilities, if known. Raises `UsageError` for a bad URL."""
+        """`logprobs`: distribution of the server's log-probabilities, known only of webgym's own servers, which are
+        never behind a proxy. Raises `UsageError` for a bad URL."""
         try:
             url = httpx.URL(base_url)
         except httpx.InvalidURL as error:
-            raise UsageError(f"rollout.policy: {hide_passwords(base_url)!r} is no address: {error}") from error
+            raise UsageError(f"rollout.policy: {base_url!r} is no address: {error}") from error
         self.name = name or model
         self.address = str(url.copy_with(userinfo=b"", query=None)).rstrip("/")
         """The base URL without credentials and query, for messages."""
@@ -70,7 +70,8 @@ class ChatPolicy:
         self._settings = settings
         self._logprobs = logprobs
         self._images = images
-        self._client = openai_client(base_url, api_key, limits.policy_timeout, retries=0)
+        self._proxied = logprobs is None
+        self._client = openai_client(base_url, api_key, limits.policy_timeout, retries=0, proxied=self._proxied)
         self._is_vllm: bool | None = None
         self._secret = api_key
 
@@ -165,8 +166,8 @@ class ChatPolicy:
         if self._is_vllm is None:
             root = str(self._client.base_url).rstrip("/").removesuffix("/v1")
             try:
-                async with BoundedClient(timeout=PROBE_TIMEOUT) as client:
-                    answer = await client.get(f"{root}/version")
+                async with BoundedClient(timeout=PROBE_TIMEOUT, trust_env=self._proxied) as client:
+                    answer = await client.get(f"{root}/version", params=self._client.default_query)
                 self._is_vllm = answer.status_code == 200 and '"version"' in answer.text
             except httpx.HTTPError as error:
                 raise self._to_boundary_error(FailureKind.POLICY_UNAVAILABLE, error) from error

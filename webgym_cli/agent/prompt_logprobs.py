@@ -29,13 +29,21 @@ class PromptLogprobs:
     """Client of a policy behind one or several base URLs of vLLM, used round-robin."""
 
     def __init__(
-        self, base_urls: Sequence[str], model: str, *, api_key: str = "", timeout: float = 120.0, retries: int = 2
+        self,
+        base_urls: Sequence[str],
+        model: str,
+        *,
+        api_key: str = "",
+        timeout: float = 120.0,
+        retries: int = 2,
+        proxied: bool = True,
     ) -> None:
-        """Open no connection yet. `model`: name in requests; `timeout`: deadline of one request, in seconds."""
+        """Open no connection yet. `model`: name in requests; the others: see `openai_client`."""
         self._model = model
         self._requests = 0
         self._clients = [
-            openai_client(url, api_key, timeout, retries=retries, max_answer=MAX_PROMPT_ANSWER) for url in base_urls
+            openai_client(url, api_key, timeout, retries=retries, max_answer=MAX_PROMPT_ANSWER, proxied=proxied)
+            for url in base_urls
         ]
 
     async def of(self, prompt: Sequence[int], response: Sequence[int]) -> list[float] | None:

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from webgym_cli.agent.prompt import split_at_images
 from webgym_cli.agent.webrl_prompt import is_raw
-from webgym_cli.config.model_families import DATE
+from webgym_cli.config.model_families import DATE, HUB_ADDRESS
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.sample import IMAGE, Message
+from webgym_cli.util.proxies import describe_proxy
 
 if TYPE_CHECKING:
     import jinja2
@@ -254,7 +255,7 @@ def _find_model_folder(model: str) -> Path:
     try:
         return Path(huggingface_hub.snapshot_download(model, allow_patterns=list(FILES)))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0] + describe_proxy(HUB_ADDRESS)
         raise SettingsError(
             f"policy_config.base_model: there is no folder {model}, and it can't be fetched from the hub: {reason}",
             hint="run the command in the folder where the run was made, or name the model by an absolute path",

@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 from webgym_cli.cli.output import Output, fail
 from webgym_cli.cli.streams import discard, explain_os_error, open_streams
 from webgym_cli.errors import JobError, StoreError, Terminated, UsageError, WebGymError
+from webgym_cli.util.proxies import exempt_loopback
+from webgym_cli.util.secrets import add_address_keys, add_environment
 
 # The environment variable by which a shell requests completions.
 COMPLETE = "_WEBGYM_COMPLETE"
@@ -40,6 +42,10 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _raise_terminated)
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
     open_streams()
+    add_environment()
+    add_address_keys(" ".join(sys.argv))
+    if foreign := exempt_loopback(os.environ):
+        Output().note(f"note: environment no_proxy: {', '.join(foreign)} is left out: HTTP clients can't read it")
     try:
         code = _run()
         sys.stdout.flush()

@@ -15,6 +15,7 @@ from webgym_cli.cli.output import Output
 from webgym_cli.cli.streams import explain_os_error
 from webgym_cli.config.load import list_unused_variables, load_with_sources
 from webgym_cli.config.model import Settings
+from webgym_cli.config.secrets import check_secrets
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.rollout.resources import ORACLE, VLLM
@@ -34,6 +35,8 @@ from webgym_cli.store.state import begin, finish
 from webgym_cli.train.nodes.coordinator import coordinate
 from webgym_cli.train.nodes.topology import from_env
 from webgym_cli.train.registry import check_algorithm
+from webgym_cli.util.proxies import check_network_variables
+from webgym_cli.util.secrets import redact
 
 if TYPE_CHECKING:
     from webgym_cli.loop.pipeline import Pipeline
@@ -107,6 +110,8 @@ def stage(
     if run.exists:
         for line in list_unused_variables(run.config):
             output.note(line)
+    check_secrets(settings)
+    check_network_variables()
     _check_model(command, run, settings, options or {})
     topology = from_env(os.environ) if command in _MULTI_NODE else None
     with lock_run(run, f"{command} {run.root}"):
@@ -125,7 +130,7 @@ def stage(
                     board(event)
                     return
                 with suppress(OSError):  # the store reports a full disk and loses nothing
-                    log.write(json.dumps({"at": now(), **event}, ensure_ascii=False).encode() + b"\n")
+                    log.write(redact(json.dumps({"at": now(), **event}, ensure_ascii=False)).encode() + b"\n")
                 board(event)
 
             try:

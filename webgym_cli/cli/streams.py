@@ -9,15 +9,19 @@ from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import TextIO
 
+from webgym_cli.util.secrets import RedactingStream
+
 
 def open_streams() -> None:
-    """Open standard streams that are missing at start-up, and make stdout accept every character."""
+    """Open missing standard streams; stdout accepts every character from now on, and no stream shows keys."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # `>&-`: the next opened file would get its descriptor
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    for name in ("stdout", "stderr"):
+        setattr(sys, name, RedactingStream(getattr(sys, name)))
 
 
 def explain_os_error(error: OSError) -> str:

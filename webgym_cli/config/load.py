@@ -21,6 +21,7 @@ from pydantic_settings import SettingsError as SourceError
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.model_defaults import MODEL_DEPENDENT, resolve_model_defaults
 from webgym_cli.config.renamed import RENAMED, current_name, rename_keys
+from webgym_cli.config.secrets import add_settings_secrets, refuse_keys
 from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.suggest import explain, keys_of, suggest
 from webgym_cli.errors import SettingsError
@@ -66,6 +67,8 @@ def load_with_sources(
             _refuse_unknown(key, source)
             if source == ENVIRONMENT and key in kept and is_frozen(key):
                 continue
+            if not source.startswith("run "):  # of a stored run an older version may have kept it
+                refuse_keys(key, value, source)
             _put(merged, key, value if source.startswith("run ") else _absolute_model(key, value))
             sources[key] = source
         kept = layer if source.startswith("run ") else kept
@@ -80,6 +83,7 @@ def load_with_sources(
     # Before defaults are resolved: a plugin may register what a setting names.
     import_plugins(given.plugins)
     settings = resolve_model_defaults(given)
+    add_settings_secrets(settings)
     known, before = flat_values(settings), flat_values(given)
     sources |= {key: f"model {given.policy_config.base_model}" for key in MODEL_DEPENDENT if known[key] != before[key]}
     return settings, {key: sources.get(key, "default") for key in known}

@@ -164,7 +164,8 @@ async def _open_client_factory(settings: Settings, served: Served) -> AsyncItera
         urls = (how.base_url,) if how.base_url else await served()
         key = read_api_key(how.api_key_env_var) if how.base_url else ""
         name = settings.serve.served_model_name
-        clients.append(PromptLogprobs(urls, name, api_key=key, timeout=how.timeout, retries=how.retries))
+        timeout, retries, proxied = how.timeout, how.retries, bool(how.base_url)
+        clients.append(PromptLogprobs(urls, name, api_key=key, timeout=timeout, retries=retries, proxied=proxied))
         return clients[-1]
 
     if how.base_url:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, cast
 
 from webgym_cli.config.model import Settings
+from webgym_cli.config.secrets import POLICY_KEY
 from webgym_cli.environments.registry import claim_resources
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
@@ -23,7 +24,6 @@ from webgym_cli.rollout.monitoring.monitor import Monitor, summarize_rewards
 from webgym_cli.rollout.monitoring.stages import EpisodeStage
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
-from webgym_cli.rollout.resources import POLICY_KEY
 from webgym_cli.rollout.runner import EpisodeRunner
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append, scan
@@ -256,7 +256,7 @@ def summarize(
     if collected and not worked:
         raise WebGymError(
             f"none of the {len(collected)} collected episodes could be judged: {collected[-1].outcome.failure_detail}",
-            hint=f"check judge.base_url (a password in it is not saved), judge.model and the key in the variable that "
+            hint=f"check judge.base_url, judge.model and the key in the variable that "
             f"judge.api_key_env_var names, then webgym judge {run.root}: all is stored",
         )
     if not collected and not monitor.skipped_by_site:
@@ -275,8 +275,5 @@ def summarize(
 def _advise(failure: FailureKind | None) -> str:
     """Return the hint for consecutive failures of one kind."""
     if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
-        return (
-            f"look at the policy server, then the same command again; its key is taken from {POLICY_KEY}, "
-            "and a password in --policy http://USER:PASSWORD@HOST/v1 is not saved: give it again"
-        )
+        return f"look at the policy server, then the same command again; its key is taken from {POLICY_KEY}"
     return "webgym doctor, then run the same command again: what is stored stays"

@@ -21,7 +21,6 @@ from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import TaskSet, hash_text, open_tasks
 from webgym_cli.util.files import write_lines
-from webgym_cli.util.text import hide_passwords
 from webgym_cli.util.urls import site_of
 
 _PASS_RATES = """
@@ -97,7 +96,7 @@ class RolloutPlan:
             "stage": "rollout",
             "split": self.split,
             "iteration": self.iteration,
-            "policy": hide_passwords(self.policy),
+            "policy": self.policy,
             "episodes": len(self.episodes),
             "done": self.done,
             "owed": len(self.owed),

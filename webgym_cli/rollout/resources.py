@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 
 from webgym_cli.agent.gate import PolicyGate, ServedPolicy
 from webgym_cli.config.model import Settings
+from webgym_cli.config.secrets import POLICY_KEY, refuse_keys
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.records.sampling import Logprobs
@@ -17,7 +17,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import Agent, ModelAgent, OracleAgent
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.text import hide_passwords
+from webgym_cli.util.secrets import expand_variables, require_header_value
 
 if TYPE_CHECKING:
     from webgym_cli.agent.load_balancer import BalancedPolicy
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 # Values of `rollout.policy` other than base URLs: the environment's expert, webgym's own server.
 ORACLE, VLLM = OracleAgent.name, "vllm"
 _CHOICES = "--policy vllm, --policy oracle or --policy http://HOST:PORT/v1[,http://HOST:PORT/v1...]"
-# Environment variable with the API key of the policy servers.
-POLICY_KEY = "OPENAI_API_KEY"
 
 
 class PolicyEndpoint(Record):
@@ -41,11 +39,12 @@ class PolicyEndpoint(Record):
 
 
 def policy_urls(policy: str) -> tuple[str, ...]:
-    """Return the base URLs of `rollout.policy` or `--policy`, a comma-separated list.
+    """Return the base URLs of `rollout.policy` or `--policy`, a comma-separated list, with their keys.
 
-    Raises `UsageError` for an invalid or repeated URL.
+    Raises `UsageError` for an invalid or repeated URL, and for one that holds a key instead of a `$VARIABLE`.
     """
-    urls = tuple(url.strip() for url in policy.split(","))
+    refuse_keys("rollout.policy", policy)
+    urls = tuple(expand_variables(url.strip()) for url in policy.split(","))
     servers: set[str] = set()
     for url in urls:
         server = _server_key(url, alone=len(urls) == 1)
@@ -60,16 +59,14 @@ def _server_key(url: str, *, alone: bool) -> str:
     if not alone and url in (ORACLE, VLLM):
         raise UsageError(f"rollout.policy: {url} acts alone, it can't share requests with others", hint=_CHOICES)
     if not url.startswith(("http://", "https://")):
-        raise UsageError(
-            f"rollout.policy: {hide_passwords(url)!r} is neither vllm, oracle nor a base URL", hint=_CHOICES
-        )
+        raise UsageError(f"rollout.policy: {url!r} is neither vllm, oracle nor a base URL", hint=_CHOICES)
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}[parts.scheme]
     except ValueError as error:
-        raise UsageError(f"rollout.policy: {hide_passwords(url)!r} is no address: {error}", hint=_CHOICES) from None
+        raise UsageError(f"rollout.policy: {url!r} is no address: {error}", hint=_CHOICES) from None
     if not parts.hostname:
-        raise UsageError(f"rollout.policy: {hide_passwords(url)!r} is no address: it names no host", hint=_CHOICES)
+        raise UsageError(f"rollout.policy: {url!r} is no address: it names no host", hint=_CHOICES)
     return f"{parts.hostname}:{port}{parts.path.rstrip('/')}"
 
 
@@ -112,7 +109,7 @@ def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> Balanced
             settings.rollout,
             images,
             name=acting.served.name,
-            api_key=os.environ.get(POLICY_KEY, ""),
+            api_key=require_header_value(POLICY_KEY),
             logprobs=acting.logprobs,
         )
         for url in acting.base_urls

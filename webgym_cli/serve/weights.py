@@ -9,9 +9,10 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from webgym_cli.config.model_families import find_model_folder
+from webgym_cli.config.model_families import HUB_ADDRESS, find_model_folder
 from webgym_cli.errors import SettingsError
 from webgym_cli.store.weights import read_header
+from webgym_cli.util.proxies import describe_proxy
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 HUB = "hub:"
@@ -55,7 +56,11 @@ def require_model(model: str, *, served: bool) -> None:
             if _nearest(model):
                 raise _no_model(model, "")
         elif not (known := _is_on_hub(model)):
-            why = "the hub can't be reached" if known is None else "no such model is on the hub"
+            why = (
+                f"the hub can't be reached{describe_proxy(HUB_ADDRESS)}"
+                if known is None
+                else "no such model is on the hub"
+            )
             raise _no_model(model, f", and {why}")
 
 

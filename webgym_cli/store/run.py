@@ -19,11 +19,11 @@ from webgym_cli.config.load import BASE_MODEL, UPGRADE, changed_frozen_keys, fla
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import MODEL_DEPENDENT
 from webgym_cli.config.model_families import find_model_folder
+from webgym_cli.config.secrets import refuse_keys
 from webgym_cli.config.suggest import name_runs_near
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Split
 from webgym_cli.util.files import open_regular, read_json, replace_link, write_json
-from webgym_cli.util.text import hide_passwords
 
 # Bytes at the start of an output file by which a command recognizes its own: enough for the head of a page.
 _SAME_START = 120
@@ -233,7 +233,7 @@ def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] |
     """
     if not run.exists:
         return
-    before, after = saved_settings(run), parse_saved(hide_passwords(settings.model_dump(mode="json")))
+    before, after = saved_settings(run), parse_saved(settings.model_dump(mode="json"))
     changed = changed_frozen_keys(before, after)
     if BASE_MODEL in changed:
         changed = [key for key in changed if key not in MODEL_DEPENDENT]
@@ -267,11 +267,13 @@ def create_or_open(run: RunDir, settings: Settings) -> None:
     refuse_changes(run, settings)
     if run.exists and saved_settings(run) == settings:
         return
-    write_json(run.config, hide_passwords(settings.model_dump(mode="json")))
+    for key, value in flat_values(settings).items():
+        refuse_keys(key, value)
+    write_json(run.config, settings.model_dump(mode="json"))
     if not run.provenance.exists():
         versions = {"webgym": webgym_cli.__version__, "python": platform.python_version()}
         provenance = {"created_at": now(), "argv": sys.argv, **versions, "platform": platform.platform()}
-        write_json(run.provenance, hide_passwords(provenance))
+        write_json(run.provenance, provenance)
 
 
 def run_id(run: RunDir, settings: Settings) -> str:

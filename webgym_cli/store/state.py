@@ -10,7 +10,6 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.files import read_json, write_json
-from webgym_cli.util.text import hide_passwords
 
 
 class RunningCommand(Record):
@@ -26,7 +25,7 @@ class RunningCommand(Record):
 def begin(run: RunDir, command: str, options: dict[str, Any]) -> None:
     """Record the start of a command."""
     noted = RunningCommand.model_validate({"command": command, "options": options, "since": now()})
-    write_json(run.state, hide_passwords(noted.model_dump(mode="json")))
+    write_json(run.state, noted.model_dump(mode="json"))
 
 
 def finish(run: RunDir) -> None:

@@ -12,14 +12,17 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from webgym_cli.config.secrets import add_settings_secrets
 from webgym_cli.errors import WebGymError
-from webgym_cli.store.run import RunDir
+from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tracking.metrics import AXIS, extract_metrics
 from webgym_cli.tracking.pending import mark_sent, read_pending
 from webgym_cli.tracking.plan import TrackingPlan
 from webgym_cli.tracking.trainer_log import TRAINER_AXIS, read_offline_curve
 from webgym_cli.util.files import read_json
+from webgym_cli.util.secrets import add_environment, redact
+from webgym_cli.util.text import map_texts
 
 if TYPE_CHECKING:
     from wandb import Run
@@ -33,11 +36,14 @@ def send(plan: TrackingPlan) -> None:
     import wandb
 
     run = RunDir(plan.root)
+    add_environment()
+    add_settings_secrets(saved_settings(run))
     pending = read_pending(run, plan.destination)
     named: dict[str, Any] = {"id": plan.id, "project": plan.project, "entity": plan.entity or None, "name": plan.name}
     if plan.mode == "online":  # in offline mode the run's state on the server is unknown
         named["resume"] = "allow"
-    with wandb.init(**named, config={"webgym": read_json(run.config)}, allow_val_change=True) as session:
+    config = {"webgym": map_texts(read_json(run.config), redact)}
+    with wandb.init(**named, config=config, allow_val_change=True) as session:
         iteration = pending.iteration
         for event in pending.events:
             iteration = event.get("iteration", iteration)  # judge events have none: the previous one counts
@@ -76,6 +82,7 @@ def _table(plan: TrackingPlan, event: Mapping[str, Any]) -> dict[str, Any]:
         build_table_row(trajectory, store, lambda image, caption: wandb.Image(image, caption=caption))
         for trajectory in chosen
     ]
+    rows = map_texts(rows, redact)
     return {f"{event['event']}/samples": wandb.Table(columns=list(COLUMNS), data=rows, allow_mixed_types=True)}
 
 

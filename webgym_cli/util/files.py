@@ -1,4 +1,4 @@
-"""Crash-safe file access: durable atomic writes and appends, and readers that tolerate a truncated last line."""
+"""Crash-safe file access: durable atomic writes and appends without keys; readers tolerate a truncated last line."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from typing import Any, BinaryIO
 import jsonlines
 
 from webgym_cli.errors import StoreError
+from webgym_cli.util.secrets import redact
 
 # Writes a line given without its line end.
 WriteLine = Callable[[str], None]
@@ -29,7 +30,7 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
 
     `mode`: permissions, which are never wider at any moment.
     """
-    payload = data.encode() if isinstance(data, str) else data
+    payload = redact(data).encode() if isinstance(data, str) else data
     temporary = ""
     try:
         _make_folder(path.parent)
@@ -80,7 +81,8 @@ def append_lines(path: Path, *lines: str) -> None:
             end = file.seek(0, os.SEEK_END)
             # A crash can leave a truncated line; ending it keeps the new line readable.
             torn = end > 0 and os.pread(file.fileno(), 1, end - 1) != b"\n"
-            payload = memoryview(("\n" if torn else "").encode() + "".join(f"{line}\n" for line in lines).encode())
+            text = "".join(f"{redact(line)}\n" for line in lines)
+            payload = memoryview((f"\n{text}" if torn else text).encode())
             try:
                 # An unbuffered write may be partial.
                 while payload:
@@ -142,7 +144,7 @@ def open_line_writer(path: Path) -> Iterator[WriteLine]:
     temporary = path.with_name(f".{path.name}.partial")
 
     def write_line(line: str) -> None:
-        file.write(f"{line}\n")
+        file.write(f"{redact(line)}\n")
 
     try:
         with temporary.open("w", encoding="utf-8") as file:

@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 
+from webgym_cli.util.proxies import EnvironmentProxy, find_proxy, ssl_context
+
 # Maximum response size in bytes, before and after decompression.
 MAX_ANSWER = 16 * 2**20
 # Default timeout of a request in seconds.
@@ -26,12 +28,15 @@ class BoundedClient(httpx.AsyncClient):
     `timeout` limits the whole request, from the connection to the last byte; httpx alone restarts it with each byte. A
     redirect is returned as such, with the target in its body. Raises what httpx does: `ReadTimeout` after the timeout,
     `DecodingError` for a response that is too large or has an unknown encoding, and with `refuse_errors`
-    `RemoteProtocolError` for an error that an OpenAI-compatible server sends with the status of a success.
+    `RemoteProtocolError` for an error that an OpenAI-compatible server sends with the status of a success. `trust_env`:
+    whether requests to other machines take the environment's proxies.
     """
 
-    def __init__(self, *, max_answer: int = MAX_ANSWER, refuse_errors: bool = False, **options: Any) -> None:
-        defaults: dict[str, Any] = {"limits": _LIMITS, "timeout": DEFAULT_TIMEOUT}
-        super().__init__(**defaults | options)
+    def __init__(
+        self, *, max_answer: int = MAX_ANSWER, refuse_errors: bool = False, trust_env: bool = True, **options: Any
+    ) -> None:
+        defaults: dict[str, Any] = {"timeout": DEFAULT_TIMEOUT, "transport": _Transport(proxied=trust_env)}
+        super().__init__(**defaults | options, trust_env=False)
         # others (br, zstd) can't be decompressed with a size limit
         self.headers["Accept-Encoding"] = "gzip, deflate"
         self._max_answer = max_answer
@@ -60,6 +65,30 @@ class BoundedClient(httpx.AsyncClient):
         whole = httpx.Response(answer.status_code, headers=headers, content=content, request=request)
         whole.elapsed = answer.elapsed
         return whole
+
+
+class _Transport(httpx.AsyncBaseTransport):
+    """Sends each request directly or through the environment's proxy, which is noted as the extension `proxy`.
+
+    httpx's own choice takes a proxy for loopback, and fails on entries of `no_proxy` that are common.
+    """
+
+    def __init__(self, *, proxied: bool) -> None:
+        self._proxied = proxied
+        self._transports: dict[EnvironmentProxy | None, httpx.AsyncHTTPTransport] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        proxy = find_proxy(str(request.url)) if self._proxied else None
+        if proxy not in self._transports:
+            url = proxy.url if proxy else None
+            self._transports[proxy] = httpx.AsyncHTTPTransport(verify=ssl_context(), limits=_LIMITS, proxy=url)
+        if proxy:
+            request.extensions["proxy"] = proxy.variable
+        return await self._transports[proxy].handle_async_request(request)
+
+    async def aclose(self) -> None:
+        for transport in self._transports.values():
+            await transport.aclose()
 
 
 async def _read(answer: httpx.Response, limit: int) -> bytes:

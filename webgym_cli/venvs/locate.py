@@ -13,6 +13,7 @@ from typing import Literal, cast
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import VenvError
+from webgym_cli.util.proxies import exempt_loopback
 from webgym_cli.venvs import cpu_fixes
 
 # The two flavours.
@@ -86,7 +87,9 @@ def own_environ() -> dict[str, str]:
     """Return this process's environment for an interpreter of another virtual environment."""
     # these configure our own interpreter, and would make the other one import our packages
     ours = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-    return {name: value for name, value in os.environ.items() if name not in ours}
+    environ = {name: value for name, value in os.environ.items() if name not in ours}
+    exempt_loopback(environ)
+    return environ
 
 
 def venv_environ(python: Path) -> dict[str, str]:

@@ -36,7 +36,7 @@ def wandb_mode(settings: Settings, environ: Mapping[str, str]) -> tuple[Mode, st
 def key_source(settings: Settings, environ: Mapping[str, str]) -> str:
     """Return where a key is: a variable's name or the netrc file; empty without one."""
     for name in (settings.log_config.wandb_key_env_var, "WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"):
-        if environ.get(name):
+        if environ.get(name, "").strip():
             return name
     file = Path(environ.get("NETRC") or Path.home() / ".netrc").expanduser()
     host = urlsplit(environ.get("WANDB_BASE_URL") or _SERVER).netloc
@@ -56,5 +56,5 @@ def wandb_environment(mode: Mode, environ: Mapping[str, str]) -> dict[str, str]:
 
 def with_key(environ: Mapping[str, str], settings: Settings) -> dict[str, str]:
     """Return an environment in which wandb finds the key, which settings know under a name of their own."""
-    key = environ.get(settings.log_config.wandb_key_env_var)
+    key = environ.get(settings.log_config.wandb_key_env_var, "").strip()
     return {**environ, "WANDB_API_KEY": key} if key else dict(environ)

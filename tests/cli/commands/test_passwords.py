@@ -15,7 +15,10 @@ def test_a_password_of_the_policys_address_is_in_no_file_and_no_output(tmp_path,
     address = f"http://user:{SECRET}@127.0.0.1:9/v1"
     monkeypatch.setattr("sys.argv", ["webgym", "rollout", "--policy", address])
     monkeypatch.setenv("WEBGYM_JUDGE__BASE_URL", address)
-    run, rest = tmp_path / "run", ("-c", "arithmetic", "--policy", address, "-s", "rollout.policy_retries=0", "-s", "rollout.policy_wait=0")
+    run, rest = (
+        tmp_path / "run",
+        ("-c", "arithmetic", "--policy", address, "-s", "rollout.policy_retries=0", "-s", "rollout.policy_wait=0"),
+    )
     dry = invoke("rollout", run, *rest, "--episodes", 2, "--dry-run")
     assert dry.exit_code == 0
     result = invoke("rollout", run, *rest, "--episodes", 2, "--json")

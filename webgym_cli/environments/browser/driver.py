@@ -14,12 +14,18 @@ if TYPE_CHECKING:
 _LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
 
-async def start_driver(**variables: str) -> Playwright:
-    """Start a driver with these environment variables; for this process they are as before afterwards."""
+async def start_driver(direct: str = "", **variables: str) -> Playwright:
+    """Start a driver with these environment variables; for this process they are as before afterwards.
+
+    `direct`: another host that it reaches without the environment's proxy.
+    """
     from playwright.async_api import async_playwright
 
     async with _LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         # A small young generation saves 20 MB.
+        # Node.js takes loopback's brackets, and no networks.
+        exempt = [entry for entry in (os.environ.get("no_proxy"), "localhost,127.0.0.1,[::1]", direct) if entry]
+        variables["no_proxy"] = ",".join(exempt)
         variables["NODE_OPTIONS"] = f"{os.environ.get('NODE_OPTIONS', '')} --max-semi-space-size=1".strip()
         before = {name: os.environ[name] for name in variables if name in os.environ}
         os.environ.update(variables)

@@ -14,6 +14,7 @@ from webgym_cli.environments.browser.remote import require_address
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError, VenvError
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.util.secrets import expand_variables
 
 # Seconds for which a place whose browser could not be had is only tried when no other has one.
 _REST = 15.0
@@ -30,7 +31,7 @@ class BrowserPool:
         self._settings = settings
         self._proxy = proxy
         self._places: list[_BrowserSlot] = [
-            _BrowserSlot(url) for url in settings.cdp_urls or ("",) * settings.processes
+            _BrowserSlot(expand_variables(url)) for url in settings.cdp_urls or ("",) * settings.processes
         ]
         self._leaving: set[BrowserProcess] = set()
         self._stopping: set[asyncio.Task[None]] = set()
@@ -43,7 +44,7 @@ class BrowserPool:
         if not self._settings.cdp_urls:
             find_chromium(self._settings)
         for url in self._settings.cdp_urls:
-            require_address(url)
+            require_address(expand_variables(url))
         failures = []
         for place in self._places[: len(self._settings.cdp_urls) or 1]:
             try:

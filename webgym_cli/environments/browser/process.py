@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.cdp import CDPConnection
@@ -23,6 +24,7 @@ from webgym_cli.environments.browser.remote import error_reason, redact_keys
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.util.proxies import describe_proxy, is_this_machine
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
@@ -112,7 +114,7 @@ class BrowserProcess:
             if isinstance(error, TimeoutError):
                 reason = f"{name} {late} within {limit:g} s"
             elif self._cdp_url:
-                reason = f"{name} can't be reached: {error_reason(error)}"
+                reason = f"{name} can't be reached: {error_reason(error)}{describe_proxy(self._cdp_url)}"
             else:
                 reason = f"{name} can't be started: {' '.join(str(error).split())[:_LONGEST_REASON]}"
             # Of a remote browser Playwright's words have the whole address in them.
@@ -161,7 +163,8 @@ class BrowserProcess:
         return playwright
 
     async def _connect(self) -> None:
-        playwright = await self._start_driver()
+        host = urlsplit(self._cdp_url).hostname or ""
+        playwright = await self._start_driver(direct=host if is_this_machine(host) else "")
         self._browser = await playwright.chromium.connect_over_cdp(self._cdp_url)
         self._resources.push_async_callback(close_quietly, self._browser.close, _CLOSE_TIMEOUT)
 

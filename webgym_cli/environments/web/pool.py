@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Self
@@ -17,6 +16,7 @@ from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.trajectory import PromptVersion, is_webrl
+from webgym_cli.util.secrets import read_secret
 
 # Scroll distance for text observations, as a fraction of the viewport, as in WebRL.
 _SCROLLED_AS_TEXT = 2 / 3
@@ -26,7 +26,7 @@ def read_credentials(variables: Mapping[str, str]) -> dict[str, tuple[str, str]]
     """Return user and password by host from the named environment variables. Raises `SettingsError`."""
     credentials = {}
     for host, name in variables.items():
-        user, colon, password = os.environ.get(name, "").partition(":")
+        user, colon, password = read_secret(name).partition(":")
         if not colon:
             raise SettingsError(
                 f"browser.http_credentials: {host}: the environment variable {name} holds no user:password",

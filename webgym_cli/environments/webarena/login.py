@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -20,6 +19,7 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
+from webgym_cli.util.secrets import read_secret
 
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
@@ -197,7 +197,7 @@ def read_password(site: WebArenaSite, known: AccountSite) -> str:
     name = known.password_env_var
     if not name:
         raise UsageError(f"webarena.{site}.password_env_var is empty: no variable holds the password")
-    if not (secret := os.environ.get(name)):
+    if not (secret := read_secret(name)):
         raise UsageError(f"the variable {name} is not set: {site} needs the password of {known.account}")
     return secret
 

@@ -16,6 +16,7 @@ from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.util.http_client import BoundedClient
+from webgym_cli.util.secrets import expand_variables
 
 # Seconds between two checks whether the site responds.
 _LOOK_AGAIN = 0.5
@@ -32,7 +33,7 @@ async def reset_site(site: WebArenaSite, known: SiteSettings, seconds: float, lo
     try:
         async with asyncio.timeout(seconds):
             if hook.startswith(("http://", "https://")):
-                await _post(site, hook, seconds)
+                await _post(site, expand_variables(hook), seconds)
             else:
                 await _run(site, hook, log)
             await _answers(known.url)

@@ -19,7 +19,6 @@ from webgym_cli.store.checkpoints import current, policy_path
 from webgym_cli.store.index.query import LINE_REF, Index, open_index
 from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.text import hide_passwords
 
 _STORED = """
 WITH {attempts}
@@ -122,7 +121,7 @@ def plan_replay(
     policy = newest.name if newest else str(policy_path(run, settings))
     return ReplayPlan(
         how=how,
-        policy=f"{policy} at {hide_passwords(how.base_url)}" if how.base_url else policy,
+        policy=f"{policy} at {how.base_url}" if how.base_url else policy,
         seed=f"{settings.seed}/{iteration}",
         runs=(*(other.root for other in others), run.root),
         candidates=tuple(candidates),

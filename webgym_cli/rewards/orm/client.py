@@ -33,7 +33,6 @@ from webgym_cli.rewards.orm.answer import (
     compute_probability,
     find_first_tokens,
 )
-from webgym_cli.util.text import hide_passwords
 
 # Number of likeliest tokens to request from servers without specific tokens: OpenAI's limit.
 TOP_TOKENS = 20
@@ -58,11 +57,10 @@ class OrmClient:
         """Initialize without connecting. Raises `SettingsError` without a usable `orm.base_url`."""
         require_address("orm", settings.base_url, HINT)
         self._settings = settings
-        self._shown = hide_passwords(settings.base_url)
-        self._root = settings.base_url.rstrip("/").removesuffix("/v1")
         self._client = openai_client(
             settings.base_url, read_api_key(settings.api_key_env_var), settings.timeout, retries=settings.retries
         )
+        self._root = str(self._client.base_url).rstrip("/").removesuffix("/v1")
         self._tokens: OrmTokenizer | None = None
         self._begin: dict[str, frozenset[int]] = {}
         self._first = asyncio.Lock()
@@ -147,11 +145,11 @@ class OrmClient:
         try:
             return await self._client.post(path, body=dict(body), cast_to=object)
         except openai.APIError as error:
-            where = f"{self._shown}: {describe_error(error, self._client.api_key)}"
+            where = f"{self._settings.base_url}: {describe_error(error, self._client.api_key)}"
             raise OrmError(where, unavailable=True) from error
         except (ValueError, RecursionError) as error:
             raise OrmError(
-                f"{self._shown}: the answer is no JSON: {describe_error(error)}", unavailable=True
+                f"{self._settings.base_url}: the answer is no JSON: {describe_error(error)}", unavailable=True
             ) from error
 
 
@@ -164,12 +162,12 @@ def query_served_model(settings: OrmSettings) -> str:
             names = thread.submit(lambda: asyncio.run(_list_models(settings, key))).result()
     except (openai.APIError, httpx.HTTPError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise WebGymError(
-            f"orm.base_url: {hide_passwords(settings.base_url)} does not tell its models: {describe_error(error, key)}",
+            f"orm.base_url: {settings.base_url} does not tell its models: {describe_error(error, key)}",
             hint="start the server, or name the model: -s orm.model=NAME",
         ) from error
     if len(names) != 1:
         raise SettingsError(
-            f"orm.base_url: {hide_passwords(settings.base_url)} has {len(names)} models: {', '.join(names[:5])}",
+            f"orm.base_url: {settings.base_url} has {len(names)} models: {', '.join(names[:5])}",
             hint="choose one: -s orm.model=NAME",
         )
     return names[0]

@@ -18,7 +18,6 @@ from webgym_cli.rollout.monitoring.snapshot import complete, merge_timings, top_
 from webgym_cli.rollout.monitoring.stages import StageTimer
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.store.run import now
-from webgym_cli.util.text import hide_passwords
 
 _REASONS = 20
 # Latency statistics of a stage in the summary.
@@ -167,7 +166,7 @@ class Monitor:
                 "ranks": max(1, len(self.worker_timings())),
                 "split": self.plan.split.value,
                 "iteration": self.plan.iteration,
-                "policy": hide_passwords(self.plan.policy),
+                "policy": self.plan.policy,
                 "bar": f"{self.plan.split} {self.plan.iteration}",
                 "started_at": self.started_at,
                 "elapsed": round(now_ - self.started, 1),

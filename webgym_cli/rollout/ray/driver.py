@@ -11,6 +11,7 @@ from typing import Any
 
 from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
+from webgym_cli.config.secrets import list_variables
 from webgym_cli.errors import JobError, StoreError, UsageError, VenvError, WebGymError
 from webgym_cli.jobs.ray_cluster import START_SECONDS, Node, NodeLostError, RayCluster, check_actor, end_actor
 from webgym_cli.jobs.workers import gather_to_end
@@ -21,7 +22,7 @@ from webgym_cli.rollout.monitoring.stages import StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.ray.reachability import has_loopback_host
 from webgym_cli.rollout.ray.worker import RolloutWorker, ServeFn
-from webgym_cli.rollout.resources import POLICY_KEY, PolicyEndpoint
+from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.store.run import RunDir
 
 # Timeout of `status` in seconds, after which a worker counts as hung and is killed.
@@ -229,9 +230,7 @@ class RayRunner:
 
     def _secrets(self) -> dict[str, str]:
         # Passed as call arguments, so that they are in no file, flag or log.
-        logins = self.settings.browser.http_credentials.values()
-        names = (POLICY_KEY, *self.settings.webarena.password_variables(), *logins)
-        return {name: os.environ[name] for name in names if os.environ.get(name)}
+        return {name: os.environ[name] for name in list_variables(self.settings) if os.environ.get(name)}
 
     async def _poll(self, worker: NodeWorker) -> None:
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from webgym_cli.config.model import Settings
+from webgym_cli.config.secrets import add_settings_secrets
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.ray_cluster import NodeActor
 from webgym_cli.records.trajectory import Trajectory
@@ -18,6 +19,7 @@ from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.rollout.runner import LocalRunner, open_runner
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.proxies import exempt_loopback
 
 T = TypeVar("T")
 
@@ -67,6 +69,8 @@ class RolloutWorker(NodeActor):
         """Open agent and environments; return the number of slots. `secrets`: environment variables to set if unset."""
         for name, value in secrets.items():
             os.environ.setdefault(name, value)
+        exempt_loopback(os.environ)
+        add_settings_secrets(settings)
         if self._own_urls:  # they serve merged weights, so requests must not name an adapter
             endpoint = endpoint.model_copy(
                 update={"base_urls": self._own_urls, "served": replace(endpoint.served, model="")}

@@ -1,0 +1,96 @@
+"""Keys and the settings: no setting holds one, only the name of a variable that does."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import SettingsError
+from webgym_cli.util.secrets import (
+    add_address_keys,
+    find_address_keys,
+    find_variables,
+    read_secret,
+    require_header_value,
+)
+
+# Environment variable with the API key of the policy servers.
+POLICY_KEY = "OPENAI_API_KEY"
+# Addresses whose `$VARIABLE`s are replaced when they are used.
+_EXPANDED = re.compile(r"(^|\.)(\w*base_url|cdp_urls|policy|reset)$")
+# Options of programs that we start, and settings of the trainer, that hold a key.
+_OPTION = re.compile(r"--[\w-]*(key|token|secret|password)(=\S|$)", re.IGNORECASE)
+_ENTRY = re.compile(r"(^|_)(hub_token|api_key|secret|password)$", re.IGNORECASE)
+
+
+def refuse_keys(key: str, value: Any, source: str = "") -> None:
+    """Raise `SettingsError` if a setting holds a key or a password. `source`: where its value came from."""
+    where = f"{source}: " if source else ""
+    for text in _list_texts(value):
+        if found := find_address_keys(text):
+            hint = "leave it out of the address, and set browser.http_credentials where a page asks for it"
+            if _EXPANDED.search(key):
+                example = "http://USER:$NAME@HOST" if found[0][0] == "user" else f"http://HOST/?{found[0][0]}=$NAME"
+                hint = f"export NAME=..., then -s '{key}={example}' in single quotes"
+            raise SettingsError(
+                f"{where}{key}: an address holds a key ({found[0][0]}), which would be stored", hint=hint
+            )
+        if option := _OPTION.fullmatch(text):
+            raise _refuse(f"{where}{key}: {option[0].partition('=')[0]}")
+    for entry in value if isinstance(value, Mapping) else ():
+        if _ENTRY.search(str(entry)) and value[entry]:
+            raise _refuse(f"{where}{key}.{entry}")
+
+
+def _refuse(what: str) -> SettingsError:
+    hint = "leave it out, and export the variable that the program reads, such as HF_TOKEN or VLLM_API_KEY"
+    return SettingsError(f"{what} holds a key, which would be stored", hint=hint)
+
+
+def add_settings_secrets(settings: Settings) -> None:
+    """Redact from now on the keys that the settings name, or that an older version stored in them."""
+    for variable in list_variables(settings):
+        if "://" not in os.environ.get(variable, ""):
+            read_secret(variable)
+    for text in _list_texts(settings.model_dump(mode="json")):
+        add_address_keys(text)
+
+
+def check_secrets(settings: Settings) -> None:
+    """Raise `SettingsError` for a variable whose key no HTTP header or form can carry, before anything is started."""
+    typed = {*settings.webarena.password_variables(), *settings.browser.http_credentials.values()}
+    for variable in list_variables(settings):
+        if variable not in typed:
+            require_header_value(variable)
+        elif any(ord(letter) < 32 for letter in read_secret(variable)):
+            raise SettingsError(
+                f"environment {variable}: the password holds a control character", hint=f"export {variable} again"
+            )
+
+
+def list_variables(settings: Settings) -> list[str]:
+    """Return the names of the environment variables that the settings read keys from."""
+    values = settings.model_dump(mode="json")
+    named = [text for key, text in _list_entries(values) if key.endswith("_env_var") and text]
+    logins = values["browser"]["http_credentials"].values()
+    inside = (name for text in _list_texts(values) for name in find_variables(text))
+    return list(dict.fromkeys([POLICY_KEY, *named, *logins, *inside]))
+
+
+def _list_entries(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _list_entries(value)
+        elif isinstance(value, str):
+            yield key, value
+
+
+def _list_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _list_texts(item)
