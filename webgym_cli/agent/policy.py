@@ -72,6 +72,7 @@ class ChatPolicy:
         self._images = images
         self._proxied = logprobs is None
         self._client = openai_client(base_url, api_key, limits.policy_timeout, retries=0, proxied=self._proxied)
+        self._query = dict(url.params)
         self._is_vllm: bool | None = None
         self._secret = api_key
 
@@ -167,7 +168,7 @@ class ChatPolicy:
             root = str(self._client.base_url).rstrip("/").removesuffix("/v1")
             try:
                 async with BoundedClient(timeout=PROBE_TIMEOUT, trust_env=self._proxied) as client:
-                    answer = await client.get(f"{root}/version", params=self._client.default_query)
+                    answer = await client.get(f"{root}/version", params=self._query)
                 self._is_vllm = answer.status_code == 200 and '"version"' in answer.text
             except httpx.HTTPError as error:
                 raise self._to_boundary_error(FailureKind.POLICY_UNAVAILABLE, error) from error

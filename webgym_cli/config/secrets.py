@@ -22,7 +22,7 @@ POLICY_KEY = "OPENAI_API_KEY"
 # Addresses whose `$VARIABLE`s are replaced when they are used.
 _EXPANDED = re.compile(r"(^|\.)(\w*base_url|cdp_urls|policy|reset)$")
 # Options of programs that we start, and settings of the trainer, that hold a key.
-_OPTION = re.compile(r"--[\w-]*(key|token|secret|password)(=\S|$)", re.IGNORECASE)
+_OPTION = re.compile(r"--[\w-]*(key|token|secret|password)(=.+)?", re.IGNORECASE)
 _ENTRY = re.compile(r"(^|_)(hub_token|api_key|secret|password)$", re.IGNORECASE)
 
 
@@ -35,9 +35,7 @@ def refuse_keys(key: str, value: Any, source: str = "") -> None:
             if _EXPANDED.search(key):
                 example = "http://USER:$NAME@HOST" if found[0][0] == "user" else f"http://HOST/?{found[0][0]}=$NAME"
                 hint = f"export NAME=..., then -s '{key}={example}' in single quotes"
-            raise SettingsError(
-                f"{where}{key}: an address holds a key ({found[0][0]}), which would be stored", hint=hint
-            )
+            raise SettingsError(f"{where}{key}: an address holds a key ({found[0][0]}), and it is stored", hint=hint)
         if option := _OPTION.fullmatch(text):
             raise _refuse(f"{where}{key}: {option[0].partition('=')[0]}")
     for entry in value if isinstance(value, Mapping) else ():
@@ -47,7 +45,7 @@ def refuse_keys(key: str, value: Any, source: str = "") -> None:
 
 def _refuse(what: str) -> SettingsError:
     hint = "leave it out, and export the variable that the program reads, such as HF_TOKEN or VLLM_API_KEY"
-    return SettingsError(f"{what} holds a key, which would be stored", hint=hint)
+    return SettingsError(f"{what} holds a key, and it is stored", hint=hint)
 
 
 def add_settings_secrets(settings: Settings) -> None:
