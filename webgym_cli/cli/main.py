@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from webgym_cli.cli.output import Output, fail
 from webgym_cli.cli.streams import discard, explain_os_error, open_streams
 from webgym_cli.errors import JobError, StoreError, Terminated, UsageError, WebGymError
-from webgym_cli.util.proxies import exempt_loopback
+from webgym_cli.util.proxies import check_key_log, exempt_loopback
 from webgym_cli.util.secrets import add_address_keys, add_environment
 
 # The environment variable by which a shell requests completions.
@@ -47,6 +47,7 @@ def main() -> None:
     if foreign := exempt_loopback(os.environ):
         Output().note(f"note: environment no_proxy: {', '.join(foreign)} is left out: HTTP clients can't read it")
     try:
+        check_key_log()
         code = _run()
         sys.stdout.flush()
     except WebGymError as error:

@@ -30,12 +30,13 @@ def refuse_keys(key: str, value: Any, source: str = "") -> None:
     """Raise `SettingsError` if a setting holds a key or a password. `source`: where its value came from."""
     where = f"{source}: " if source else ""
     for text in _list_texts(value):
-        if found := find_address_keys(text):
+        if keys := find_address_keys(text):
+            place = keys[0][0]
             hint = "leave it out of the address, and set browser.http_credentials where a page asks for it"
             if _EXPANDED.search(key):
-                example = "http://USER:$NAME@HOST" if found[0][0] == "user" else f"http://HOST/?{found[0][0]}=$NAME"
+                example = "http://USER:$NAME@HOST" if place == "user" else f"http://HOST/?{place}=$NAME"
                 hint = f"export NAME=..., then -s '{key}={example}' in single quotes"
-            raise SettingsError(f"{where}{key}: an address holds a key ({found[0][0]}), and it is stored", hint=hint)
+            raise SettingsError(f"{where}{key}: an address holds a key ({place}), and settings are stored", hint=hint)
         if option := _OPTION.fullmatch(text):
             raise _refuse(f"{where}{key}: {option[0].partition('=')[0]}")
     for entry in value if isinstance(value, Mapping) else ():
@@ -45,7 +46,7 @@ def refuse_keys(key: str, value: Any, source: str = "") -> None:
 
 def _refuse(what: str) -> SettingsError:
     hint = "leave it out, and export the variable that the program reads, such as HF_TOKEN or VLLM_API_KEY"
-    return SettingsError(f"{what} holds a key, and it is stored", hint=hint)
+    return SettingsError(f"{what} holds a key, and settings are stored", hint=hint)
 
 
 def add_settings_secrets(settings: Settings) -> None:

@@ -125,8 +125,17 @@ def exempt_loopback(environ: MutableMapping[str, str]) -> list[str]:
 
 def _read(name: str, environ: MutableMapping[str, str] = os.environ) -> tuple[str, str]:
     """Return a variable's name and value; the name in small letters counts first."""
-    found = next((one for one in (name, name.upper()) if one in environ), name)
-    return found, environ.get(found, "").strip()
+    variable = next((one for one in (name, name.upper()) if one in environ), name)
+    return variable, environ.get(variable, "").strip()
+
+
+def check_key_log() -> None:
+    """Raise `SettingsError` for an unusable `SSLKEYLOGFILE`, on which already the import of libraries fails."""
+    if place := os.environ.get("SSLKEYLOGFILE"):
+        try:
+            Path(place).open("ab").close()
+        except OSError as error:
+            raise _refuse_certificates("SSLKEYLOGFILE", place, error.strerror or "") from error
 
 
 def _list_exemptions() -> tuple[_Exemption, ...]:
@@ -206,10 +215,8 @@ def _make_context(file: str, folders: str, key_log: str) -> ssl.SSLContext:
         _check_certificates("SSL_CERT_FILE", file)
     if folders and not any(Path(folder).is_dir() for folder in folders.split(os.pathsep)):
         raise _refuse_certificates("SSL_CERT_DIR", folders, "no such folder")
-    try:
-        return httpx.create_ssl_context()
-    except (OSError, ValueError) as error:
-        raise _refuse_certificates("SSLKEYLOGFILE", key_log, getattr(error, "strerror", "") or f"{error}") from error
+    check_key_log()
+    return httpx.create_ssl_context()
 
 
 def _check_certificates(variable: str, file: str) -> None:
