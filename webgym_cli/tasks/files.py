@@ -34,7 +34,7 @@ def require_files(settings: Settings, tasks: Iterable[Task], field: str) -> None
     They may use what is in the folder of their task file, after resolving links, and in `rollout.file_folders`: a task
     file of someone else must not send this user's files to a page or a server.
     """
-    folders = [*_list_task_folders(settings), *settings.rollout.file_folders]
+    folders: list[str | Path] = [*_list_task_folders(settings), *settings.rollout.file_folders]
     for task in tasks:
         for place in _list_paths(task, field):
             if not place.exists():
