@@ -53,8 +53,7 @@ def build_command(action: str, target: str, arguments: Sequence[str], options: M
         return [uv, "venv", "--python", sys.executable, target] if uv else [sys.executable, "-m", "venv", target]
     if not uv:
         return [target, "-m", "pip", "install", *_PIP_OPTIONS, *arguments]
-    # bytecode at once: where the user forbids it later, each start of vLLM would compile all of it
-    command = [uv, "pip", "install", "--compile-bytecode", "--python", target, *arguments]
+    command = [uv, "pip", "install", "--python", target, *arguments]
     return [*command, "--no-index"] if options.get("no-index", "").lower() in _TRUE else command
 
 

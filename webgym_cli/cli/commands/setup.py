@@ -95,7 +95,9 @@ async def run_logged(command: Sequence[str], log: Path, report: Callable[[str], 
 
     loop = asyncio.get_running_loop()
     started = reported = loop.time()
-    job = Job.spawn(command, env=own_environ(), log=log)
+    # The check leaves the bytecode of what it imports: where the user forbids it, each start of vLLM would compile it.
+    env = {name: value for name, value in own_environ().items() if name != "PYTHONDONTWRITEBYTECODE"}
+    job = Job.spawn(command, env=env, log=log)
     try:
         while (code := job.poll()) is None and loop.time() - started < LIMIT_SECONDS:
             await asyncio.sleep(0.1)
