@@ -1,7 +1,8 @@
 """Speaks the HTTP of vLLM 0.32's server as far as we use it, without a model: its "weights" are a file's bytes.
 
 Run in place of the real one. It does what `behave.json` beside the model's folder says at that moment:
-`sleep` or `wake`: "refuses", "hangs" or "dies"; `reload`: "stale" (answers 200, loads nothing); `adapter`: "refuses".
+`sleep` or `wake`: "refuses", "hangs" or "dies"; `reload`: "stale" (answers 200, loads nothing); `adapter`: "refuses"
+or "ignored" (answers like the model without it); `answer`: "hangs"; `metrics`: what `/metrics` says.
 """
 
 import hashlib
@@ -93,6 +94,8 @@ class Engine:
 
     def answer(self, model):
         """Return what these weights say to a known prompt, with the adapter of this name if it is one's."""
+        if self.misbehave("adapter") == "ignored":
+            model = ""
         ids = list(hashlib.sha256((self.weights + self.adapters.get(model, "")).encode()).digest()[:4])
         return ids, [-number / 100 for number in ids]
 
@@ -120,6 +123,7 @@ class Engine:
             return self.change_adapters(path, body)
         if path in ("/v1/completions", "/v1/chat/completions"):
             self.awake.wait()
+            self.misbehave("answer")
             if body["model"] not in {"policy", *self.adapters}:
                 return 404, {"error": {"message": f"The model `{body['model']}` does not exist."}}
             return 200, {"choices": [self.choice(path, body["model"])]}
@@ -137,9 +141,11 @@ class Engine:
             return 200, None
         if path == "/is_sleeping":
             return 200, {"is_sleeping": not self.awake.is_set() or bool(self.asleep)}
+        if path == "/metrics" and (text := self.misbehave("metrics")):
+            return 200, text
         facts = {"pid": os.getpid(), "gpus": os.environ.get("CUDA_VISIBLE_DEVICES"), "argv": self.argv}
         facts |= {"calls": self.calls, "adapters": sorted(self.adapters)}
-        return (200, facts) if path == "/fake" else (404, {"detail": "Not Found"})
+        return (200, facts) if path == "/fake" else (404, "" if path == "/metrics" else {"detail": "Not Found"})
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -157,7 +163,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(*self.engine.post(at.path, parse_qs(at.query), json.loads(raw) if raw else None))
 
     def reply(self, status, body):
-        content = b"" if body is None else json.dumps(body).encode()
+        content = b"" if body is None else body.encode() if self.path == "/metrics" else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()

@@ -144,7 +144,7 @@ async def test_a_server_that_dies_is_named_and_started_again_where_it_was(new_fl
 
 
 async def test_the_last_server_that_is_awake_ends_the_fleet_with_its_name_when_it_dies(new_fleet, tmp_path):
-    fleet = new_fleet(cluster := OneMachine(2), restarts=1, phases=True)
+    fleet = new_fleet(cluster := OneMachine(2), phases=True)
     await fleet.serve(weights(tmp_path / "one", b"one"))
     await fleet.release_gpus()  # of this node
     assert [server.is_serving for server in (*fleet.servers, *fleet.others)] == [False, True]

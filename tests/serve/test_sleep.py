@@ -104,7 +104,7 @@ async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
     await one.serve(models[1])
     woken = ["/wake_up?tags=weights", "/collective_rpc", *LOADED, "/wake_up?tags=kv_cache", *ASKED]
     # it had never woken: first it shows with the old weights that it loads what it had dropped
-    swapped = ["/pause?mode=wait", "/collective_rpc", *LOADED, "/resume", *ASKED]
+    swapped = ["/v1/completions", "/pause?mode=wait", "/collective_rpc", *LOADED, "/resume", *ASKED]
     assert await calls(one, done + 1) == woken + swapped
     assert await answers(one) != before
     done = len(await calls(one))
@@ -279,6 +279,8 @@ async def test_a_replica_that_dies_is_started_again_while_the_others_serve(fleet
     await until(lambda: len(told(two, "replica")) == 2)
     assert [event["again"] for event in two.events if event["event"] == "replica"] == [True, False]
     os.kill(stays, signal.SIGKILL)
+    await until(lambda: len(told(two, "serve")) == 4)  # the last one, too, is started again
+    os.kill((await look(urls[0]))["pid"], signal.SIGKILL)
     with pytest.raises(JobError, match="while it was serving"):
         await asyncio.wait_for(watch, PATIENCE)
     await two.serve(models[1])  # the next iteration has both again

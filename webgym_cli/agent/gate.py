@@ -46,7 +46,7 @@ class PolicyGate:
     held_seconds: float = 0.0
     """Waiting time in seconds, summed over episodes."""
     _open: asyncio.Event = field(default_factory=_set_event)
-    _closing: asyncio.Event = field(default_factory=asyncio.Event)
+    _closed: asyncio.Event = field(default_factory=asyncio.Event)
     _idle: asyncio.Event = field(default_factory=_set_event)
     _requests: Counter[str] = field(default_factory=Counter)
     """Number of requests in flight by model name."""
@@ -74,9 +74,8 @@ class PolicyGate:
                 self.held_seconds += loop.time() - began
 
     async def wait_closed(self) -> None:
-        """Wait until the gate is closed."""
-        while self._open.is_set():
-            await self._closing.wait()
+        """Wait until the gate is closed and no request is in flight."""
+        await self._closed.wait()
 
     @asynccontextmanager
     async def request(self) -> AsyncIterator[ServedPolicy]:
@@ -97,10 +96,10 @@ class PolicyGate:
     async def closed(self) -> AsyncIterator[None]:
         """Close the gate within the block, which begins once the requests in flight have ended."""
         self._open.clear()
-        self._closing.set()
         try:
             await self._idle.wait()
+            self._closed.set()
             yield
         finally:
-            self._closing.clear()
+            self._closed.clear()
             self._open.set()

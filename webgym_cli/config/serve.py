@@ -45,8 +45,12 @@ class ServeSettings(ConfigSection):
     """GPUs of the servers, by the names that `CUDA_VISIBLE_DEVICES` takes; none: all that it leaves. With `train.gpus`
     on other ones the servers keep running during a training."""
     restarts: int = Field(default=2, ge=0)
-    """Maximum number of restarts of a replica that dies during a rollout, while the others continue; after them it is
-    removed."""
+    """Maximum number of restarts of a server that dies or hangs while it is used; requests wait or go to the others.
+    After them it is left out; if it was the last one, the command ends."""
+    stall_timeout: float = Field(default=60.0, gt=0)
+    """Time without a sign of life after which a running server counts as hanging, in seconds; it is then ended and
+    started again. Signs are an answered request for one token, and counters in `/metrics` that move. Five times as long
+    on a CPU while it computes, because a long prompt is one step there."""
     during_training: Literal["auto", "sleep", "stop", "keep"] = "auto"
     """State of the server while a training needs the GPUs. `sleep`: it frees GPU memory and keeps its process; `stop`:
     it is stopped; `keep`: it keeps running, for a trainer on other GPUs. `auto`: `keep` on a CPU, and where

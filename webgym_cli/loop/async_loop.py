@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import nullcontext
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from webgym_cli.agent.gate import PolicyGate, ServedPolicy
 from webgym_cli.errors import JobError, WebGymError
-from webgym_cli.jobs.workers import first_error
+from webgym_cli.jobs.workers import first_error, race
 from webgym_cli.loop.admission import Admission, ChosenGroups
 from webgym_cli.loop.async_metrics import AsyncMetrics
 from webgym_cli.loop.collector import Collector
@@ -63,6 +64,8 @@ class AsyncLoop:
     _evaluation: asyncio.Task[None] | None = None
     _evaluated: PolicyGate = field(default_factory=PolicyGate)
     """Gate of the newest evaluation."""
+    _watching: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while the servers are watched, which may restart them, and while they are changed."""
 
     def __post_init__(self) -> None:
         """Restore the state from the stored batches."""
@@ -182,7 +185,7 @@ class AsyncLoop:
                 await self._drop_adapters()
                 return
         await self._finish_evaluation()  # an evaluation must run on one version from start to end
-        async with self.shared.gate.closed():
+        async with self._paused():
             if not beside:
                 await self.pipeline.train()
             await self._serve()
@@ -192,16 +195,28 @@ class AsyncLoop:
         serving, gate = self.pipeline.serving, self.shared.gate
         if not serving.other_addresses:
             return False
-        async with gate.closed():
+        async with self._paused():
             await serving.release_gpus()
             gate.policy = replace(gate.policy, servers=serving.other_addresses)
         return True
+
+    @asynccontextmanager
+    async def _paused(self) -> AsyncIterator[None]:
+        """Hold new requests within the block, which begins when those in flight have ended, to change the servers."""
+        with self.metrics.waiting("the change of weights waits for the policy's requests"):
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(self.shared.gate.closed())
+                await stack.enter_async_context(self._watching)
+                held = stack.pop_all()
+        async with held:
+            yield
 
     async def _serve(self) -> None:
         """Serve the current version and switch all requests to it. The gate must be closed."""
         pipeline, before = self.pipeline, self._urls
         if pipeline.settings.rollout.policy == VLLM:
-            self._urls = await pipeline.serving.current()
+            with self.metrics.waiting("the policy's requests wait for the servers"):
+                self._urls = await pipeline.serving.current()
             if before and self._urls != before:
                 now, then = (hide_passwords(", ".join(urls)) for urls in (self._urls, before))
                 raise JobError(
@@ -227,22 +242,16 @@ class AsyncLoop:
         await self.pipeline.serving.drop_adapters(self.shared.gate.models | pinned)
 
     async def _watch_servers(self) -> None:
-        """Raise `JobError` when the last server dies while the gate is open.
+        """Raise `JobError` when the last server is lost.
 
-        While the gate is closed, the code that closed it changes the servers and raises its own errors.
+        While the gate is closed and no request is in flight, the code that closed it changes the servers and raises its
+        own errors. Until then a server that hangs would hold the requests, and with them the gate.
         """
         while True:
             await self.shared.gate.wait_open()
-            watching = asyncio.ensure_future(self.pipeline.serving.watch())
-            closing = asyncio.ensure_future(self.shared.gate.wait_closed())
-            try:
-                await asyncio.wait({watching, closing}, return_when=asyncio.FIRST_COMPLETED)
-                if watching.done():
-                    await watching
-                    await closing
-            finally:
-                watching.cancel()
-                closing.cancel()
+            async with self._watching, race(self.pipeline.serving.watch(), self.shared.gate.wait_closed()) as tasks:
+                for task in tasks if tasks[0].done() else ():
+                    await task
 
     async def _start_evaluation(self, group: asyncio.TaskGroup) -> None:
         """Start the evaluation of the served version if it is due, concurrently with the training rollouts.

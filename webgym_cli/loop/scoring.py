@@ -41,10 +41,12 @@ async def reachable_orm(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[Or
     python, device = role_python(settings, "serve"), resolve_device(settings.venvs.device)
     logs = pipeline.logs / "orm"  # a running policy server has a log of the same name
     logs.mkdir(parents=True, exist_ok=True)
-    fleet = Fleet(plan_servers(orm_serve_settings(settings), orm.model, python, device), logs, pipeline.sink)
+    plans, restarts = plan_servers(orm_serve_settings(settings), orm.model, python, device), settings.serve.restarts
+    fleet = Fleet(plans, logs, pipeline.sink, restarts=restarts)
     try:
         await fleet.serve(orm.model)
-        yield orm.model_copy(update={"base_url": fleet.base_urls[0]})
+        async with fleet.watched():
+            yield orm.model_copy(update={"base_url": fleet.base_urls[0]})
     finally:
         await fleet.stop()
 

@@ -176,7 +176,7 @@ class PhaseSummary(Event):
 
 
 class ServerEvent(Event, total=False):
-    """`serve`, `swap`, `sleep`, `wake`, `stop`, `replica`, `swap_failed`, `unload_failed`: state of a server."""
+    """State of a server: `serve`, `swap`, `sleep`, `wake`, `stop`, `replica`, `silent`, `swap_failed` and others."""
 
     seconds: float
     how: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -24,6 +25,13 @@ LOGPROB_TOLERANCE = 1e-3
 PROMPT = " ".join(f"Step {n}: click the button, read the page and type {n * n} into field {n % 7}." for n in range(12))
 TOKENS = 8
 IMAGE_SIDE = 96
+# Samples of `/metrics` on requests and progress, and the engine in their labels.
+_SAMPLE = re.compile(
+    r"^vllm:(num_requests_running|num_requests_waiting|prompt_tokens_total|generation_tokens_total|kv_cache_usage_perc)"
+    r"\{([^}]*)\} (\S+)",
+    re.MULTILINE,
+)
+_ENGINE = re.compile(r'engine="([^"]*)"')
 
 
 class ServerCallError(Exception):
@@ -65,6 +73,16 @@ class Fingerprint:
         return (self.tokens, self.logprobs) != (other.tokens, other.logprobs)
 
 
+@dataclass(slots=True)
+class EngineLoad:
+    """Requests and progress of one engine of a server."""
+
+    requests: float = 0.0
+    """Unfinished requests."""
+    progress: dict[str, float] = field(default_factory=dict)
+    """Values that change while it works: tokens so far, and the use of the KV cache, which a long prompt fills."""
+
+
 class ServerClient:
     """Async context manager for calls to one server."""
 
@@ -92,6 +110,31 @@ class ServerClient:
         except httpx.HTTPError:
             return False
         return answer.status_code == httpx.codes.OK
+
+    async def answers(self, deadline: float) -> bool:
+        """Whether the model generates a token within `deadline` seconds."""
+        body = {"model": self._model, "prompt": "Hi", "max_tokens": 1, "temperature": 0}
+        try:
+            await self._post("/v1/completions", body, deadline)
+        except ServerCallError:
+            return False
+        return True
+
+    async def read_load(self) -> dict[str, EngineLoad]:
+        """Return the load of each engine by its number; empty if `/metrics` does not answer."""
+        try:
+            answer = await self._call("GET", "/metrics", None, HEALTH_TIMEOUT)
+        except ServerCallError:
+            return {}
+        loads: dict[str, EngineLoad] = {}
+        for name, labels, value in _SAMPLE.findall(answer.text):
+            engine = _ENGINE.search(labels)
+            load = loads.setdefault(engine[1] if engine else "", EngineLoad())
+            if name.startswith("num_requests"):
+                load.requests += float(value)
+            else:
+                load.progress[name] = float(value)
+        return loads
 
     async def pause(self, deadline: float) -> None:
         """Finish running requests and hold new ones, within `deadline` seconds."""
@@ -151,6 +194,9 @@ class ServerClient:
         picture = {"type": "image_url", "image_url": {"url": known_image()}}
         messages = [{"role": "user", "content": [picture, {"type": "text", "text": "Describe this."}]}]
         chat = (await self._post("/v1/chat/completions", common | {"messages": messages, "logprobs": True})).json()
+        for answer in (text, chat):
+            if (name := answer.get("model", common["model"])) != common["model"]:
+                raise ServerCallError(f"it answers as the model {name!r}, not {common['model']!r}")
         plain, seen = text["choices"][0], chat["choices"][0]
         return Fingerprint(
             (*plain["token_ids"], *seen["token_ids"]),

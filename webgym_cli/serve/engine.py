@@ -47,6 +47,7 @@ class VllmEngine:
             raise ServerCallError("vLLM on a CPU keeps the old output layer of a model with tied embeddings")
 
         async def steps(client: ServerClient) -> None:
+            await self._require_answer(client)
             await client.pause(self._plan.startup_timeout)
             await client.reload_weights(model, self._plan.startup_timeout)
             await client.reset_caches()
@@ -89,6 +90,7 @@ class VllmEngine:
     async def load_adapter(self, name: str, folder: str) -> None:
         """Load a LoRA adapter under a new name, and query it once to verify that it responds."""
         async with self._connect() as client:
+            await self._require_answer(client)
             await client.load_adapter(name, folder, self._plan.startup_timeout)
             await client.fingerprint(checksums=False, model=name)
 
@@ -96,6 +98,11 @@ class VllmEngine:
         """Unload a LoRA adapter."""
         async with self._connect() as client:
             await client.unload_adapter(name)
+
+    async def _require_answer(self, client: ServerClient) -> None:
+        """Raise `ServerCallError` if the engine hangs: loading has a much longer deadline."""
+        if not await client.answers(self._plan.stall_timeout):
+            raise ServerCallError(f"it has answered no request for {self._plan.stall_timeout:g} s")
 
     def _require_in_place(self, wanted: str) -> None:
         new_from_hub = is_hub_id(wanted) and wanted != self._digest

@@ -16,6 +16,7 @@ from webgym_cli.serve import failure, ports
 from webgym_cli.serve.address import base_url, local_address
 from webgym_cli.serve.client import ServerClient, find_failure
 from webgym_cli.serve.engine import VllmEngine
+from webgym_cli.serve.liveness import Liveness
 from webgym_cli.serve.plan import ServerPlan
 from webgym_cli.serve.weights import Digests, check_model
 from webgym_cli.venvs.locate import venv_environ
@@ -23,6 +24,8 @@ from webgym_cli.venvs.locate import venv_environ
 # Interval between health checks and between liveness checks.
 POLL_SECONDS = 1.0
 LOG = "vllm.log"
+# Silence of a server that is reported, in seconds.
+SILENCE = 20.0
 
 
 class PolicyServer:
@@ -56,6 +59,10 @@ class PolicyServer:
         self._asleep = False
         self._adapters: dict[str, str] = {}
         self._engine = VllmEngine(plan, self._connect)
+        self._liveness: Liveness | None = None
+        """Set while the server is watched."""
+        self._reported = False
+        """Whether its current silence was reported."""
 
     @property
     def base_url(self) -> str:
@@ -177,7 +184,7 @@ class PolicyServer:
             await asyncio.sleep(POLL_SECONDS)
 
     async def check(self) -> None:
-        """Raise `JobError` if the server has died."""
+        """Raise `JobError` if the server has died, or hangs."""
         if (job := self._job) is None:
             return
         code = job.poll()
@@ -185,9 +192,26 @@ class PolicyServer:
         listens = code is None and await ports.is_listening(local_address(self.plan.host), self._port)
         if not listens and job is self._job:
             raise failure.server_died_error(code, self.log, "while it was serving")
+        if job is self._job:
+            self._check_liveness(job)
+
+    def _check_liveness(self, job: Job) -> None:
+        """Raise `JobError` if the server has been silent for too long; report a silence before that."""
+        guard = job.pid if self.plan.device == "cpu" else None
+        live = self._liveness = self._liveness or Liveness(self._connect, guard)
+        silent = live.observe()
+        if silent > self.plan.stall_timeout and silent > live.limit(self.plan.stall_timeout):
+            raise failure.server_hangs_error(silent, self.log)
+        if silent > SILENCE and not self._reported:
+            message = f"vLLM at {self.base_url} has answered no request for {silent:.0f} s; log: {self.log}"
+            self._sink(ServerEvent(event="silent", seconds=round(silent, 1), url=self.base_url, message=message))
+        self._reported = silent > SILENCE
 
     async def stop(self) -> None:
         """Stop the server and all its processes. Idempotent."""
+        live, self._liveness = self._liveness, None
+        if live is not None:
+            await live.close()
         job, self._job, self._asleep = self._job, None, False
         if job is not None:
             await job.stop()

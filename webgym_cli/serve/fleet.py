@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.gpu import Nvml
-from webgym_cli.jobs.workers import gather_or_cancel
+from webgym_cli.jobs.workers import first_error, gather_or_cancel
 from webgym_cli.records.events import EventSink, ServerEvent
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import ServerPlan
@@ -54,9 +55,8 @@ class Fleet:
         self._replicas: tuple[Replica, ...] = (*self.servers, *self.others)
         self._sink = sink
         self._restarts = restarts
-        self._up: set[int] = set()
-        self._dead: list[Replica] = []
-        """The last dead replica; its remaining processes are stopped by the next `serve`."""
+        self._watched: set[int] = set()
+        """Numbers of the replicas that serve, or are being restarted."""
 
     @property
     def base_urls(self) -> tuple[str, ...]:
@@ -69,8 +69,6 @@ class Fleet:
         Raises the errors of `PolicyServer.serve`, after stopping all replicas.
         """
         try:
-            while self._dead:
-                await self._dead.pop().stop()
             await gather_or_cancel(*(server.serve(model, adapters) for server in self._replicas))
         # All or none: a policy with fewer servers than planned would silently be slower.
         except BaseException:
@@ -90,13 +88,24 @@ class Fleet:
         await gather_or_cancel(*(server.release_gpus() for server in self.servers))
 
     async def watch(self) -> None:
-        """Wait while a replica serves. Dead replicas are restarted with the current weights while others serve.
+        """Wait while a replica serves. A replica that dies or hangs is restarted with the current weights.
 
-        Raises `JobError` when the last one has died. Replicas that released their GPUs are not watched.
+        Raises `JobError` when the last one has used up its restarts. Replicas that released their GPUs are not watched.
         """
         serving = [number for number, server in enumerate(self._replicas) if server.is_serving]
-        self._up = set(serving)
+        self._watched = set(serving)
         await gather_or_cancel(*(self._supervise(number) for number in serving))
+
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Watch within the block. When the last replica is lost, cancel the block and raise `JobError`."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(self.watch())
+                yield
+                watching.cancel()
+        except* (WebGymError, OSError) as errors:
+            raise first_error(errors) from None
 
     async def stop(self) -> None:
         """Stop all servers and their processes. Idempotent."""
@@ -112,16 +121,16 @@ class Fleet:
             # Handled below: the other replicas keep serving while this one is restarted.
             except JobError as error:
                 died = error
-            self._up.discard(number)
-            if not self._up:
-                self._dead.append(server)
-                raise died  # at once: pending requests already fail, and this is the cause
             await server.stop()  # ends its remaining processes
+            if not left and self._watched == {number}:
+                raise died
             self._report_failure(server, died, again=left > 0)
             if not left or not await self._revive(server):
+                self._watched.discard(number)
+                if not self._watched:
+                    raise died
                 return
             left -= 1
-            self._up.add(number)
 
     async def _revive(self, server: Replica) -> bool:
         """Restart a dead replica at its old address, which its clients keep; return whether it serves."""

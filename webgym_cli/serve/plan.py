@@ -70,6 +70,8 @@ class ServerPlan:
     """Whether weights can be swapped in place."""
     startup_timeout: float
     stop_grace: float
+    stall_timeout: float
+    """Silence after which a running server counts as dead, in seconds."""
     sleep: SleepPolicy
     """Behaviour while training needs the GPUs."""
     lora_rank: int = 0
@@ -155,6 +157,7 @@ def plan_servers(
         dev_mode=is_loopback(serve.host),
         startup_timeout=serve.startup_timeout,
         stop_grace=serve.stop_grace,
+        stall_timeout=serve.stall_timeout,
         sleep=SleepPolicy(action, serve.sleep_level, serve.sleep_timeout, serve.sleep_memory_gb),
         lora_rank=served,
     )

@@ -8,6 +8,9 @@ import socket
 
 from webgym_cli.errors import SettingsError, UsageError
 
+# Timeout of a connection in seconds.
+_CONNECT_SECONDS = 1.0
+
 
 def claim_port(host: str, wanted: int, last: int = 0) -> int:
     """Return the port to listen on: `wanted`; if that is 0, `last` if it is free, else any free port.
@@ -27,7 +30,9 @@ def claim_port(host: str, wanted: int, last: int = 0) -> int:
 async def is_listening(host: str, port: int) -> bool:
     """Whether a server may be listening; false only if the connection is refused."""
     try:
-        _, writer = await asyncio.open_connection(host, port)
+        # A stopped process accepts no connections: once its backlog is full, connecting takes forever.
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
     # Only a refusal proves that the port is free; a timeout may be a busy server.
     except ConnectionRefusedError:
         return False
