@@ -182,3 +182,16 @@ async def test_what_vllm_can_t_serve_by_its_name_is_served_merged(serving, overr
     await one.current()
     assert one.policy.model == "" and one.policy.version.digest == digest(merged)
     assert kept(one.run)[-1][:2] == ("swap", "in_place")
+
+
+async def test_an_adapter_that_does_nothing_is_served_merged(serving, tmp_path):
+    one, notes = serving("venvs.device=cpu", *LORA), []
+    one.sink = notes.append
+    await one.current()
+    (tmp_path / "behave.json").write_text('{"adapter": "ignored"}')
+    merged = trained_adapter(one.run, 1, b"1")
+    assert not await one.serve_beside()
+    (url,) = await one.current()
+    assert one.policy.model == "" and one.policy.version.digest == digest(merged)
+    assert any("merged weights are served" in event.get("message", "") for event in notes)
+    assert (await look(url))["adapters"] == []

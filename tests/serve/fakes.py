@@ -30,7 +30,8 @@ def adapter(folder, content, **config):
     """Make a LoRA adapter's folder; return it as text."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "adapter_config.json").write_text(json.dumps({"r": 4, "bias": "none", **config}))
-    (folder / "adapter_model.safetensors").write_bytes(content)
+    header = json.dumps({"x.lora_B.weight": {"dtype": "U8", "shape": [1], "data_offsets": [0, len(content)]}}).encode()
+    (folder / "adapter_model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content)
     return str(folder)
 
 

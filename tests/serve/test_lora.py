@@ -101,3 +101,16 @@ def test_adapters_are_served_by_name_where_servers_keep_running(fleet, monkeypat
 
 def test_ranks_are_rounded_to_those_that_vllm_takes():
     assert [round_rank(rank) for rank in (0, 1, 2, 8, 9, 500, 513)] == [0, 1, 8, 8, 16, 512, 0]
+
+
+async def test_an_adapter_that_does_nothing_is_refused_unless_it_is_zero(fleet, tmp_path):
+    one, (does, zero) = fleet(), (adapter(tmp_path / "does", b"1"), adapter(tmp_path / "zero", b"\0"))
+    await one.serve(one.base)
+    (tmp_path / "behave.json").write_text(json.dumps({"adapter": "ignored"}))
+    assert not await one.add_adapter("policy-v1", does)
+    assert "as the model without it" in next(event["reason"] for event in one.events if event["event"] == "swap_failed")
+    assert (await look(one.base_urls[0]))["adapters"] == []
+    assert await one.add_adapter("policy-v2", zero)
+    with pytest.raises(execute.AdapterError, match="policy-v1"):
+        await one.serve(one.base, {"policy-v1": does})
+    assert [server.pid for server in one.servers] == [None]

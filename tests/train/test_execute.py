@@ -123,6 +123,15 @@ async def test_exit_0_before_the_last_step_is_a_failure(ready, run):
     assert checkpoints.current(run) is None
 
 
+async def test_a_trainer_that_makes_no_progress_is_ended(ready, monkeypatch):
+    monkeypatch.setattr("webgym_cli.train.execute.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("webgym_cli.train.progress.STALL_FACTOR", 0)
+    with pytest.raises(JobError, match="no progress"):
+        await ready("hang", train={"stall_minutes": 2 / 60})
+    assert any("no progress" in event.get("message", "") for event in ready.events)
+    assert await ready(again=True)
+
+
 async def test_the_time_limit(ready):
     began = time.monotonic()
     with pytest.raises(JobError, match="time limit"):

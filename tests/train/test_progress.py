@@ -1,6 +1,9 @@
 import json
 
-from webgym_cli.train.progress import TrainerLogTail, mean_loss, parse_line, read_log
+import pytest
+
+from webgym_cli.errors import JobError
+from webgym_cli.train.progress import StallDetector, TrainerLogTail, mean_loss, parse_line, read_log
 from webgym_cli.train.rl.trainer_log import trim_log
 
 
@@ -88,3 +91,42 @@ def test_the_metrics_of_the_last_whole_line(tmp_path):
 
 def test_parse_line_of_nothing():
     assert parse_line("") is None
+
+
+@pytest.fixture
+def stall(tmp_path):
+    """A detector with a clock of its own: `at` sets the time, and a text the trainer's output."""
+    now = [0.0]
+    detector = StallDetector(tmp_path / "folder", tmp_path / "train.log", 600, clock=lambda: now[0])
+
+    def at(seconds, output=None):
+        now[0] = seconds
+        if output is not None:
+            detector.log.write_text(output)
+        return detector.observe()
+
+    return at
+
+
+def test_a_trainer_without_progress_is_named_and_then_ended(stall):
+    assert stall(0) == stall(100) == ""
+    assert "no progress for 130 s" in stall(130)
+    assert stall(140) == ""  # once
+    with pytest.raises(JobError, match=r"10 minutes.*train\.log") as caught:
+        stall(601)
+    assert "stall_minutes" in caught.value.hint
+
+
+def test_a_slow_trainer_is_measured_by_its_own_steps(stall):
+    for step in range(4):
+        assert stall(300 * step, "." * step) == ""
+    assert stall(900 + 1400) == ""
+    assert "at most 300 s before" in stall(900 + 1501 - 1) or "at most 300 s" in stall(900 + 1501)
+
+
+def test_files_that_grow_are_progress(stall, tmp_path):
+    (tmp_path / "folder/checkpoint-1").mkdir(parents=True)
+    stall(0)
+    for minute in range(1, 30):
+        (tmp_path / "folder/checkpoint-1/model.safetensors").write_bytes(b"." * minute)
+        assert stall(60 * minute) == ""

@@ -1,5 +1,8 @@
 import json
+import math
+import struct
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -86,3 +89,46 @@ def test_a_killed_trainer_and_a_full_disk_have_their_own_words(tmp_path):
     (tmp_path / "log").write_text("OSError: [Errno 28] No space left on device\n")
     assert "lack of memory" in str(failure.trainer_error(137, tmp_path / "log"))
     assert "free disk space" in failure.trainer_error(1, tmp_path / "log").hint
+
+
+def tensors(path, *values, kind="F32", name="w"):
+    """Write one tensor; BF16 is the upper half of F32."""
+    raw = b"".join(struct.pack("<f", value)[4 - (4 if kind == "F32" else 2) :] for value in values)
+    header = json.dumps({name: {"dtype": kind, "shape": [len(values)], "data_offsets": [0, len(raw)]}}).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(struct.pack("<Q", len(header)) + header + raw)
+
+
+@pytest.mark.parametrize("kind", ["F32", "BF16"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    "file", ["model.safetensors", "model-00002-of-00002.safetensors", "adapter/adapter_model.safetensors"]
+)
+def test_weights_that_are_not_finite_are_not_published(plan, tmp_path, kind, value, file):
+    weights = checkpoint(plan.folder / "checkpoint-4")
+    tensors(weights / file, 1.0, value, -2.0, kind=kind, name="layers.0")
+    with pytest.raises(JobError, match=r"diverged.*layers\.0"):
+        publish.check_weights(plan, weights, tmp_path / "train.log")
+    assert not plan.folder.exists()
+
+
+@pytest.mark.parametrize("kind", ["F32", "BF16"])
+def test_large_and_small_values_are_finite(plan, tmp_path, kind):
+    weights = checkpoint(plan.folder / "checkpoint-4")
+    tensors(weights / "model.safetensors", 3.38e38, -3.38e38, 1e-45, 0.0, kind=kind)
+    assert publish.check_weights(plan, weights, tmp_path) == ""
+
+
+def test_a_training_that_changed_nothing_is_noted(plan, tmp_path):
+    weights, base = checkpoint(plan.folder / "checkpoint-4"), tmp_path / "base"
+    plan = replace(plan, model=str(base))
+    tensors(weights / "model.safetensors", 1.0, 2.0)
+    tensors(base / "model.safetensors", 1.0, 2.5)
+    assert publish.check_weights(plan, weights, tmp_path) == ""
+    tensors(weights / "adapter/adapter_model.safetensors", 0.0, 0.5, name="q.lora_B.weight")
+    assert publish.check_weights(plan, weights, tmp_path) == ""
+    tensors(weights / "adapter/adapter_model.safetensors", 0.0, 0.0, name="q.lora_B.weight")
+    assert "changed nothing" in publish.check_weights(plan, weights, tmp_path)
+    (weights / "adapter/adapter_model.safetensors").unlink()
+    tensors(base / "model.safetensors", 1.0, 2.0)
+    assert "changed nothing" in publish.check_weights(plan, weights, tmp_path)

@@ -13,6 +13,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.jobs.gpu import open_nvml
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.sampling import PolicyVersion
+from webgym_cli.serve.execute import AdapterError
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
 from webgym_cli.serve.weights import Digests
@@ -44,6 +45,8 @@ class Serving:
     policy: ServedPolicy = field(default_factory=ServedPolicy)
     """Policy that is currently served."""
     _fleet: Fleet | None = field(default=None)
+    _refused: set[str] = field(default_factory=set)
+    """Adapters that do nothing on these servers."""
     _cluster: RayCluster | None = field(default=None)
     """Ray cluster whose other nodes also serve."""
 
@@ -68,7 +71,13 @@ class Serving:
         fleet = self._fleet or self._plan_fleet()
         self._fleet = fleet
         model, adapters = self._find_model(fleet)
-        await fleet.serve(model, adapters)
+        try:
+            await fleet.serve(model, adapters)
+        except AdapterError as error:
+            self.sink({"event": "note", "message": f"{error}: the merged weights are served"})
+            self._refused |= adapters.keys()
+            model, adapters = self.weights, {}
+            await fleet.serve(model)
         await self._note_served(fleet, adapters)
         await fleet.drop_adapters(adapters)
         return fleet.base_urls
@@ -125,7 +134,8 @@ class Serving:
         model, folder = on_model
         if newest.adapter.rank > fleet.servers[0].plan.lora_rank or not is_plain_adapter(folder):
             return self.weights, {}
-        return model, {f"{self.settings.serve.served_model_name}-v{newest.version}": str(folder)}
+        name = f"{self.settings.serve.served_model_name}-v{newest.version}"
+        return (self.weights, {}) if name in self._refused else (model, {name: str(folder)})
 
     async def _note_served(self, fleet: Fleet, adapters: Collection[str]) -> None:
         """Record the served policy. The digest is of the checkpoint's weights, with the adapter merged."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from webgym_cli.serve.client import Fingerprint, ServerCallError, ServerClient
 from webgym_cli.serve.plan import ServerPlan
 from webgym_cli.serve.weights import is_hub_id, tied_embeddings
+from webgym_cli.store.weights import find_non_finite, is_zero_adapter
 
 # The level of sleep after which the weights have to be loaded again.
 DROPS_WEIGHTS = 2
@@ -92,7 +94,32 @@ class VllmEngine:
         async with self._connect() as client:
             await self._require_answer(client)
             await client.load_adapter(name, folder, self._plan.startup_timeout)
-            await client.fingerprint(checksums=False, model=name)
+        try:
+            await self.check_adapter(name, folder)
+        except ServerCallError:
+            await self.unload_adapter(name)
+            raise
+
+    async def check_adapter(self, name: str, folder: str) -> None:
+        """Query a loaded LoRA adapter to verify that it responds, and unlike the model without it.
+
+        vLLM loads adapters whose names match none of its modules, and answers as the model alone. An adapter whose
+        matrices are zero changes nothing and is served.
+        """
+        try:
+            tensor, is_zero = await asyncio.to_thread(
+                lambda: (find_non_finite(Path(folder)), is_zero_adapter(Path(folder)))
+            )
+        except (OSError, ValueError) as error:
+            raise ServerCallError(f"its weights can't be read: {error}") from error
+        if tensor:
+            raise ServerCallError(f"its weights {tensor} hold NaN or infinite values")
+        async with self._connect() as client:
+            served = await client.fingerprint(checksums=False, model=name)
+        alone = self._fingerprints.get(self._digest)
+        same = alone is not None and (served.tokens, served.logprobs) == (alone.tokens, alone.logprobs)
+        if same and not is_zero:
+            raise ServerCallError("vLLM answers as the model without it: its names match no module, or it is too small")
 
     async def unload_adapter(self, name: str) -> None:
         """Unload a LoRA adapter."""

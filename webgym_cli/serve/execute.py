@@ -24,8 +24,13 @@ from webgym_cli.venvs.locate import venv_environ
 # Interval between health checks and between liveness checks.
 POLL_SECONDS = 1.0
 LOG = "vllm.log"
+_MERGED = "-s serve.enable_lora=false serves merged weights"
 # Silence of a server that is reported, in seconds.
 SILENCE = 20.0
+
+
+class AdapterError(JobError):
+    """A LoRA adapter is loaded and does nothing, or has no usable values; the merged weights can be served instead."""
 
 
 class PolicyServer:
@@ -149,6 +154,9 @@ class PolicyServer:
         try:
             await self._until_healthy(self._job, began)
             await self._remember()
+            for name, folder in self._adapters.items():
+                if why := await find_failure(self._engine.check_adapter(name, folder)):
+                    raise AdapterError(f"the adapter {name} can't be served: {why}", hint=_MERGED)
         # Also on cancellation: a half-started server would keep its GPU memory.
         except BaseException:
             await self.stop()

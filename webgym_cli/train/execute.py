@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from webgym_cli.config.model import Settings
+from webgym_cli.config.train import TrainSettings
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import GpuMemory
 from webgym_cli.jobs.process import KILL_MARGIN, Job
@@ -21,7 +22,7 @@ from webgym_cli.train.extension_locks import remove_stale_locks
 from webgym_cli.train.failure import trainer_error
 from webgym_cli.train.nodes.peers import train_on_nodes
 from webgym_cli.train.process_env import child_environment
-from webgym_cli.train.progress import TRAINER_LOG, TrainerLogTail
+from webgym_cli.train.progress import TRAINER_LOG, StallDetector, TrainerLogTail
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.rl.trainer_log import trim_log
 from webgym_cli.train.training_plan import TrainPlan
@@ -61,6 +62,8 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
         await _train(plan, run, settings, log_dir, sink)
     weights = publish.finished_checkpoint(plan, log_dir / LOG)
     weights = await backend.export(plan, weights, settings, log_dir / LOG, sink)
+    if note := await asyncio.to_thread(publish.check_weights, plan, weights, log_dir / LOG):
+        sink({"event": "train_note", "message": note})
     checkpoint = await asyncio.to_thread(publish.publish, plan, run, settings, weights, log_dir, began)
     sink(make_event("train_done", mode=plan.mode, **checkpoint.model_dump(mode="json")))
     return checkpoint
@@ -113,23 +116,26 @@ async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path
 
     async def train_here(rendezvous: dict[str, str]) -> None:
         env = child_environment(plan.env | rendezvous, settings, plan.python) | {"WANDB_DIR": str(log_dir)}
-        await _run_trainer(plan, env, settings.train.stop_grace, log_dir / LOG, sink)
+        await _run_trainer(plan, env, settings.train, log_dir / LOG, sink)
 
     await train_on_nodes(plan, run, settings, log_dir, sink, train_here)
 
 
-async def _run_trainer(plan: TrainPlan, env: dict[str, str], grace: float, log: Path, sink: EventSink) -> None:
+async def _run_trainer(plan: TrainPlan, env: dict[str, str], limits: TrainSettings, log: Path, sink: EventSink) -> None:
     """Run this node's trainer. Raises `JobError` where it fails; when cancelled, it ends first."""
     follower = TrainerLogTail(plan.folder / TRAINER_LOG)
     follower.skip()
     memory = GpuMemory.of(plan.device, sink)
-    job = Job.spawn(plan.argv, env=env, log=log, cwd=plan.folder, grace=grace)
+    job = Job.spawn(plan.argv, env=env, log=log, cwd=plan.folder, grace=limits.stop_grace)
+    stall = StallDetector(plan.folder, log, limits.stall_minutes * 60)
     deadline, look = time.monotonic() + plan.time_limit, 0.0
     try:
         while (code := job.poll()) is None and time.monotonic() < deadline:
             for event in follower.new_events():
                 sink(event)
             if time.monotonic() >= look:
+                if note := stall.observe():
+                    sink({"event": "train_note", "message": note})
                 await asyncio.to_thread(memory.note, job.pid)
                 look = time.monotonic() + LOOK_SECONDS
             await asyncio.sleep(POLL_SECONDS)

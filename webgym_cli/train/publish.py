@@ -14,7 +14,9 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store import checkpoints
+from webgym_cli.store.adapters import ADAPTER
 from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.weights import find_non_finite, have_same_weights, is_zero_adapter
 from webgym_cli.train import retention, working_dir
 from webgym_cli.train.disk import disk_errors
 from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_states
@@ -58,6 +60,21 @@ def finished_checkpoint(plan: TrainPlan, log: Path) -> Path:
             returncode=0,
         )
     return checkpoint
+
+
+def check_weights(plan: TrainPlan, weights: Path, log: Path) -> str:
+    """Return a note if the training changed nothing; empty if it did. Raises `JobError` for weights with NaN or inf."""
+    adapter = weights / ADAPTER
+    if tensor := find_non_finite(weights) or find_non_finite(adapter):
+        shutil.rmtree(plan.folder, ignore_errors=True)  # resuming from here would diverge again
+        raise JobError(
+            f"the training diverged: the weights {tensor} hold NaN or infinite values; log: {log}",
+            hint="lower the learning rate, prepare again and train again",
+            returncode=0,
+        )
+    if (adapter.is_dir() and is_zero_adapter(adapter)) or have_same_weights(weights, Path(plan.model)):
+        return f"the training changed nothing: its weights are those of {plan.model}; were all rewards equal?"
+    return ""
 
 
 def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log_dir: Path, began: float) -> Checkpoint:
