@@ -11,7 +11,7 @@ from tests.serve.fakes import adapter, fake_python, look, weights
 from webgym_cli.config.load import load
 from webgym_cli.serve import execute
 from webgym_cli.serve.fleet import Fleet
-from webgym_cli.serve.lora import round_rank
+from webgym_cli.serve.lora import AdapterError, round_rank
 from webgym_cli.serve.plan import plan_servers
 
 
@@ -111,6 +111,6 @@ async def test_an_adapter_that_does_nothing_is_refused_unless_it_is_zero(fleet, 
     assert "as the model without it" in next(event["reason"] for event in one.events if event["event"] == "swap_failed")
     assert (await look(one.base_urls[0]))["adapters"] == []
     assert await one.add_adapter("policy-v2", zero)
-    with pytest.raises(execute.AdapterError, match="policy-v1"):
+    with pytest.raises(AdapterError, match="policy-v1"):
         await one.serve(one.base, {"policy-v1": does})
     assert [server.pid for server in one.servers] == [None]

@@ -107,9 +107,8 @@ class VllmEngine:
         matrices are zero changes nothing and is served.
         """
         try:
-            tensor, is_zero = await asyncio.to_thread(
-                lambda: (find_non_finite(Path(folder)), is_zero_adapter(Path(folder)))
-            )
+            tensor = await asyncio.to_thread(find_non_finite, Path(folder))
+            is_zero = await asyncio.to_thread(is_zero_adapter, Path(folder))
         except (OSError, ValueError) as error:
             raise ServerCallError(f"its weights can't be read: {error}") from error
         if tensor:

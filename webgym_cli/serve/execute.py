@@ -17,6 +17,7 @@ from webgym_cli.serve.address import base_url, local_address
 from webgym_cli.serve.client import ServerClient, find_failure
 from webgym_cli.serve.engine import VllmEngine
 from webgym_cli.serve.liveness import Liveness
+from webgym_cli.serve.lora import AdapterError
 from webgym_cli.serve.plan import ServerPlan
 from webgym_cli.serve.weights import Digests, check_model
 from webgym_cli.venvs.locate import venv_environ
@@ -24,13 +25,8 @@ from webgym_cli.venvs.locate import venv_environ
 # Interval between health checks and between liveness checks.
 POLL_SECONDS = 1.0
 LOG = "vllm.log"
-_MERGED = "-s serve.enable_lora=false serves merged weights"
 # Silence of a server that is reported, in seconds.
 SILENCE = 20.0
-
-
-class AdapterError(JobError):
-    """A LoRA adapter is loaded and does nothing, or has no usable values; the merged weights can be served instead."""
 
 
 class PolicyServer:
@@ -67,7 +63,6 @@ class PolicyServer:
         self._liveness: Liveness | None = None
         """Set while the server is watched."""
         self._reported = False
-        """Whether its current silence was reported."""
 
     @property
     def base_url(self) -> str:
@@ -156,7 +151,7 @@ class PolicyServer:
             await self._remember()
             for name, folder in self._adapters.items():
                 if why := await find_failure(self._engine.check_adapter(name, folder)):
-                    raise AdapterError(f"the adapter {name} can't be served: {why}", hint=_MERGED)
+                    raise AdapterError(f"the adapter {name} can't be served: {why}")
         # Also on cancellation: a half-started server would keep its GPU memory.
         except BaseException:
             await self.stop()

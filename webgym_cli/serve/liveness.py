@@ -38,8 +38,10 @@ class Liveness:
         self._observed = self._looked = time.monotonic()
         self._look: asyncio.Task[None] | None = None
         self._load: dict[str, EngineLoad] = {}
-        self._cpu_seconds = self._count_cpu_seconds()
-        """CPU time of the server at the last sign of life."""
+        self._measured = time.monotonic(), self._count_cpu_seconds()
+        """Time of the last look, and the CPU time of the server then."""
+        self._computing = False
+        """Whether the server used CPU time between the last two looks."""
 
     def observe(self) -> float:
         """Count the silence and start a look if one is due; call it every few seconds. Return the silence."""
@@ -55,8 +57,7 @@ class Liveness:
 
     def limit(self, seconds: float) -> float:
         """Return the silence after which the server counts as dead; `seconds`: `serve.stall_timeout`."""
-        computing = self.silent > 0 and (self._count_cpu_seconds() - self._cpu_seconds) / self.silent >= _COMPUTING
-        return seconds * (_COMPUTING_FACTOR if computing else 1)
+        return seconds * (_COMPUTING_FACTOR if self._computing else 1)
 
     async def close(self) -> None:
         """Cancel the current look."""
@@ -71,7 +72,9 @@ class Liveness:
         moved = any(old.progress != new.progress for old, new in pairs)
         stalled = any(new.requests and old.progress == new.progress for old, new in pairs)
         if (answered or moved) and not stalled:
-            self.silent, self._cpu_seconds = 0.0, self._count_cpu_seconds()
+            self.silent = 0.0
+        (then, before_cpu), self._measured = self._measured, (time.monotonic(), self._count_cpu_seconds())
+        self._computing = self._measured[1] - before_cpu >= _COMPUTING * (self._measured[0] - then) > 0
 
     def _count_cpu_seconds(self) -> float:
         """Return the CPU time of the server's processes; 0 on GPUs, where a hung engine polls without end."""

@@ -15,8 +15,8 @@ from webgym_cli.errors import JobError
 from webgym_cli.records.events import TrainerStep
 from webgym_cli.train.rl.layout import TRAINER_LOG as TRAINER_LOG
 
-# A pause is reported from so many seconds, and so many times the longest pause so far, on; the trainer is ended only
-# after as many times that, too: saving or evaluating a large model takes minutes.
+# A pause is reported after this many seconds, and this many times the longest pause so far; the trainer is ended after
+# twice that at the earliest. The longest pause is used because saving or evaluating a large model takes minutes.
 REPORTED_PAUSE, STALL_FACTOR = 120.0, 5.0
 # Minimum seconds of training before an ETA is reported.
 SHORTEST_MEASURE = 1.0
@@ -156,7 +156,7 @@ class StallDetector:
                 self._longest = max(self._longest, now - self._since)
             self._sizes, self._since, self._reported = sizes, now, False
         pause, usual = now - self._since, STALL_FACTOR * self._longest
-        if pause > max(self.limit, usual):
+        if pause > max(self.limit, 2 * usual):
             raise JobError(
                 f"the trainer has made no progress for {pause / 60:.0f} minutes and was stopped; log: {self.log}",
                 hint="the same command goes on from its last checkpoint; -s train.stall_minutes=… gives it more",
