@@ -1,3 +1,7 @@
+import random
+from collections import defaultdict
+from pathlib import Path
+
 import pytest
 
 from webgym_cli.records.task import Task
@@ -8,15 +12,9 @@ from webgym_cli.scoring.math import (
     math_reward_string_equal,
     math_reward_thought_with_tool,
 )
-from webgym_cli.scoring.numbers import (
-    answers_equal,
-    extract_answer,
-    extract_boxed,
-    extract_last_number,
-    matches_answer,
-    parse_number,
-)
+from webgym_cli.scoring.numbers import answers_equal, parse_answer
 from webgym_cli.scoring.registry import REWARDS, reward_fields
+from webgym_cli.scoring.statements import extract_answer, extract_boxed, find_answers
 from webgym_cli.scoring.text import (
     format_reward,
     infoseek_reward,
@@ -29,6 +27,23 @@ from webgym_cli.scoring.text import (
     qa_f1_reward_tool,
 )
 
+
+def read_pairs():
+    """Return (response, answer, whether it is right) by kind; `== ` is right, `!=` wrong, a pilcrow a line feed."""
+    pairs, kind = defaultdict(list), ""
+    for line in Path(__file__).with_name("answer_pairs.txt").read_text().replace("\n", " \n").splitlines():
+        if line.startswith("# "):
+            kind = line[2:].strip()
+            continue
+        sign = max(" == ", " != ", key=line.rfind)
+        response, _, answer = line.replace("¶", "\n").rpartition(sign)
+        pairs[kind].append((response, answer.strip(), sign == " == "))
+    return pairs
+
+
+PAIRS = read_pairs()
+# How a policy states its answer.
+STATEMENTS = ("\\boxed{%s}", "The answer is $%s$ because it is.", "%s")
 TOOL = [{"role": "user"}, {"role": "assistant"}, {"role": "tool", "content": "72"}, {"role": "assistant"}]
 
 
@@ -136,6 +151,35 @@ def test_other_answers_are_not_equal(response, answer):
     assert math_equal_reward(response, answer) == {"reward": 0.0, "acc": 0.0}
 
 
+@pytest.mark.parametrize("kind", PAIRS)
+def test_right_and_wrong_answers_in_the_forms_of_gsm8k_and_math(kind):
+    assert [pair for pair in PAIRS[kind] if bool(math_equal_reward(*pair[:2])["acc"]) is not pair[2]] == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_answer_that_differs_in_a_digit_a_sign_a_variable_or_a_unit_is_wrong(seed):
+    draw = random.Random(seed)
+    number, factor = draw.randint(10**5, 10**12), draw.randint(2, 30)
+    one, other = draw.sample("abcdkmnpqrstuvwxyz", 2)
+    unit, another = draw.sample(["cm", "kg", "hours", "%", "dollars", "apples", "oranges"], 2)
+    differing = [
+        (f"{number:,}", f"{number + 1}"),
+        (f"-{number}", f"{number}"),
+        (f"0.{number}1", f"0.{number}2"),
+        (f"{factor}{one}", f"{factor}{other}"),
+        (f"{factor}{one}", f"{factor}"),
+        (f"-{factor}i", f"-{factor}"),
+        (f"{factor}+{factor}i", f"{factor}-{factor}i"),
+        (f"{factor} {unit}", f"{factor} {another}"),
+        (f"({factor}, {number})", f"({number}, {factor})"),
+    ]
+    for statement in STATEMENTS:
+        for given, wanted in differing:
+            assert math_equal_reward(statement % given, given)["acc"] == 1.0, (statement, given)
+            assert math_equal_reward(statement % given, wanted)["acc"] == 0.0, (statement, given, wanted)
+            assert math_equal_reward(statement % wanted, given)["acc"] == 0.0, (statement, wanted, given)
+
+
 @pytest.mark.parametrize(("response", "used", "value"), [("72", True, 1.0), ("7", True, 0.1), ("72", False, 0.0)])
 def test_equality_that_wants_a_tool(response, used, value):
     result = math_equal_reward_tool(response, "72", TOOL if used else TOOL[:2])
@@ -149,13 +193,12 @@ def test_the_parts_of_a_response():
     assert extract_answer("Final answer: 7. Or not") == "7"
     assert extract_answer("no mark 7") is None
     assert extract_answer("answer is 7", reference=True) is None
-    assert extract_last_number("from 3 to -4.5") == "-4.5"
-    assert extract_last_number("50-24") == "50-24"
-    assert parse_number("12 km/h") == 12
-    assert parse_number("many") is None
-    assert parse_number("1" * 301) is None
+    assert find_answers("from 3 to -4.5 is -7.5") == ["from 3 to -4.5 is -7.5", "-7.5"]
+    assert find_answers("50-24") == ["50-24"]
+    assert parse_answer("12 km/h").value == 12
+    assert parse_answer("many").value is None
+    assert parse_answer("1" * 301).value is None
     assert answers_equal("A b", "a B")
-    assert matches_answer("It is 7", "7")
 
 
 @pytest.mark.parametrize(
@@ -263,6 +306,27 @@ def test_precision_and_recall_stand_beside_f1():
 def test_the_best_of_several_answers_counts():
     assert ok_vqa_reward("a red bus", ["car", "red bus"]) == 1.0
     assert infoseek_reward("red bus", "car", ["red bus", {"range": [1, 2]}]) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("response", "answer", "right"),
+    [
+        ("3.5", "35", False),
+        ("3.5", "3.5.", True),
+        ("-5", "5", False),
+        ("1/2", "12", False),
+        ("10-12", "1012", False),
+        ("1,000", "1000", True),
+        ("It-self", "itself", True),
+        ("", "A", False),
+        ("The.", "A", False),
+        ("(a)", "A", True),
+        ("\\boxed{\\text{Paris}}", "Paris", True),
+        ("None", None, False),
+    ],
+)
+def test_exact_match_keeps_what_makes_a_number_or_a_choice(response, answer, right):
+    assert qa_em_reward(response, answer)["em"] == float(right)
 
 
 def test_golden_answers_are_the_answer():

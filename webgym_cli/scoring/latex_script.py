@@ -20,23 +20,16 @@ def main() -> None:
     """Write `ready`, then answer until stdin ends."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     logging.disable(logging.CRITICAL)
-    compare("x+1", "1+x")  # imports sympy, which takes longer than a comparison may
+    # It imports sympy, which takes longer than a comparison may.
+    from webgym_cli.scoring.expressions import compare
+
+    compare("x+1", "1+x")
     write("ready")
     for line in sys.stdin:
         signal.setitimer(signal.ITIMER_PROF, CPU_SECONDS)
         is_equal = compare(*json.loads(line))
         signal.setitimer(signal.ITIMER_PROF, 0)
         write(json.dumps(is_equal))
-
-
-def compare(given: str, wanted: str) -> bool:
-    """Whether two expressions in LaTeX are equal; False if one can't be parsed."""
-    from math_verify import LatexExtractionConfig, parse, verify
-
-    # LaTeX only: math-verify passes plain expressions to sympy's parse_expr, which evaluates them as Python.
-    only_latex = [LatexExtractionConfig()]
-    ours, theirs = (parse(f"${text}$", extraction_config=only_latex, parsing_timeout=None) for text in (given, wanted))
-    return bool(ours and theirs) and bool(verify(theirs, ours, timeout_seconds=None))
 
 
 def write(line: str) -> None:

@@ -6,7 +6,8 @@ import re
 from typing import Any
 
 from webgym_cli.scoring.define import reward
-from webgym_cli.scoring.numbers import extract_answer, matches_answer
+from webgym_cli.scoring.numbers import answers_equal
+from webgym_cli.scoring.statements import extract_answer, find_answers
 from webgym_cli.scoring.text import Messages, count_tool_results
 
 _DIGITS = re.compile(r"\d+")
@@ -57,8 +58,10 @@ def _grade(right: bool, well_formed: bool) -> float:
 
 def _is_right(final_response: str, answer: Any) -> bool:
     """Whether a response gives the answer, or one of several; a worked answer of GSM8K (`... #### 72`) counts as 72."""
-    answers = answer if isinstance(answer, list | tuple) else [answer]
-    return any(matches_answer(final_response, str(item)) for item in answers)
+    answers = [str(item) for item in (answer if isinstance(answer, list | tuple) else [answer]) if item is not None]
+    wanted = [extract_answer(item, reference=True) or item for item in answers]
+    given = find_answers(final_response)
+    return any(answers_equal(ours, theirs) for ours in dict.fromkeys(given) for theirs in wanted)
 
 
 def _final_text(answer: Any) -> str:

@@ -1,174 +1,210 @@
-"""Parsing of the number that an answer gives, in plain text or LaTeX, and comparison of answers."""
+"""Equality of two answers: of numbers exactly, of expressions by `math-verify`, of all others as texts."""
 
 from __future__ import annotations
 
-import math
 import re
+from dataclasses import dataclass
 from fractions import Fraction
 
 from webgym_cli.scoring.latex import is_equal_latex
-from webgym_cli.tools.arithmetic import BadExpressionError, Number, evaluate
+from webgym_cli.scoring.units import NO_UNIT, Unit, split_unit, units_agree
 
-# Relative tolerance for numbers that are not exact.
-TOLERANCE = 1e-6
 _MAX_CHARACTERS = 300
-# Maximum number of boxes that are tried, from the end; unclosed ones are skipped.
-_MAX_BOXES = 20
+_PERCENT = "%"
 
-_FINAL = re.compile(r"(?:final answer|answer)\s*(?:is|:|=)+\s*(.+?)(?=\s*(?:\.\s|\.$|\n|$))", re.IGNORECASE)
-_TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_HASHES = re.compile(r"####\s*(.+)")
-_NUMBER = re.compile(
-    r"(?:(?<![\w.)])[-−+](?=[$€£\d.]))?[$€£]?\s*(?:\d{1,3}(?:,\d{3})+|\d+)?(?:\.\d+|(?<=\d))(?:[eE][+-]?\d+)?(?:\s*/\s*\d[\d,]*(?:\.\d+)?)?\s*%?"
+_SYMBOLS = str.maketrans(
+    {
+        **{"−": "-", "–": "-", "÷": "/", "²": "^2", "³": "^3", "\xa0": " ", "％": "%"},
+        **{"½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}"},
+        **{"×": r"\times ", "·": r"\cdot ", "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne "},
+        **{"∪": r"\cup ", "∈": r"\in ", "±": r"\pm ", "θ": r"\theta "},
+    }
 )
-_UNITS = re.compile(r"(?<=[\d.)%}])\s*[A-Za-z°][A-Za-z°.²³/ ]*$")
-_UNDONE = re.compile(r"\d\s*[-+*×·]\s*(?!10\s*\^)\d")
-_LEAD = re.compile(r"^[A-Za-z]\w*\s*=\s*")
-_MIXED = re.compile(r"(?<![\w.)])(\d+)\s+(\d+)\s*/\s*(\d+)(?![\w.(])")
-_NOISE = re.compile(
-    r"\\(?:left|right|displaystyle|quad|qquad|,|;|!|:| )|\{,\}(?=\d{3})|[$€£~]|\\[$%]|\^\s*\{?\\circ\}?"
+# Signs around a text that are no part of it: Markdown, quotes, and dollars or brackets around LaTeX.
+_AROUND = re.compile(r"^[\s*`\"“”=]+|[\s*`\"“”.]+$|^\\[(\[]|\\[)\]]$|^\$+(?=[^$]+\$+$)|(?<=[^$\\\s])\$+$(?<=[^\d.]\$)")
+_INLINE = re.compile(r"\$+\s*([^$]+?)\s*\$+|(?<!\\)\\\((.+?)\\\)|(?<!\\)\\\[(.+?)\\\]", re.DOTALL)
+_NOISE = re.compile(r"\\(?:left|right|displaystyle|limits|big|Big)(?![A-Za-z])")
+_SPACES = re.compile(r"\\(?:quad|qquad)(?![A-Za-z])|(?<!\\)\\[,;:! ]|~|\s+")
+_THOUSANDS = re.compile(r"(?<![\d.,^_{])\d{1,3}(?:(?:,\\!|,|\{,\}|\\[,!: ]| )\d{3})+(?![\d,])")
+_WRAPPED = re.compile(r"\\(?:text|mathrm|textbf|textit|textrm|mbox|mathbf|operatorname)\s*\{([^{}]*)\}")
+# Plain notation, and what it is in LaTeX.
+_PLAIN = (
+    (
+        re.compile(r"√\s*\(([^()]*)\)|√\s*(\d+(?:\.\d+)?|[A-Za-z])|(?<![\\A-Za-z])sqrt\s*\(([^()]*)\)"),
+        r"\\sqrt{\1\2\3}",
+    ),
+    (re.compile(r"(?<![\\A-Za-z])(pi|sin|cos|tan|log|ln)(?![A-Za-z])"), r"\\\1 "),
+    (re.compile(r"(?<![\\A-Za-z])infinity(?![A-Za-z])"), r"\\infty "),
+    (re.compile(r"(?<=[\w)])\*\*(?=[\w(-])"), "^"),
+    (re.compile(r"\^\s*(-?\d{2,}|-\d)"), r"^{\1}"),
+    (re.compile(r"<="), r"\\le "),
+    (re.compile(r">="), r"\\ge "),
+    (re.compile(r"(?<![\w.)}])(\d+)\s+(\d+)\s*/\s*(\d+)(?![\w.(])"), r"\1\\frac{\2}{\3}"),
 )
-_TEXT = re.compile(r"\\(?:text|mathrm|textbf|mbox|operatorname)\s*\{[^{}]*\}")
-_WORDS = re.compile(r"\\(?:text|mathrm|textbf|mbox|operatorname)\s*\{([^{}]*)\}")
+_REPEATING = re.compile(r"(\d{0,20})\.(\d{0,20})\\overline\s*\{(\d{1,20})\}")
+_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:e[-+]?\d{1,3})?|\.\d+(?:e[-+]?\d{1,3})?", re.IGNORECASE)
+_FRACTION = re.compile(
+    r"(?:(\d+)\s*(?=\\))?(?:\\[dtc]?frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}|(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?))"
+)
+_SIGNED = re.compile(r"([-+]?)\s*(.+)", re.DOTALL)
+_TIME = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d))?\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
+_CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-H])\)[.:]?|([A-H])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
+_UNDONE = re.compile(r"\d\s*(?:[-+*]|\\times|\\cdot)\s*(?!10\s*\^)\d")
+_FINE = re.compile(r"\.\d{6}")
+_CONJUNCTION = re.compile(r"\s*,?\s*(?:\\text\s*\{\s*(?:and|or)\s*\}|(?<=\s)(?:and|or)(?=\s))\s*")
+# The name of a value: `Total = `.
+_NAME = re.compile(r"^(?:\\text\{|\\angle\s*)?[A-Za-z][A-Za-z ]{2,}\}?\s*=\s*")
+_WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{3,}|no)(?![A-Za-z])|^[A-Z]{2,}$")
 _ENVIRONMENT = re.compile(r"\\(?:begin|end)\{\w+\*?\}")
-_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
-_GROUP = r"\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*)\}"
-_COMMANDS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(?<=\d)\s*\\[dtc]?frac\s*" + _GROUP + r"\s*" + _GROUP), r"+((\1)/(\2))"),
-    (re.compile(r"\\[dtc]?frac\s*" + _GROUP + r"\s*" + _GROUP), r"((\1)/(\2))"),
-    (re.compile(r"\\[dtc]?frac\s*(\d)\s*(\d)"), r"((\1)/(\2))"),
-    (re.compile(r"\\sqrt\s*\[(\d+)\]\s*" + _GROUP), r"((\2)^(1/\1))"),
-    (re.compile(r"\\sqrt\s*" + _GROUP), r"sqrt(\1)"),
-    (re.compile(r"\\sqrt\s*(\d)"), r"sqrt(\1)"),
-    (re.compile(r"\\(?:times|cdot|ast)(?![A-Za-z])"), "*"),
-    (re.compile(r"\\div(?![A-Za-z])"), "/"),
-    (re.compile(r"\\pi(?![A-Za-z])"), "pi"),
-    (re.compile(r"\^\s*" + _GROUP), r"^(\1)"),
-    (re.compile(r"√\s*\(([^()]*)\)"), r"sqrt(\1)"),
-    (re.compile(r"√\s*(\d+(?:\.\d+)?)"), r"sqrt(\1)"),
-)
-_FACTORS = re.compile(r"(?<=[\d)])\s*(?=sqrt|pi|\()")
+_MATHEMATICAL = re.compile(r"[\d=+^_\\<>]")
 
 
-def matches_answer(response: str, wanted: str) -> bool:
-    """Whether a response gives the wanted answer: a number, LaTeX, or any short text."""
-    target = extract_answer(wanted, reference=True) or wanted.strip()
-    given = extract_answer(response)
-    if given is None:
-        given = response if parse_number(target) is None else extract_last_number(response)
-    return answers_equal(given, target)
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A parsed answer."""
 
+    text: str
+    """Without markup and superfluous spaces; words in lower case."""
+    expression: str
+    """In LaTeX, without the unit."""
+    value: Fraction | None
+    """None for what is no plain number."""
+    unit: Unit
 
-def extract_answer(text: str, *, reference: bool = False) -> str | None:
-    """Return the part of a text that is marked as its answer; None without a mark.
+    @property
+    def is_percentage(self) -> bool:
+        """Whether it is a percentage."""
+        return _PERCENT in self.unit[0]
 
-    By precedence: the last `\\boxed{...}`, `<answer>` tags, `####`, `answer is` or `answer:`. `reference`: the text is
-    a record's answer, which is marked by a box or by `####`, as in GSM8K's files.
-    """
-    boxed = extract_boxed(text)
-    if boxed is not None:
-        return boxed
-    for pattern in (_HASHES,) if reference else (_TAGGED, _HASHES, _FINAL):
-        if matches := pattern.findall(text):
-            return str(matches[-1]).strip().strip("*`")
-    return None
-
-
-def extract_last_number(text: str) -> str:
-    """Return the last number in a text, or the whole text if it is a number or contains none."""
-    if parse_number(text) is not None:
-        return text.strip()
-    numbers = [match[0] for match in _NUMBER.finditer(text) if re.search(r"\d", match[0])]
-    return numbers[-1].strip() if numbers else text.strip()
-
-
-def extract_boxed(text: str) -> str | None:
-    """Return the content of the last closed `\\boxed{...}`, inner brackets included; None without one."""
-    start = text.rfind("\\boxed{")
-    # A response of thousands of open boxes would take quadratic time.
-    for _ in range(_MAX_BOXES):
-        if start < 0:
-            break
-        depth, begin = 0, start + len("\\boxed")
-        for place in range(begin, len(text)):
-            depth += (text[place] == "{") - (text[place] == "}")
-            if depth == 0:
-                return text[begin + 1 : place].strip()
-        start = text.rfind("\\boxed{", 0, start)
-    return None
-
-
-def parse_number(text: str) -> Number | None:
-    """Parse a short text as a number: `1,000`, `$3.50`, `50%`, `1 1/2`, `\\frac{1}{2}`, `72 clips`; else None.
-
-    Percentages are divided by 100. A unit after the number is ignored.
-    """
-    text = text.strip().strip("*`").rstrip(".").strip()
-    if not text or len(text) > _MAX_CHARACTERS:
-        return None
-    plain = _to_arithmetic(text)
-    # With the unit first: "pi" is a number, not a unit.
-    for candidate in (plain, _UNITS.sub("", plain)):
-        try:
-            return evaluate(candidate)
-        except BadExpressionError:
-            continue
-    return None
+    def to_fraction(self) -> Answer:
+        """Return a percentage as a number: 0.5 of 50 %."""
+        value = None if self.value is None else self.value / 100
+        return Answer(self.text, rf"\frac{{{self.expression}}}{{100}}", value, NO_UNIT)
 
 
 def answers_equal(given: str, wanted: str) -> bool:
     """Whether two texts give the same number, text (ignoring case, spaces and markup) or expression.
 
     A percentage equals both its number and its fraction: `50%` is 50 and 0.5. An unevaluated sum or product (`48+24`)
-    never equals a number, unless the wanted answer is one, too. Expressions are compared by math-verify.
+    never equals a number, unless the wanted answer is one, too. A unit may be missing, but not differ.
     """
-    ours, theirs = parse_number(given), parse_number(wanted)
-    if theirs is not None and _UNDONE.search(given) and not _UNDONE.search(wanted):
+    given, wanted = _strip_markup(given), _strip_markup(wanted)
+    ours, theirs = parse_answer(given, named="=" in wanted), parse_answer(wanted, named="=" in given)
+    if not ours.text or not theirs.text:
         return False
-    if ours is None or theirs is None:
-        return _normalise_text(given) == _normalise_text(wanted) or (
-            _is_expression(given) and _is_expression(wanted) and is_equal_latex(given, wanted)
-        )
-    if _is_close(ours, theirs):
+    if ours.text == theirs.text or _is_same_choice(given, wanted):
+        return True
+    times = _TIME.fullmatch(ours.text), _TIME.fullmatch(theirs.text)
+    if times[0] or times[1]:
+        return _is_same_time(*times)
+    if not units_agree(ours.unit, theirs.unit):
+        return False
+    if _is_equal(ours, theirs):
         return True
     # Only where one of them is a percentage: 0.5 and 50 are not equal.
-    one, other = "%" in given, "%" in wanted
-    return one != other and _is_close(ours * 100 if one else ours, theirs * 100 if other else theirs)
-
-
-def _is_close(ours: Number, theirs: Number) -> bool:
-    if isinstance(ours, Fraction) and isinstance(theirs, Fraction) and ours == theirs:
-        return True
-    try:
-        return math.isclose(float(ours), float(theirs), rel_tol=TOLERANCE, abs_tol=1e-12)
-    except OverflowError:
+    if ours.is_percentage == theirs.is_percentage:
         return False
+    return _is_equal(ours.to_fraction(), theirs) if ours.is_percentage else _is_equal(ours, theirs.to_fraction())
 
 
-def _to_arithmetic(text: str) -> str:
-    """Convert LaTeX and informal notation to arithmetic."""
-    text = _LEAD.sub("", _TEXT.sub("", _NOISE.sub(_keep_percent, text)))
-    text = _MIXED.sub(r"(\1+\2/\3)", text)
-    for pattern, written in _COMMANDS:
-        text = _replace_all(pattern, written, text)
-    return _FACTORS.sub("*", text.replace("{", "(").replace("}", ")")).strip()
+def parse_answer(text: str, *, named: bool = True) -> Answer:
+    """Parse an answer. `named`: the name of a value (`Total = 5`) belongs to it."""
+    text = _strip_markup(text)
+    if len(text) > _MAX_CHARACTERS:
+        return Answer(" ".join(text.split()).casefold(), "", None, NO_UNIT)
+    text = _to_latex(inner[1] if (inner := _WRAPPED.fullmatch(text)) else text)
+    plain = _normalise(text)
+    if not named:
+        text = _NAME.sub("", text)
+    expression, unit = split_unit(_CONJUNCTION.sub(", ", text))
+    value, factor = parse_number(expression), unit[1]
+    if factor != 1:
+        expression = rf"{factor} \cdot ({expression})"
+    return Answer(plain, expression, None if value is None else value * factor, unit)
 
 
-def _keep_percent(noise: re.Match[str]) -> str:
-    return "%" if noise[0] == "\\%" else ""
+def parse_number(text: str) -> Fraction | None:
+    """Parse a number without a unit (`-1000`, `3.50`, `1.5e3`, `1/2`, `1\\frac{1}{2}`); None for anything else."""
+    signed = _SIGNED.fullmatch(text.strip())
+    if signed is None:
+        return None
+    sign = -1 if signed[1] == "-" else 1
+    if _NUMBER.fullmatch(signed[2]):
+        return sign * Fraction(signed[2])
+    match = _FRACTION.fullmatch(signed[2].strip())
+    if match is None:
+        return None
+    above, below = Fraction(match[2] or match[4]), Fraction(match[3] or match[5])
+    return sign * (int(match[1] or 0) + above / below) if below else None
 
 
-def _replace_all(pattern: re.Pattern[str], written: str, text: str) -> str:
-    """Replace until nothing changes, because fractions are nested. Terminates: each pass removes a command."""
-    while (after := pattern.sub(written, text)) != text:
-        text = after
-    return text
-
-
-def _normalise_text(text: str) -> str:
-    return re.sub(r"\s+", "", _WORDS.sub(r"\1", _NOISE.sub(_keep_percent, text))).casefold()
+def _is_equal(ours: Answer, theirs: Answer) -> bool:
+    if ours.value is not None and theirs.value is not None:
+        if ours.value == theirs.value:
+            return True
+        # Only a decimal number with many digits may stand for a fraction: 0.333333.
+        if not _FINE.search(ours.expression + theirs.expression):
+            return False
+    # 6*7=42 and 42=6*7 are evaluated.
+    if theirs.value is not None and all(map(_UNDONE.search, ours.expression.split("="))):
+        return False
+    both = _is_expression(ours.expression) and _is_expression(theirs.expression)
+    return both and is_equal_latex(ours.expression, theirs.expression)
 
 
 def _is_expression(text: str) -> bool:
     """Whether a text may be mathematics. Words are not: math-verify would take them for products of their letters."""
-    return 0 < len(text) <= _MAX_CHARACTERS and not _WORD.search(_ENVIRONMENT.sub("", _WORDS.sub(r" \1 ", text)))
+    return 0 < len(text) <= _MAX_CHARACTERS and not _WORD.search(_ENVIRONMENT.sub("", _WRAPPED.sub(r" \1 ", text)))
+
+
+def _is_same_choice(given: str, wanted: str) -> bool:
+    """Whether both name the same choice, and at least one of them nothing else: `(B)` and `B. Paris`."""
+    one, other = (_CHOICE.match(_WRAPPED.sub(r"\1 ", text).replace("\\ ", " ").strip()) for text in (given, wanted))
+    if not one or not other or (one[1] or one[2]).upper() != (other[1] or other[2]).upper():
+        return False
+    rests = [match.string[match.end() :].strip(" .") for match in (one, other)]
+    return not all(rests) and not any(re.search(r"\([A-H]\)|\b(?:or|and)\b", rest) for rest in rests)
+
+
+def _is_same_time(one: re.Match[str] | None, other: re.Match[str] | None) -> bool:
+    """Whether two times are the same; one of them may lack the seconds or `a.m.`."""
+    if one is None or other is None:
+        return False
+    pairs = zip(one.groups(), other.groups(), strict=True)
+    return all(a is None or b is None or a.lstrip("0").lower() == b.lstrip("0").lower() for a, b in pairs)
+
+
+def _strip_markup(text: str) -> str:
+    """Return a text without signs around it that are no part of it."""
+    text = text.strip()
+    if len(text) > 2 * _MAX_CHARACTERS:
+        return text
+    while (inner := _AROUND.sub("", text).strip()) != text:
+        text = inner
+    return text
+
+
+def _to_latex(text: str) -> str:
+    """Convert plain notation to LaTeX, without spacing commands and thousands separators."""
+    text = _NOISE.sub("", _INLINE.sub(lambda match: match[1] or match[2] or match[3], text)).translate(_SYMBOLS)
+    # Within a list's brackets a comma separates: (1,200) is a point.
+    if not text.lstrip().startswith(("(", "[", "\\{")):
+        text = _THOUSANDS.sub(lambda match: re.sub(r"\D", "", match[0]), text)
+    text = _REPEATING.sub(_repeating_fraction, _SPACES.sub(" ", text))
+    for pattern, latex in _PLAIN:
+        text = pattern.sub(latex, text)
+    return text.strip()
+
+
+def _repeating_fraction(match: re.Match[str]) -> str:
+    whole, start, period = match.groups()
+    numerator = int(f"{whole}{start}{period}") - int(f"0{whole}{start}")
+    return rf"\frac{{{numerator}}}{{{'9' * len(period)}{'0' * len(start)}}}"
+
+
+def _normalise(text: str) -> str:
+    text = " ".join(_WRAPPED.sub(r" \1 ", text).split())
+    # Not between letters and digits: `1 2` is not 12.
+    text = re.sub(r"(?<![^\W_])\s+|\s+(?![^\W_])", "", text)
+    text = text.rstrip(".")
+    return text if _MATHEMATICAL.search(text) else text.casefold()

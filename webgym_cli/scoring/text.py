@@ -9,14 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webgym_cli.scoring.define import reward
-from webgym_cli.scoring.numbers import extract_boxed
+from webgym_cli.scoring.statements import extract_boxed
 from webgym_cli.util.text import find_between
 
 Messages = Sequence[Mapping[str, Any]]
 """An episode's messages in OpenAI's format."""
 
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
+_ARTICLES = frozenset({"a", "an", "the"})
 _PUNCTUATION = frozenset(string.punctuation)
+# SQuAD drops all punctuation; but 3.5 is not 35, and -5 is not 5.
+_NUMERIC = re.compile(r"(?<=\d)[./:-](?=\d)|(?<![\w.)])-(?=[$€£]?\.?\d)|(?<!\w)\.(?=\d)")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_WRAPPED = re.compile(r"\\(?:text|mathrm|textbf|mbox)\s*\{([^{}]*)\}")
 _MEASURES = ("f1", "precision", "recall", "em")
 _CLOSED = frozenset({"yes", "no", "noanswer"})
 
@@ -87,9 +91,16 @@ def format_reward(final_response: str) -> float:
 
 
 def normalise(text: str) -> str:
-    """Normalise a text as SQuAD does: lower case, without punctuation, articles and superfluous spaces."""
-    letters = "".join(character for character in text.lower() if character not in _PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", letters).split())
+    """Normalise a text as SQuAD does: lower case, without punctuation, articles and superfluous spaces.
+
+    Unlike there, numbers keep their signs and points, and a text of articles alone stays.
+    """
+    text = _THOUSANDS.sub("", _WRAPPED.sub(r"\1", text.lower()))
+    kept = {match.start() for match in _NUMERIC.finditer(text)}
+    letters = "".join(sign for place, sign in enumerate(text) if place in kept or sign not in _PUNCTUATION)
+    words = letters.split()
+    # The answer `A` of a choice is no article.
+    return " ".join([word for word in words if word not in _ARTICLES] or words)
 
 
 def count_tool_results(trajectory: Messages) -> int:
@@ -132,4 +143,4 @@ def _extract_answer(final_response: str) -> str:
 
 
 def _to_list(answer: Any) -> list[str]:
-    return [str(item) for item in (answer if isinstance(answer, list | tuple) else [answer])]
+    return [str(item) for item in (answer if isinstance(answer, list | tuple) else [answer]) if item is not None]

@@ -16,8 +16,9 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.task import Task
 from webgym_cli.records.tool import ToolCall
-from webgym_cli.scoring.numbers import answers_equal, extract_answer
+from webgym_cli.scoring.numbers import answers_equal
 from webgym_cli.scoring.registry import reward_fields
+from webgym_cli.scoring.statements import extract_answer
 from webgym_cli.tools.arithmetic import BadExpressionError, evaluate
 from webgym_cli.tools.define import Tool
 

@@ -1,0 +1,213 @@
+"""The part of a response that states its answer: in a box, in tags, after `####` or `the answer is`, or a number."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+# Number of characters, from the end, in which the answer is looked for; of a formula; of phrases that are tried.
+_MAX_CHARACTERS, _MAX_PHRASES, _BETWEEN = 20_000, 20, 40
+
+# The content of boxes is found in one pass: a response of thousands of open ones would else take quadratic time.
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}]|[{}]")
+_BETWEEN_BOXES = re.compile(r"[\s,;$.]*(?:(?:\\text\{)?\s*(?:and|or)\s*\}?)?[\s$]*", re.IGNORECASE)
+_TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
+_HASHES = re.compile(r"####\s*(.+)")
+_PHRASE = re.compile(
+    r"\b(?:answer|correct (?:option|choice))\b(?:\s*\*\*)?(?:,?\s*(?:therefore|thus|then|hence|should|would|will|must"
+    r"|to (?:the|this|your) (?:question|problem)|in \w+|choice)\b){0,3},?\s*"
+    r"(?:\b(?:is|are|be|equals)\b|[:=])[:\s*]*",
+    re.IGNORECASE,
+)
+# The end of a sentence; not the point of `3.5`, `p.m.` or `vs.`.
+_SENTENCE = re.compile(r"(?<![ap]\.m)(?<!\b[ap])[.!?](?=\s|$|\*\*)(?!\s*m\.)|\n", re.IGNORECASE)
+_RETRACTED = re.compile(r"\b(?:wait|correction|mistake|sorry|scratch that|actually)\b|\bno,", re.IGNORECASE)
+
+_FILLERS = re.compile(
+    r"^(?:(?:therefore|thus|hence|then|so|simply|just|indeed|exactly|clearly|obviously|actually|approximately|about|also"
+    r"|now|given by|equal to|going to be|the number|the value|equals|[:,=])(?![A-Za-z])[\s,:]*)+",
+    re.IGNORECASE,
+)
+# Words after an answer that begin an explanation.
+_EXPLANATION = re.compile(
+    r"\s(?:because|since|as|which|given|so|where|when|after|thus|hence|therefore|due|from|using|that|i\.e\.)\b.*"
+    r"|\s[(\[](?=[^()\[\]]{0,200}[A-Za-z]{2}).*|;.*|,\s(?!and\b|or\b)[A-Za-z]{2,}.*|\s(?:--?|—|–)\s[A-Za-z]{2,}.*",
+    re.IGNORECASE | re.DOTALL,
+)
+_ARTICLE = re.compile(r"^(?:a|an|the)\s+(?=[A-Za-z]{2})", re.IGNORECASE)
+# In a text without a mark, the rest of a sentence may state the answer.
+_REASON = re.compile(r"\s(?:because|since|as)\b.*|\s[(\[](?=[^()\[\]]{0,200}[A-Za-z]{2}).*", re.IGNORECASE | re.DOTALL)
+# A formula or a number.
+_ITEM = re.compile(
+    r"\$\$(?P<a>.{1,300}?)\$\$|\\\[(?P<b>.{1,300}?)\\\]|\\\((?P<c>.{1,300}?)\\\)"
+    r"|(?<![\\\w])\$(?!\s)(?P<d>[^$\n]{1,300}?)(?<![\s\\])\$(?!\d)|(?P<e>-?\d{0,20}\\[dt]?(?:frac\{[^{}]*\}|sqrt)\{[^{}]*\})"
+    r"|(?P<f>(?<![A-Za-z])(?:(?<![\w.)])[-−+](?=[$€£\d.]))?[$€£]?\s?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)?(?:\.\d+|(?<=\d))(?:[eE][+-]?\d+)?"
+    r"(?:\s+\d+/\d+|\s*/\s*\d[\d,]*(?:\.\d+)?|:\d+)?)",
+    re.DOTALL,
+)
+_NEGATIVE = re.compile(r"\b(?:minus|negative)\s+(?=\d)", re.IGNORECASE)
+# What states the item after it.
+_STATED = re.compile(
+    r"\b(?:is|are|was|were|be|equals?|(?:mak|giv|leav)(?:es?|ing)|gets?|total(?:s|ing)?|so|but)\b|=", re.IGNORECASE
+)
+# What joins two items, so that neither is the answer alone.
+_JOINED = re.compile(
+    r"\b(?:or|and|to|through|by|out of|times|plus|minus|divided)\b|^\s*$|[-–+*/×^_<>]\s*$|^\s*[-–,:+*/×^<>]",
+    re.IGNORECASE,
+)
+# What begins a circumstance after an answer: `in` of `72 clips in 2 months`.
+_ASIDE = re.compile(
+    r"[A-Za-z]\s+(?:in|per|for|at|with|during|on|every|each|within|over|after|before|from|if)\b", re.IGNORECASE
+)
+_DENIED = re.compile(
+    r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|twice|double|triple|root|sqrt|up to)\b|n't\b|√"
+    r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$",
+    re.IGNORECASE,
+)
+# The end of what stands before an item that is a part of an expression, or the value of another variable.
+_PARTIAL = re.compile(r"(?:[-+*/^_<>≤≥≠≈√×÷\\]|\\[A-Za-z]+)\s*$")
+_OTHER_NAME = re.compile(r"[,;]\s*[A-Za-z]\w*\s*=\s*$")
+
+
+def find_answers(response: str) -> list[str]:
+    """Return what a response may give as its one answer: the last statement, whole and without explanations.
+
+    Empty if no statement is clear, as in `42 or 43`.
+    """
+    response = response[-_MAX_CHARACTERS:]
+    response = response.rpartition("</think>")[2].strip() or response
+    marked = _last_statement(response)
+    if marked is None:
+        return [response, *_read_loose(response)]
+    content, end, is_exact = marked
+    rest = response[end:]
+    if (retracted := _RETRACTED.search(rest)) and (corrected := _read_loose(rest[retracted.end() :])):
+        return corrected
+    return [content] if is_exact else [content, *_read_phrase(content)]
+
+
+def extract_answer(text: str, *, reference: bool = False) -> str | None:
+    """Return the part of a text that is marked as its answer; None without a mark.
+
+    `reference`: the text is a record's answer, which is marked by a box or by `####`, as in GSM8K's files.
+    """
+    if not reference:
+        marked = _last_statement(text)
+        return None if marked is None else marked[0]
+    boxed = extract_boxed(text)
+    if boxed is not None:
+        return boxed
+    return str(lines[-1]).strip().strip("*`") if (lines := _HASHES.findall(text)) else None
+
+
+def extract_boxed(text: str) -> str | None:
+    """Return the content of the last closed `\\boxed{...}`; of boxes beside it, too, as a list. None without one."""
+    boxes = list(_boxes(text))
+    return boxes[-1][2] if boxes else None
+
+
+def _boxes(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and content of closed boxes; of boxes beside each other (`and`) together."""
+    opened: list[tuple[int, int] | None] = []
+    closed: list[tuple[int, int, str]] = []
+    for match in _BOX.finditer(text):
+        if match[0] in ("\\{", "\\}"):
+            continue
+        if match[0] != "}":
+            opened.append((match.start(), match.end()) if len(match[0]) > 1 else None)
+        elif opened and (box := opened.pop()):
+            content = text[box[1] : match.start()].strip()
+            while closed and closed[-1][0] > box[0]:  # a box within it
+                content = closed.pop()[2]
+            closed.append((box[0], match.end(), content))
+    for number, (start, end, content) in enumerate(closed):
+        if number:
+            first, before, other = closed[number - 1]
+            is_near = start - before < _BETWEEN and _BETWEEN_BOXES.fullmatch(text, before, start)
+            if is_near and other != content:
+                closed[number] = (first, end, f"{other}, {content}")
+        yield closed[number]
+
+
+def _last_statement(text: str) -> tuple[str, int, bool] | None:
+    """Return the last marked statement, where it ends, and whether it is only the answer; None without one.
+
+    A phrase (`the answer is`) is only a statement if no other follows it, and after a box only with a number.
+    """
+    exact = [(start, end, content, True) for start, end, content in _boxes(text)]
+    exact += [(match.start(), match.end(), match[1].strip(), False) for match in _TAGGED.finditer(text)]
+    exact += [(match.start(), match.end(), match[1].strip(), False) for match in _HASHES.finditer(text)]
+    last = max(exact, default=None, key=lambda it: it[1])
+    for match in reversed(list(_PHRASE.finditer(text, last[1] if last else 0))[-_MAX_PHRASES:]):
+        content, end = _sentence(text, match.end())
+        if content and "\\boxed" not in content and (last is None or re.search(r"\d", content)):
+            return content, end, False
+    return (last[2], last[1], last[3]) if last else None
+
+
+def _sentence(text: str, start: int) -> tuple[str, int]:
+    """Return the sentence that begins at a place, and its end; a formula may span lines."""
+    formula = re.compile(r"\s*(?:\$\$.{1,300}?\$\$|\\\[.{1,300}?\\\])", re.DOTALL).match(text, start)
+    ended = _SENTENCE.search(text, formula.end() if formula else start)
+    end = ended.start() if ended else len(text)
+    return text[start:end].strip(), end
+
+
+def _read_phrase(content: str) -> list[str]:
+    """Return the answer at the start of a phrase, without the explanation after it, and the item that it states."""
+    phrase = _FILLERS.sub("", _NEGATIVE.sub("-", content.strip(" *`\"'")))
+    head = phrase[:1] + _EXPLANATION.sub("", phrase[1:])
+    items = _items(head)
+    if items and items[0][0] == 0:
+        return [head, *_read_first(head, items)]
+    return [head, _ARTICLE.sub("", head), *(_read_last(head) or _read_last(phrase))]
+
+
+def _read_loose(text: str) -> list[str]:
+    """Return the last item of a text that marks no answer."""
+    if not re.search(r"[A-Za-z]{2}", text):
+        return []  # an expression: its last number is not its value
+    start, sentence = 0, ""
+    for end in [*(match.end() for match in _SENTENCE.finditer(text)), len(text)]:
+        sentence = text[start:end] if _items(text[start:end]) else sentence
+        start = end
+    phrase = _FILLERS.sub("", _NEGATIVE.sub("-", sentence.strip(" *`\"'.!\n")))
+    return _read_last(_REASON.sub("", phrase)) or _read_last(phrase)
+
+
+def _read_first(head: str, items: list[tuple[int, int, str]]) -> list[str]:
+    """Return the first item with its unit if only a circumstance follows it."""
+    if len(items) < 2:
+        return []
+    link = head[items[0][1] : items[1][0]]
+    aside = _ASIDE.search(link)
+    return [items[0][2] + link[: aside.start() + 1]] if aside and not _JOINED.search(link) else []
+
+
+def _read_last(text: str) -> list[str]:
+    """Return the last item with the words after it, if it is stated, or alone and neither joined nor denied."""
+    items = _items(text)
+    if not items:
+        return []
+    start, end, content = items[-1]
+    link = text[items[-2][1] if len(items) > 1 else 0 : start]
+    stated = [match.end() for match in _STATED.finditer(link)]
+    near = link[stated[-1] :] if stated else link
+    if re.search(r"\b(?:or|and)\b", link if len(items) > 1 else near) or _DENIED.search(near):
+        return []
+    if _PARTIAL.search(near) or _OTHER_NAME.search(link):
+        return []
+    if not stated and len(items) > 1 and (_JOINED.search(link) or _ASIDE.search(link)):
+        return []
+    if content[0] in "-−+" and re.search(r"(?:\b[A-Za-z]|[\d)}])\s*$", near):
+        return []  # of `x -5`
+    return [content + text[end:]]
+
+
+def _items(text: str) -> list[tuple[int, int, str]]:
+    """Return start, end and content of each formula and number."""
+    return [
+        (match.start(), match.end(), str(match[match.lastgroup or 0]).strip())
+        for match in _ITEM.finditer(text)
+        if re.search(r"\S", match[0])
+    ]

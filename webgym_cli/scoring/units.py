@@ -1,0 +1,103 @@
+"""Units of answers: which part of `12 cm`, `$5`, `50%` or `5 million` is no number, and whether two units agree."""
+
+from __future__ import annotations
+
+import re
+
+# Names of each unit; the first stands for all. A plural in s is known, too.
+_NAMES = """
+cm centimeter centimetre|m meter metre|km kilometer kilometre|mm millimeter millimetre|in inch inches|ft foot feet
+yd yard|mi mile|kg kilogram|g gram|mg milligram|lb pound|oz ounce|l liter litre|ml milliliter millilitre|gal gallon
+h hr hour|min minute|s sec second|day|week|month|year yr|usd dollar $|cent ¢|eur euro €|gbp £|yen ¥|degree deg ° ^circ
+celsius c|fahrenheit f|% percent pct|n newton|j joule|w watt|v volt|hz hertz|rad radian|mi/h mph|km/h kmh kph|am|pm
+"""
+_LINES = [line.split() for line in re.split(r"[|\n]", _NAMES) if line]
+_CANONICAL = {name: names[0] for names in _LINES for name in names}
+_KNOWN = frozenset(_CANONICAL.values())
+# Words that multiply the number before them.
+_FACTORS = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+
+# Words after a number that are no unit: they change it or join it with another.
+_OPERATORS = re.compile(
+    r"\b(?:or|and|to|than|times|plus|minus|over|by|squared|cubed|half|halves|(?:third|fourth|fifth|sixth|eighth|tenth"
+    r"|hundredth|thousandth)s?|factorial|mod|modulo|remainder|divided|between|not|except|if|pi|sin|cos|tan|log|ln|sqrt"
+    r"|root|infinity|choose|base|is|are|was|equals?)\b"
+)
+# Words that say nothing about the unit, and endings of ordinal numbers.
+_EMPTY = frozenset({"of", "the", "a", "in", "total", "altogether", "left", "remaining", "more", "each", "all", "off"})
+_ORDINALS = frozenset({"st", "nd", "rd", "th"})
+_WORDS = re.compile(r"(?:\s|~|\\[,;: ])*\\(?:text|mathrm|mbox|textrm|textit|textbf|mathbf)\s*\{([^{}\\]*)\}")
+_DEGREE = re.compile(r"\s*\^\s*\{?\s*\\(?:circ|degree)\s*\}?|\\degree")
+_TAIL = re.compile(
+    r"(?:(?<=[\d.)}!])(\s*)|(?<=\S)(\s*~\s*))([A-Za-z%°¢€£¥][A-Za-z%°¢/ .'-]*(?:\s*\^\{?[23]\}?)?|[%°$])$"
+)
+_SIGN = re.compile(r"(?:US)?\\?(\$)|([€£¥])")
+
+# A unit's words, and the factor of a multiplying word among them.
+Unit = tuple[frozenset[str], int]
+NO_UNIT: Unit = (frozenset(), 1)
+
+
+def split_unit(text: str) -> tuple[str, Unit]:
+    """Return a text without its unit, and the unit. A tail that may be no unit (`5x`, `5 or 6`) is left."""
+    signs = {match[1] or match[2] for match in _SIGN.finditer(text)}
+    if len(signs) == 1:
+        number, (words, factor) = split_unit(_SIGN.sub("", text).strip())
+        return number, (words | {_CANONICAL[signs.pop()]}, factor)
+    plain = _DEGREE.sub("°", _WORDS.sub(r"~\1", text).replace("\\%", "%")).rstrip(" .")
+    tail = _TAIL.search(plain)
+    unit = _read_unit(tail[3], spaced=bool(tail[1] or tail[2])) if tail else None
+    return (plain[: tail.start()].strip(), unit) if tail and unit else (text, NO_UNIT)
+
+
+def units_agree(ours: Unit, theirs: Unit) -> bool:
+    """Whether two units may be the same: one may be missing or less precise (`degrees` and `degrees Celsius`)."""
+    one, other = ours[0], theirs[0]
+    if not one or not other:
+        return True
+    if one & _KNOWN or other & _KNOWN or _is_compound(one) or _is_compound(other):
+        return one <= other or other <= one
+    return bool(one & other)
+
+
+def _is_compound(words: frozenset[str]) -> bool:
+    return any("^" in word or "/" in word for word in words)
+
+
+def _read_unit(text: str, *, spaced: bool) -> Unit | None:
+    """Return the unit that a text names; None if it may be something else, such as a variable."""
+    text = re.sub(r"\s*\^\{?([23])\}?", r"^\1", text.lower().strip(" ."))
+    if _OPERATORS.search(text):
+        return None
+    text = re.sub(r"\s*(?:/|\bper\s+(?!cent))\s*", "/", text.replace("per cent", "percent"))
+    text = re.sub(r"\b(?:square|sq\.?)\s+(\w+)", r"\1^2", re.sub(r"\b(?:cubic|cu\.?)\s+(\w+)", r"\1^3", text))
+    words = re.sub(r"([%°])\s*", r"\1 ", text).split()
+    if not spaced and words[0] in _ORDINALS:
+        words = words[1:]
+    factor = _FACTORS.get(_singular(words[0]), 1) if words else 1
+    # A single letter beside a number may be a variable: 5m.
+    if not spaced and words and factor == 1 and (re.fullmatch("[a-z]", words[0]) or not _is_known(words[0])):
+        return None
+    words = words[factor != 1 :]
+    # So may an unknown letter, or two at the beginning: 5 x, 5 ab.
+    for place, word in enumerate(words):
+        if len(word) < (2 if place else 3) and not _is_known(word) and word not in _EMPTY:
+            return None
+    return frozenset(_canonical(word) for word in words if word not in _EMPTY), factor
+
+
+def _is_known(word: str) -> bool:
+    return _canonical(word).partition("^")[0] in _KNOWN
+
+
+def _canonical(word: str) -> str:
+    """Return the first name of a unit: `cm^2` of `centimeters^2`, `mi/h` of `miles/hour`."""
+    name, power, exponent = word.replace(".", "").partition("^")
+    name = "/".join(
+        _CANONICAL.get(part) or _CANONICAL.get(_singular(part)) or _singular(part) for part in name.split("/")
+    )
+    return f"{name}{power}{exponent}"
+
+
+def _singular(word: str) -> str:
+    return word.removesuffix("s") if len(word) > 2 else word
