@@ -15,8 +15,10 @@ from webgym_cli.records.webarena import AND, OR, Evaluation, Expected
 UNACHIEVABLE = "N/A"
 
 # A word including its joining characters and the sign of a number, or one other character.
-_TOKEN = re.compile(r"(?:(?<![\w)\]])-(?=\d))?\w+(?:(?:[-./]|[,:](?=\d))\w+)*|[^\w\s]")
-_NUMERAL = re.compile(r"-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?", re.ASCII)
+_TOKEN = re.compile(r"(?:(?<![\w)\].])[-+−]?(?=\.?\d)\.?)?\w+(?:(?:[-./]|[,:](?=\d))\w+)*|[^\w\s]")
+_NUMERAL = re.compile(r"[-+−]?(?:(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)", re.ASCII)
+# A number that is no part of a date, a time, a version or a word.
+_FREE = re.compile(r"(?<![\w.,/:+−-])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?![\w/:-]|[.,]\d)", re.ASCII)
 # The end of a number with three or more decimals, such as a coordinate, which may be followed by more digits.
 _FINE = re.compile(r"\d\.\d{3,}\Z", re.ASCII)
 _FRACTION = re.compile(r"\d\.\d+\Z", re.ASCII)
@@ -94,7 +96,7 @@ def contains_text(text: str, wanted: str) -> bool:
     """Whether a text contains the expected one, one of its alternatives, or all texts of an alternative.
 
     A single expected word must be a whole word, so that 0 is not in 100; numbers are compared by value: 182.4 is in
-    182.40. Longer texts must be substrings that don't split a number: `suite 10` is not in `suite 100`.
+    182.40, 189 in 000189. Longer texts must be substrings that don't split a number: `suite 10` is not in `suite 100`.
     """
     content = normalise(text)
     words: set[str] | None = None
@@ -152,20 +154,34 @@ def _is_word(text: str) -> bool:
 def _words(text: str) -> set[str]:
     """Return the words of a text, the parts of words joined by slashes, and numbers in normal form."""
     whole = set(_TOKEN.findall(text))
-    words = whole | {part for word in whole if "/" in word for part in word.split("/")}
-    return words | {_plain(word) for word in words}
+    parts = {part for word in whole if "/" in word for part in word.split("/")}
+    # The day of a date is not written as a number: 5 is not in 05/06/2023.
+    return whole | parts | {plain_number(word) for word in whole | {part for part in parts if part[:1] != "0"}}
 
 
 def _has_word(words: set[str], wanted: str) -> bool:
-    if _plain(wanted) in words:
+    if wanted in words or plain_number(wanted) in words:
         return True
     return bool(_FINE.search(wanted)) and any(_NUMERAL.fullmatch(word) and word.startswith(wanted) for word in words)
 
 
 def _has_part(content: str, wanted: str) -> bool:
+    if _occurs(content, wanted):
+        return True
+    plain = _to_plain(wanted)
+    return plain is not None and _occurs(_to_plain(content) or content, plain)
+
+
+def _to_plain(text: str) -> str | None:
+    """Return a text with its numbers in normal form; None if it contains none."""
+    plain, numbers = _FREE.subn(lambda match: plain_number(match[0]), text)
+    return plain if numbers else None
+
+
+def _occurs(content: str, wanted: str) -> bool:
     if wanted not in content:  # by far the most frequent case, on pages of megabytes
         return False
-    before = r"(?<!\d)(?<!\d[.,])" if wanted[:1].isdecimal() else ""
+    before = r"(?<!\d)(?<!\d,)(?<!\.)(?<!(?<![\w)\]])[-−])" if wanted[:1].isdecimal() else ""
     return re.search(f"{before}{re.escape(wanted)}{_end(wanted)}", content) is not None
 
 
@@ -176,9 +192,10 @@ def _end(wanted: str) -> str:
     return r"0*(?!\d)" if _FRACTION.search(wanted) else r"(?!\d|,\d{3})"
 
 
-def _plain(word: str) -> str:
-    """Return a number without thousands separators and trailing zeros; other words unchanged."""
+def plain_number(word: str) -> str:
+    """Return a number without plus, thousands separators and superfluous zeros; other words unchanged."""
     if not _NUMERAL.fullmatch(word):
         return word
-    whole, point, decimals = word.replace(",", "").partition(".")
-    return f"{whole}{point}{decimals}".rstrip("0").rstrip(".") if point else whole
+    whole, _, decimals = word.lstrip("-+−").replace(",", "").partition(".")
+    digits = f"{whole.lstrip('0') or '0'}.{decimals}".rstrip("0").rstrip(".")
+    return digits if word[0] not in "-−" or digits == "0" else f"-{digits}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from webgym_cli.environments.webarena.text_match import plain_number
 from webgym_cli.records.webarena import OR, UrlRule
 
 _LOCAL = {"localhost": "127.0.0.1"}
@@ -35,9 +36,10 @@ def _origin(parts: SplitResult) -> tuple[str, str, int | None]:
 
 
 def _path(parts: SplitResult) -> str:
-    return unquote(parts.path).removesuffix("/")
+    return "/".join(map(plain_number, unquote(parts.path).removesuffix("/").split("/")))
 
 
 def _query(parts: SplitResult) -> Counter[tuple[str, str]]:
-    """Return the query parameters regardless of order."""
-    return Counter(parse_qsl(parts.query, keep_blank_values=True))
+    """Return the query parameters regardless of order, numbers in normal form."""
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    return Counter((name, plain_number(value.strip()) if value.strip() else value) for name, value in pairs)
