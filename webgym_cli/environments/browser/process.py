@@ -114,7 +114,9 @@ class BrowserProcess:
             if isinstance(error, TimeoutError):
                 reason = f"{name} {late} within {limit:g} s"
             elif self._cdp_url:
-                reason = f"{name} can't be reached: {error_reason(error)}{describe_proxy(self._cdp_url)}"
+                # Playwright's WebSockets take no proxy
+                through = describe_proxy(self._cdp_url) if self._cdp_url.startswith("http") else ""
+                reason = f"{name} can't be reached: {error_reason(error)}{through}"
             else:
                 reason = f"{name} can't be started: {' '.join(str(error).split())[:_LONGEST_REASON]}"
             # Of a remote browser Playwright's words have the whole address in them.
