@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml
 	@touch $@
 
 setup: $(STAMP)  ## Make .venv, the role environments and the browser
-	$(BIN)/webgym setup -c demo 2>&1
+	$(BIN)/webgym setup -c demo --system-packages 2>&1
 
 # `2>&1`: without a terminal, too, plain lines in place of JSON, and all of them in one log.
 demo: setup  ## Train a tiny model from nothing: demonstrations, then its own episodes
@@ -32,7 +32,7 @@ demo: setup  ## Train a tiny model from nothing: demonstrations, then its own ep
 	$(BIN)/webgym loop runs/demo -c demo 2>&1
 
 demo-web: $(STAMP)  ## Roll out experts on the fixture sites, judge their episodes: the open web without a network
-	$(BIN)/webgym setup --role browser 2>&1
+	$(BIN)/webgym setup --role browser --system-packages 2>&1
 	$(BIN)/webgym rollout runs/demo-web -c sites 2>&1
 	$(BIN)/webgym judge runs/demo-web --all -s judge.base_url=scripted 2>&1
 	$(BIN)/webgym status runs/demo-web
@@ -58,7 +58,7 @@ test-gpu: $(STAMP)
 endif
 
 bench: $(STAMP)  ## Run the benchmarks (QUICK=1: within minutes; PEERS=1: BrowserGym, too)
-	$(BIN)/webgym setup --role browser --role train
+	$(BIN)/webgym setup --role browser --role train --system-packages
 	$(BIN)/python -m benchmarks.rollout $(if $(QUICK),--quick) $(if $(PEERS),--peers)
 	$(BIN)/python -m benchmarks.snapshots $(if $(QUICK),--observations 60)
 	$(BIN)/python -m benchmarks.buffer $(if $(QUICK),--quick)

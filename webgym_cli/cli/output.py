@@ -117,6 +117,12 @@ class Output:
         if not self.quiet:
             _write_line(message)
 
+    def confirm(self, question: str) -> bool:
+        """Ask the user for consent; without a terminal the answer is no."""
+        import typer
+
+        return sys.stdin.isatty() and sys.stderr.isatty() and typer.confirm(question, err=True)
+
     def next_step(self, command: str) -> None:
         """Write the suggested next command on stderr."""
         self.note(f"next: {_quote_arguments(command)}")

@@ -18,6 +18,8 @@ Finder = Callable[[], Path]
 
 Report = Callable[[str], None]
 Runner = Callable[[Sequence[str], Path], int]
+# Whether the user allows commands that run as root.
+Consent = Callable[[Sequence[Sequence[str]]], bool]
 
 # Debian's packages, the preferred choice first; without fonts, text would be drawn as boxes.
 PACKAGES = (("chromium-headless-shell", "fonts-liberation"), ("chromium", "fonts-liberation"))
@@ -34,10 +36,12 @@ class BrowserPlan:
     attempts: tuple[tuple[tuple[str, ...], ...], ...]
     """Each attempt is a sequence of commands."""
     log: Path
+    system_attempts: tuple[tuple[tuple[str, ...], ...], ...] = ()
+    """Further attempts, which install system packages as root: only with the user's consent."""
 
     def to_json(self) -> dict[str, object]:
         """Return the plan as plain data."""
-        attempts = [[list(command) for command in attempt] for attempt in self.attempts]
+        attempts = [[list(command) for command in attempt] for attempt in (*self.attempts, *self.system_attempts)]
         state = "ready" if self.program else "make"
         path = str(self.program) if self.program else None
         return {"role": "browser", "path": path, "state": state, "attempts": attempts, "log": str(self.log)}
@@ -51,21 +55,36 @@ def plan_browser(find: Finder) -> BrowserPlan:
     download: tuple[str, ...] = (sys.executable, "-m", "playwright", "install", "chromium-headless-shell")
     if limit := shutil.which("timeout"):
         download = (limit, DOWNLOAD_LIMIT, *download)
-    return BrowserPlan(None, ((download,), *_system_attempts()), log)
+    return BrowserPlan(None, ((download,),), log, _system_attempts())
 
 
-def execute_browser(plan: BrowserPlan, report: Report, run: Runner, find: Finder) -> Path:
+def execute_browser(plan: BrowserPlan, report: Report, run: Runner, find: Finder, consent: Consent) -> Path:
     """Return a browser, installed if need be. Raises `VenvError` with the command that a person can type."""
     if plan.program:
         report(f"browser: already there ({plan.program})")
         return plan.program
     plan.log.unlink(missing_ok=True)
-    for attempt in plan.attempts:
-        report(f"browser: {' '.join(attempt[-1])} (log: {plan.log})")
-        if all(run(command, plan.log) == 0 for command in attempt) and (program := _find(find)):
+    if program := _try_all(plan.attempts, plan.log, report, run, find):
+        return program
+    hint = by_hand()
+    if plan.system_attempts:
+        if not consent(plan.system_attempts[0]):
+            hint = f"webgym setup --role browser --system-packages (installs as root), or: {hint}"
+        elif program := _try_all(plan.system_attempts, plan.log, report, run, find):
+            return program
+    raise VenvError(f"no Chromium could be installed; see {plan.log}", hint=hint)
+
+
+def _try_all(
+    attempts: Sequence[Sequence[Sequence[str]]], log: Path, report: Report, run: Runner, find: Finder
+) -> Path | None:
+    """Run the attempts until there is a browser; return it."""
+    for attempt in attempts:
+        report(f"browser: {' '.join(attempt[-1])} (log: {log})")
+        if all(run(command, log) == 0 for command in attempt) and (program := _find(find)):
             report(f"browser: ready ({program})")
             return program
-    raise VenvError(f"no Chromium could be installed; see {plan.log}", hint=by_hand())
+    return None
 
 
 def by_hand() -> str:

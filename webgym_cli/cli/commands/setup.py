@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from webgym_cli.cli.options import StageOptions
+from webgym_cli.cli.output import Output
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -30,17 +32,23 @@ class SetupPart(StrEnum):
 
 
 RoleOpt = Annotated[list[SetupPart] | None, typer.Option("--role", help="Part to set up. Repeatable; default: all.")]
+PackagesOpt = Annotated[
+    bool, typer.Option("--system-packages", help="Install a system package for the browser as root without a question.")
+]
 DeviceOpt = Annotated[
     Literal["auto", "cpu", "cuda"] | None,
     typer.Option("--device", help="Hardware of the environments (default: the setting venvs.device)."),
 ]
 
 
-def setup(options: StageOptions, role: RoleOpt = None, device: DeviceOpt = None) -> None:
+def setup(
+    options: StageOptions, role: RoleOpt = None, device: DeviceOpt = None, system_packages: PackagesOpt = False
+) -> None:
     """Install vLLM, LLaMA-Factory and Chromium.
 
     vLLM and LLaMA-Factory each get a virtual environment below $WEBGYM_HOME. Installed parts are left unchanged.
-    DeepSpeed's extensions that a training with these settings needs are compiled.
+    Where Playwright's Chromium can't be downloaded, a system package is installed as root, after a question on a
+    terminal or with --system-packages. DeepSpeed's extensions that a training with these settings needs are compiled.
 
     Examples:
       webgym setup
@@ -76,13 +84,19 @@ def setup(options: StageOptions, role: RoleOpt = None, device: DeviceOpt = None)
         return run_async(run_logged(command, log, say))
 
     if browser:
-        execute_browser(browser, say, run, _finder(settings))
+        execute_browser(browser, say, run, _finder(settings), partial(_consent, output, system_packages))
     execute_setup(plan, say, run)
     if "train" in wanted and flavour == resolve_device(settings.venvs.device):
         build_ops(settings, flavour, say, run)
     if flavour != resolve_device(settings.venvs.device):
         output.note(f"commands use this flavour only with the setting venvs.device: {flavour}")
     output.next_step("webgym doctor")
+
+
+def _consent(output: Output, is_given: bool, commands: Sequence[Sequence[str]]) -> bool:
+    """Whether commands may run as root: by the option, or by an answer on a terminal."""
+    lines = "; ".join(" ".join(command) for command in commands)
+    return is_given or output.confirm(f"no Chromium could be downloaded. Run as root: {lines}?")
 
 
 async def run_logged(command: Sequence[str], log: Path, report: Callable[[str], None]) -> int:
