@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shlex
+import socket
+import subprocess
 
 import pytest
 
+from tests.cli.runs import WEBGYM, filled
 from tests.forked import webgym
+from webgym_cli.cli import main
+from webgym_cli.errors import StoreError
+from webgym_cli.records.task import Split
 
 ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", "4")
 GOOD = '{"id": "t", "start_url": "click-test.html"}\n'
@@ -174,3 +182,63 @@ def test_no_rollout_is_larger_than_a_plan_can_be(tmp_path, run):
     assert said.returncode == 2
     assert "1000000" in said.stderr
     assert not run.exists()
+
+
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+
+
+@pytest.mark.parametrize("text", [BOMB, BOMB.replace("[", "{k: [").replace("]", "]}"), "{rollout: " + "[1, " * 900])
+def test_settings_that_expand_without_end(tmp_path, text):
+    (tmp_path / "bomb.yaml").write_text(text)
+    message, _ = refused(2, "config", "show", "-c", "bomb.yaml", cwd=tmp_path)
+    assert message.startswith("webgym: bomb.yaml")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "device"])
+@pytest.mark.parametrize("command", ["status", "inspect-buffer"])
+def test_what_is_no_file_in_the_place_of_trajectories(tmp_path, command, kind):
+    run = filled(tmp_path)
+    part = run.part(Split.TRAIN, 0)
+    part.unlink()
+    if kind == "pipe":
+        os.mkfifo(part)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as opened:
+            opened.bind(str(tmp_path / "s"))
+        (tmp_path / "s").rename(part)
+    elif kind == "folder":
+        part.mkdir()
+    else:
+        part.symlink_to("/dev/zero")
+    message, hint = refused(1, command, run.root, cwd=tmp_path)
+    assert str(part) in message and hint.startswith("move it away: mv ")
+
+
+def test_names_that_are_not_utf_8(tmp_path):
+    for arguments in (["status", b"run\xff"], ["config", "show", "-s", b"tasks.train=\xff"]):
+        said = subprocess.run([*WEBGYM, *arguments], cwd=tmp_path, capture_output=True, text=True)
+        assert said.returncode == 2 and "is not UTF-8" in said.stderr and "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
+        (MemoryError(), "ulimit -v"),
+        (RuntimeError("std::bad_alloc"), "ulimit -v"),
+        (RuntimeError("can't start new thread"), "ulimit -v"),
+    ],
+)
+def test_a_limit_of_the_shell_is_named(error, hint):
+    assert hint in main._find_limit(error)
+    assert not main._find_limit(StoreError("run: can't be read"))
+
+
+def test_a_mistyped_model_stops_a_dry_run_too(tmp_path):
+    for command in ("rollout", "loop"):
+        refused(2, command, "new", "-c", "demo", "-s", "policy_config.base_model=./modle", "-n", cwd=tmp_path)
+
+
+def test_without_docstrings_there_is_help(tmp_path):
+    said = subprocess.run([*WEBGYM, "--help"], env=os.environ | {"PYTHONOPTIMIZE": "2"}, capture_output=True, text=True)
+    assert said.returncode == 0 and "Run the pending episodes" in said.stdout

@@ -6,8 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.records.made import CRASHED, png, shot, step, store_images, trajectory
+from tests.records.made import CRASHED, png, published, shot, step, store_images, trajectory
 from tests.records.test_judgement import judgement
+from webgym_cli.config.model import Settings
 from webgym_cli.inspect.findings import LISTED
 from webgym_cli.inspect.recode import execute, plan_recoding
 from webgym_cli.inspect.verify import verify
@@ -349,6 +350,13 @@ def test_damaged_records_beside_the_trajectories_are_named(run):
         ("damaged_record", str(run.provenance), ""),
         ("damaged_record", str(run.metrics), "line 2"),
     ]
+
+
+def test_a_lost_line_of_the_batches_is_named(run):
+    made = [published(run, Settings(), version) for version in (1, 2)]
+    found = [(finding["kind"], finding["file"], finding["detail"]) for finding in checked(run)["findings"]]
+    assert [(kind, file) for kind, file, _ in found] == [("lines_missing", str(run.batches))] * 2
+    assert all(one.name in detail for one, (*_, detail) in zip(made, found, strict=True))
 
 
 def test_a_file_that_is_shorter_than_what_a_batch_read_of_it_is_named(run):

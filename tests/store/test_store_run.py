@@ -12,6 +12,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import RunLockedError, StoreError, UsageError
 from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.store import checkpoints, metrics, state
+from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir, check_output, create_or_open, new_attempt
 from webgym_cli.util.files import replace_link
@@ -19,6 +20,7 @@ from webgym_cli.util.files import replace_link
 HOLDER = """
 import sys
 from pathlib import Path
+from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir
 with lock_run(RunDir(Path(sys.argv[1])), "train runs/a"):
@@ -207,6 +209,15 @@ def test_a_damaged_record_of_an_older_policy_stops_nothing(run, content):
     assert checkpoints.version(run) == 2
 
 
+@pytest.mark.parametrize("name", ["model_best", "model_old", "model_99990101_000000.bak"])
+def test_a_damaged_copy_under_another_name_stops_nothing(run, name):
+    make(run, 1)
+    (run.checkpoints / name).mkdir()
+    (run.checkpoints / name / "checkpoint.json").write_text("{")
+    assert checkpoints.version(run) == 1
+    assert len(checkpoints.find_damaged_records(run)) == 1
+
+
 # --- state and metrics
 
 
@@ -299,3 +310,20 @@ def test_no_output_replaces_a_device_a_pipe_or_a_folder(tmp_path):
     for place in (tmp_path, tmp_path / "pipe", tmp_path / "loop", Path("/dev/null"), Path("/dev/stdout")):
         with pytest.raises(UsageError, match="can't be replaced"):
             check_output(place, b"x")
+
+
+def test_links_in_a_run_lead_no_write_out_of_it(run, tmp_path):
+    other, folder = tmp_path / "mine.txt", tmp_path / "folder" / "deep"
+    other.write_text("mine")
+    folder.mkdir(parents=True)
+    run.root.mkdir()
+    for place in (run.metrics, run.lock):
+        place.symlink_to(other)
+    run.index.symlink_to(folder.parent)
+    with pytest.raises(StoreError):
+        metrics.append_event(run, {"event": "x"})
+    with pytest.raises(StoreError), lock_run(run, "rollout"):
+        pass
+    with pytest.raises(StoreError, match="is a link"):
+        rebuild(run)
+    assert other.read_text() == "mine" and folder.is_dir()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import signal
 import sys
 import warnings
@@ -33,11 +35,20 @@ RESUMABLE = (
     "gc",
     "generate",
 )
+# Messages of DuckDB, Arrow, the loader and the interpreter where memory or threads are limited.
+_NO_MEMORY = re.compile(
+    r"OutOfMemory|bad.alloc|can't start new thread|cannot allocate memory|failed to (allocate|map segment)",
+    re.IGNORECASE,
+)
 ROOM = "make room (df -h) or give access (ls -l), then the same command goes on where this stopped"
 
 
 def main() -> None:
     """Run webgym with the process's arguments and exit with a published code."""
+    if sys.flags.optimize > 1:
+        # without docstrings there are no help pages, and no tools: a policy sees their descriptions
+        os.environ["PYTHONOPTIMIZE"] = "1"
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "webgym_cli", *sys.argv[1:]])
     # Installed before the imports, so that a signal during them is handled too.
     signal.signal(signal.SIGTERM, _raise_terminated)
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
@@ -48,10 +59,11 @@ def main() -> None:
         Output().note(f"note: environment no_proxy: {', '.join(foreign)} is left out: HTTP clients can't read it")
     try:
         check_key_log()
+        _refuse_undecodable()
         code = _run()
         sys.stdout.flush()
     except WebGymError as error:
-        fail(str(error), error.hint or _default_hint(error))
+        fail(str(error), _find_limit(error) or error.hint or _default_hint(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(_report_interrupt())
@@ -83,6 +95,9 @@ def _run() -> Any:
 def _click_error(error: Exception) -> int:
     """Print a click error in webgym's format and return its exit code; any other exception is a bug and is raised."""
     explain = getattr(error, "format_message", None)
+    if explain is None and (limit := _find_limit(error)):
+        fail(" ".join(str(error).split()) or "not enough memory", limit)
+        return 1
     if explain is None:
         if type(error).__name__ == "Abort":
             return _report_interrupt()
@@ -102,8 +117,28 @@ def _os_error(error: OSError) -> int:
         return 0
     if error.errno is None:
         raise error
-    fail(explain_os_error(error), ROOM)
+    fail(explain_os_error(error), _find_limit(error) or ROOM)
     return 1
+
+
+def _refuse_undecodable() -> None:
+    """Raise `UsageError` for an argument, a folder or a setting that is not UTF-8 and could be stored in no file."""
+    variables = (f"{name}={value}" for name, value in os.environ.items() if name.startswith("WEBGYM_"))
+    for text in (*sys.argv[1:], os.getcwd(), *variables):  # noqa: PTH109 - importing pathlib takes longer than this
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{os.fsencode(text)!r} is not UTF-8", hint="rename the file or folder (mv)") from None
+
+
+def _find_limit(error: BaseException) -> str:
+    """Return the hint for an error by a limit of the process (`ulimit`); empty for other errors."""
+    causes = (error, error.__cause__, error.__context__)
+    if any(isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE) for cause in causes):
+        return "allow more open files: ulimit -n 4096, then the same command again"
+    if isinstance(error, MemoryError) or _NO_MEMORY.search(f"{type(error).__name__}: {error}"):
+        return "free memory (free -m), or raise the limits (ulimit -v, ulimit -u), then the same command again"
+    return ""
 
 
 def _default_hint(error: WebGymError) -> str:

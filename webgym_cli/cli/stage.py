@@ -91,7 +91,7 @@ def resolve(
     return directory, settings
 
 
-def _check_model(command: str, run: RunDir, settings: Settings, options: dict[str, Any]) -> None:
+def check_model(command: str, run: RunDir, settings: Settings, options: dict[str, Any]) -> None:
     """Raise `SettingsError` for a mistyped base model before it is saved."""
     policy = options.get("policy") or settings.rollout.policy
     model = settings.policy_config.base_model
@@ -112,7 +112,7 @@ def stage(
             output.note(line)
     check_secrets(settings)
     check_network_variables()
-    _check_model(command, run, settings, options or {})
+    check_model(command, run, settings, options or {})
     topology = from_env(os.environ) if command in _MULTI_NODE else None
     with lock_run(run, f"{command} {run.root}"):
         create_or_open(run, settings)

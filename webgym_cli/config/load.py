@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 from pydantic import ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 from pydantic_settings import SettingsError as SourceError
 
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
@@ -26,6 +26,7 @@ from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.suggest import explain, keys_of, suggest
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import import_plugins
+from webgym_cli.util.yaml_text import load_yaml
 
 PREFIX = "WEBGYM_"
 # Environment variables with webgym's prefix that are not settings.
@@ -196,7 +197,7 @@ def _read(path: Path) -> Flat:
     try:
         if path.suffix == ".json":  # YAML would fold odd line ends and take 1e-06 for text
             return flatten(json.loads(path.read_text(encoding="utf-8")))
-        values = flatten(YamlConfigSettingsSource(_Sources, yaml_file=path)())
+        values = flatten(load_yaml(path.read_text(encoding="utf-8")) or {})
         json.dumps(values, default=str, check_circular=False)  # a YAML alias may refer to its own parent
         return values
     except (OSError, UnicodeDecodeError) as error:
@@ -223,7 +224,7 @@ def _value(text: str) -> Any:
         return json.loads(text)
     with suppress(yaml.YAMLError, RecursionError):
         if text.startswith("["):
-            return yaml.safe_load(text)
+            return load_yaml(text)
     return text
 
 

@@ -20,7 +20,7 @@ class FindingKind(StrEnum):
     DAMAGED_LINE = "damaged_line"
     """A line of trajectories or judgements is unreadable; every command skips it."""
     LINES_MISSING = "lines_missing"
-    """A source file was truncated, replaced or deleted: the index or the metrics contain more."""
+    """A source file was truncated, replaced or deleted: the index, the metrics or the checkpoints know of more."""
     DAMAGED_RECORD = "damaged_record"
     """A checkpoint's record, `run.json` or a line of the metrics is unreadable; every command skips it."""
     MISPLACED_LINE = "misplaced_line"

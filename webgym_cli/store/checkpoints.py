@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json, replace_link, write_json
 
 RECORD = "checkpoint.json"
+_NAME = re.compile(r"model_\d{8}_\d{6}")
 
 
 def checkpoints(run: RunDir) -> list[Checkpoint]:
@@ -24,10 +26,17 @@ def checkpoints(run: RunDir) -> list[Checkpoint]:
     Raises `StoreError` if the newest record is damaged, because the current policy is then unknown.
     """
     complete, damaged = _scan(run)
+    # A copy under another name (`model_best`) is a person's.
+    damaged = {file: error for file, error in damaged.items() if _NAME.fullmatch(file.parent.name)}
     # Names sort by time. A damaged record that is older than a valid one does not affect the current policy.
     if damaged and (not complete or max(damaged).parent.name > max(checkpoint.name for checkpoint in complete)):
         raise damaged[max(damaged)]
     return sorted(complete, key=lambda checkpoint: checkpoint.version)
+
+
+def list_complete(run: RunDir) -> list[Checkpoint]:
+    """Return the complete checkpoints, oldest first, whatever is damaged."""
+    return sorted(_scan(run)[0], key=lambda checkpoint: checkpoint.version)
 
 
 def find_damaged_records(run: RunDir) -> dict[Path, str]:

@@ -19,7 +19,7 @@ from pydantic import Field, ValidationError
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.records.trajectory import Screenshot
-from webgym_cli.util.files import append_lines, read_lines, write_atomic
+from webgym_cli.util.files import append_lines, open_regular, read_lines, write_atomic
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # File name of a folder's ledger.
@@ -80,7 +80,8 @@ class ScreenshotStore:
     def get(self, sha256: str) -> bytes:
         """Return an image's bytes (PNG or WebP). Raises `StoreError` if it is missing or altered."""
         try:
-            content = self.png(sha256).read_bytes()
+            with open_regular(self.png(sha256)) as file:
+                content = file.read()
         except FileNotFoundError:
             return self._get_webp(sha256)
         except OSError as error:
@@ -92,7 +93,8 @@ class ScreenshotStore:
     def _get_webp(self, sha256: str) -> bytes:
         path = self.webp(sha256)
         try:
-            content = path.read_bytes()
+            with open_regular(path) as file:
+                content = file.read()
         except FileNotFoundError as error:
             raise _unreadable(self.png(sha256), error) from error
         except OSError as error:

@@ -19,7 +19,7 @@ from webgym_cli.records.base import StoredRecord
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import read_json, write_json
+from webgym_cli.util.files import read_json, require_regular, write_json
 
 # Seconds without an update after which a writer counts as silent.
 SILENT_AFTER = 15.0
@@ -161,6 +161,7 @@ class StoredCounts:
 
     def _lines(self, file: Path) -> int:
         offset, lines = self._seen.get(file, (0, 0))
+        require_regular(file)
         try:
             with file.open("rb") as opened:
                 if opened.seek(0, os.SEEK_END) < offset:

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -61,7 +62,8 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """Read a JSON file. Raises `StoreError` with file and position."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        with open_regular(path) as file:
+            return json.loads(file.read().decode())
     except OSError as error:
         raise StoreError(f"{path}: can't be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -76,7 +78,8 @@ def append_lines(path: Path, *lines: str) -> None:
     """
     try:
         _make_folder(path.parent)
-        with path.open("ab+", buffering=0) as file:  # a buffer would be written again when the file is closed
+        # unbuffered: a buffer would be written again when the file is closed
+        with open(path, "ab+", buffering=0, opener=_open_own) as file:
             _lock_file(file)
             end = file.seek(0, os.SEEK_END)
             # A crash can leave a truncated line; ending it keeps the new line readable.
@@ -96,8 +99,13 @@ def append_lines(path: Path, *lines: str) -> None:
                 raise
     except OSError as error:
         raise StoreError(
-            f"{path}: can't append: {error.strerror}", hint="free disk space, then run the same command again"
+            f"{path}: can't append: {error.strerror or error}", hint="free disk space, then run the same command again"
         ) from error
+
+
+def _open_own(path: str, flags: int) -> int:
+    """Open a file that is no link: in a run of someone else it may lead to any file of this user."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -162,7 +170,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     A last line that only lacks its line end is complete, since the next append would terminate it. Lines are bytes, so
     that the parser reports invalid UTF-8.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         for number, raw in enumerate(file, 1):
             if raw.strip() and (raw.endswith(b"\n") or is_json(raw)):
                 yield number, raw.rstrip(b"\n")
@@ -181,7 +189,7 @@ def is_json(raw: bytes) -> bool:
 
 def read_jsonl(path: Path) -> Iterator[Any]:
     """Yield the values of a JSON Lines file. Raises `StoreError` with file and line."""
-    with path.open(encoding="utf-8") as file, jsonlines.Reader(file) as reader:
+    with TextIOWrapper(open_regular(path), encoding="utf-8") as file, jsonlines.Reader(file) as reader:
         try:
             yield from reader.iter(skip_empty=True)
         except jsonlines.InvalidLineError as error:
@@ -196,6 +204,12 @@ def open_regular(path: Path) -> BinaryIO:
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return os.fdopen(descriptor, "rb")
+
+
+def require_regular(path: Path) -> None:
+    """Raise `StoreError` for a FIFO, socket, device or folder in the place of a file; a missing file is none."""
+    if path.exists() and not path.is_file():
+        raise StoreError(f"{path}: it is no regular file", hint=f"move it away: mv {path} {path}.moved")
 
 
 def is_within(path: Path, folder: Path) -> bool:

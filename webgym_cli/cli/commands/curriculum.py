@@ -50,7 +50,7 @@ def curriculum(
     See also: webgym tasks generate, webgym score, webgym loop, webgym status, webgym resume.
     """
     from webgym_cli.cli.commands.loop import work
-    from webgym_cli.cli.stage import resolve
+    from webgym_cli.cli.stage import check_model, resolve
     from webgym_cli.cli.worker_node import join_as_worker
     from webgym_cli.loop.curriculum import phase_settings, plan_curriculum
     from webgym_cli.loop.loop import Loop
@@ -64,6 +64,7 @@ def curriculum(
     own_options: dict[str, Any] = {"until": until, "min_success": min_success, "keep_going": keep_going}
     plan = plan_curriculum(directory, settings, **own_options)
     if options.dry_run:
+        check_model("curriculum", directory, settings, {})
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
     if join_as_worker(directory, settings, output):

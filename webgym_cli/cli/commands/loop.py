@@ -68,7 +68,7 @@ def loop(
 
     See also: webgym status, webgym resume, webgym report.
     """
-    from webgym_cli.cli.stage import resolve
+    from webgym_cli.cli.stage import check_model, resolve
     from webgym_cli.cli.worker_node import join_as_worker
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.loop_plan import Phase, plan_loop
@@ -85,6 +85,7 @@ def loop(
     }
     plan = plan_loop(directory, settings, phase=Phase(phase), **own_options)
     if options.dry_run:
+        check_model("loop", directory, settings, {"phase": phase})
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
     if join_as_worker(directory, settings, output):

@@ -53,16 +53,17 @@ def rollout(
 
     See also: webgym status, webgym judge, webgym prepare, webgym loop.
     """
-    from webgym_cli.cli.stage import resolve, stage
+    from webgym_cli.cli.stage import check_model, resolve, stage
     from webgym_cli.loop.rollout_setup import advise_next, plan_current_rollout, require_success
 
     directory, settings = resolve(run, options)
     output = options.open_output()
     plan = plan_current_rollout(directory, settings, split, policy or settings.rollout.policy, episodes)
+    own_options = {"split": split, "episodes": episodes, "policy": policy, "min_success": min_success}
     if options.dry_run:
+        check_model("rollout", directory, settings, own_options)
         output.show(plan.to_json())
         return
-    own_options = {"split": split, "episodes": episodes, "policy": policy, "min_success": min_success}
     with stage("rollout", directory, settings, output, own_options) as at:
         summary = at.execute(lambda pipeline: pipeline.execute_rollout(plan))
     require_success(summary, min_success)

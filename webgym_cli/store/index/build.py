@@ -240,6 +240,8 @@ def _join(run: RunDir, source: SourceFile) -> None:
 @contextmanager
 def _lock(run: RunDir) -> Iterator[None]:
     """Lock the index. Raises `StoreError` if it can't be written or locked in time."""
+    if run.index.is_symlink():  # in a run of someone else; a rebuild would empty the folder that it leads to
+        raise StoreError(f"{run.index}: is a link, not the run's own index", hint=f"rm {run.index}")
     try:
         run.index.mkdir(parents=True, exist_ok=True)
         lock = FileLock(run.index / ".lock")

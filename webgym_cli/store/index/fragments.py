@@ -24,6 +24,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.index.schema import FORMAT, TABLES
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import open_regular, require_regular
 
 # Number of bytes at the end of a range whose digest detects a changed source file.
 _TAIL = 4096
@@ -107,6 +108,8 @@ def list_sources(run: RunDir) -> list[SourceFile]:
             folder = run.part(split, iteration).parent
             parts = [*folder.glob("part-*.jsonl"), *folder.glob("verdicts-*.jsonl")]
             sources += [SourceFile(split, iteration, path) for path in sorted(parts)]
+    for source in sources:
+        require_regular(source.path)
     return sources
 
 
@@ -116,7 +119,7 @@ def read_lines(path: Path, span: ByteRange) -> Iterator[tuple[int, bytes]]:
     Raises `StoreError` if the file can't be read.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(span.start)
             while (at := file.tell()) < span.end:
                 raw = file.readline()

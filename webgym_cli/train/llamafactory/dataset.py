@@ -19,6 +19,7 @@ from webgym_cli.records.dataset import PREPARED, TRAIN_CONFIG, TRAIN_FILE, VALID
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, require_run
 from webgym_cli.util.files import read_json
+from webgym_cli.util.yaml_text import load_yaml
 
 R = TypeVar("R", bound=Record)
 # The first image of a sample, where it is an absolute path.
@@ -107,7 +108,7 @@ def read_train_config(run: RunDir, text: str | None = None) -> dict[str, Any]:
     file = run.dataset / TRAIN_CONFIG
     hint = f"webgym prepare {run.root}"
     try:
-        config = yaml.safe_load(file.read_text(encoding="utf-8") if text is None else text)
+        config = load_yaml(file.read_text(encoding="utf-8") if text is None else text)
     except FileNotFoundError:
         raise MissingStageError(f"{file}: is missing", hint=hint) from None
     except (OSError, UnicodeDecodeError) as error:

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.model import Settings
+from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import UsageError, VenvError
 from webgym_cli.records.checkpoint import LoraAdapter
-from webgym_cli.records.dataset import Prepared
+from webgym_cli.records.dataset import DEEPSPEED, Prepared
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import plan_adapter, read_adapter
 from webgym_cli.store.run import RunDir
@@ -68,7 +69,7 @@ def llamafactory_command(python: Path, launch_file: str, *, processes: int, node
 def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python: Path) -> TrainPlan:
     """Return the plan of a fresh training."""
     run, settings = inputs.run, inputs.settings
-    placement, deepspeed = find_placement(settings, inputs.environ), dataset.deepspeed_config(config)
+    placement, deepspeed = find_placement(settings, inputs.environ), _read_deepspeed(inputs, config)
     folder, model = working_dir.partial_folder(run, prepared.model_name), str(config["model_name_or_path"])
     env = process_env.trainer_env(settings, placement.device, model, folder)
     if deepspeed is not None or placement.world_size > 1:
@@ -81,7 +82,7 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
         inputs,
         TrainingData(prepared.model_name, prepared.iteration, parent, model, digest),
         placement,
-        config_digest=dataset.config_digest(config),
+        config_digest=dataset.config_digest(config | {"deepspeed": deepspeed}),
         python=python,
         argv=llamafactory_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes),
         env=env | reporting,
@@ -96,6 +97,15 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
         adapter=_find_adapter(run, settings, config),
         notes=(remark,) if remark else (),
     )
+
+
+def _read_deepspeed(inputs: PlanInputs, config: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the DeepSpeed settings of the training: of the file that will be written at its start, if one will."""
+    name = inputs.settings.algorithm_config.deepspeed_config_filename
+    is_ours = config.get("deepspeed") == str(inputs.run.dataset.resolve() / DEEPSPEED)
+    if name is not None and is_ours and inputs.train_config is not None:
+        config = config | {"deepspeed": str(find_deepspeed_file(name))}
+    return dataset.deepspeed_config(config)
 
 
 def _torchrun_env(python: Path, processes: int) -> dict[str, str]:
