@@ -45,10 +45,7 @@ ROOM = "make room (df -h) or give access (ls -l), then the same command goes on 
 
 def main() -> None:
     """Run webgym with the process's arguments and exit with a published code."""
-    if sys.flags.optimize > 1:
-        # without docstrings there are no help pages, and no tools: a policy sees their descriptions
-        os.environ["PYTHONOPTIMIZE"] = "1"
-        os.execv(sys.executable, [sys.executable, "-P", "-m", "webgym_cli", *sys.argv[1:]])
+    _require_docstrings()
     # Installed before the imports, so that a signal during them is handled too.
     signal.signal(signal.SIGTERM, _raise_terminated)
     warnings.showwarning = partial(_show_warning, warnings.showwarning)
@@ -119,6 +116,14 @@ def _os_error(error: OSError) -> int:
         raise error
     fail(explain_os_error(error), _find_limit(error) or ROOM)
     return 1
+
+
+def _require_docstrings() -> None:
+    """Start the process again if the interpreter has dropped docstrings (`PYTHONOPTIMIZE=2`)."""
+    if sys.flags.optimize > 1:
+        # they are the help pages, and the descriptions of tools that a policy sees
+        os.environ["PYTHONOPTIMIZE"] = "1"
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "webgym_cli", *sys.argv[1:]])
 
 
 def _refuse_undecodable() -> None:
