@@ -155,6 +155,16 @@ def test_several_machines_count(ready):
     assert plan.total_steps == 1
 
 
+def test_a_deepspeed_file_that_is_set_after_prepare_is_planned_with(ready, run, role):
+    ready()
+    file = run.dataset.resolve() / "deepspeed.json"
+    renewed = (run.dataset / "train_config.yaml").read_text() + f"deepspeed: {file}\n"
+    settings = settings_for(role=role, deepspeed_config_filename="ds_config_cpu_zero2.json")
+    plan = plan_training(run, settings, {}, train_config=renewed)
+    assert plan.training.zero_stage == 2
+    assert not file.exists()
+
+
 def test_a_missing_deepspeed_file_is_named(ready, run):
     ready(deepspeed_config_filename="ds_config_cpu_zero1.json")
     (run.dataset / "deepspeed.json").unlink()
