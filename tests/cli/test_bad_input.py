@@ -242,3 +242,10 @@ def test_a_mistyped_model_stops_a_dry_run_too(tmp_path):
 def test_without_docstrings_there_is_help(tmp_path):
     said = subprocess.run([*WEBGYM, "--help"], env=os.environ | {"PYTHONOPTIMIZE": "2"}, capture_output=True, text=True)
     assert said.returncode == 0 and "Run the pending episodes" in said.stdout
+
+
+def test_a_current_folder_that_was_removed(tmp_path):
+    (tmp_path / "gone").mkdir()
+    command = ["sh", "-c", 'rmdir ../gone; "$@"', "sh", *WEBGYM, "status", str(tmp_path)]
+    said = subprocess.run(command, cwd=tmp_path / "gone", capture_output=True, text=True)
+    assert said.returncode == 2 and said.stderr.splitlines()[0] == "webgym: the current folder was removed"

@@ -128,8 +128,13 @@ def _require_docstrings() -> None:
 
 def _refuse_undecodable() -> None:
     """Raise `UsageError` for an argument, a folder or a setting that is not UTF-8 and could be stored in no file."""
+    try:
+        here = os.getcwd()  # noqa: PTH109 - importing pathlib takes longer than this
+    except FileNotFoundError:
+        os.chdir("/")  # hints are made with absolute paths
+        raise UsageError("the current folder was removed", hint="cd to another one") from None
     variables = (f"{name}={value}" for name, value in os.environ.items() if name.startswith("WEBGYM_"))
-    for text in (*sys.argv[1:], os.getcwd(), *variables):  # noqa: PTH109 - importing pathlib takes longer than this
+    for text in (*sys.argv[1:], here, *variables):
         try:
             text.encode()
         except UnicodeEncodeError:

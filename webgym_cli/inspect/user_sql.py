@@ -39,7 +39,8 @@ def user_sql_errors(run: RunDir, option: str) -> Iterator[None]:
         yield
     except StoreError as error:
         cause = error.__cause__
-        if not isinstance(cause, duckdb.Error) or str(run.index) in str(cause):
+        out_of_memory = isinstance(cause, duckdb.OutOfMemoryException)
+        if not isinstance(cause, duckdb.Error) or out_of_memory or str(run.index) in str(cause):
             raise
         raise _wrong(option, cause) from error
 
