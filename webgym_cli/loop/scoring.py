@@ -28,7 +28,8 @@ async def score(pipeline: Pipeline, query: ScoringQuery) -> ScoreSummary:
 @asynccontextmanager
 async def _open_scorer(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[OrmScorer]:
     async with reachable_orm(pipeline, needed=needed) as settings:
-        yield OrmScorer(settings)
+        own = needed and not pipeline.settings.orm.base_url
+        yield OrmScorer(settings, pipeline.settings.serve.startup_timeout if own else 0.0)
 
 
 @asynccontextmanager

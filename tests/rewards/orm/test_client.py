@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import httpx
+import openai
 import pytest
 
 from tests.cli.runs import model
@@ -11,6 +13,7 @@ from webgym_cli.agent.orm_prompt import KEPT_TOKENS, SYSTEM, OrmPrompt, build_or
 from webgym_cli.agent.orm_tokens import OrmError
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.errors import SettingsError, WebGymError
+from webgym_cli.rewards.orm import client
 from webgym_cli.rewards.orm.client import OrmClient, query_served_model
 
 WORDS = " ".join(f"w{number}" for number in range(2000))
@@ -33,8 +36,8 @@ async def ask():
         return await clients[-1].ask(prompt or build_orm_prompt(answered()))
 
     yield answer
-    for client in clients:
-        await client.close()
+    for made in clients:
+        await made.close()
 
 
 async def test_vllm_is_asked_for_the_tokens_of_all_spellings(server, ask):
@@ -163,3 +166,24 @@ def test_what_is_no_address_is_named(wrong):
 
 def _tokens(server, asked):
     return FRAME + sum(len(server.ids_of(message["content"])) for message in asked["messages"])
+
+
+@pytest.mark.parametrize(("patience", "refused"), [(10.0, 3), (0.0, 1)])
+async def test_a_server_that_is_being_restarted_is_waited_for(server, monkeypatch, patience, refused):
+    monkeypatch.setattr(client, "_PAUSE", 0.01)
+    one, left = OrmClient(OrmSettings(base_url=server.base_url, model=MODEL, retries=0), patience), [None] * refused
+    post = one._client.post
+
+    async def refuse(*given, **options):
+        if left:
+            left.pop()
+            raise openai.APIConnectionError(request=httpx.Request("POST", server.base_url))
+        return await post(*given, **options)
+
+    monkeypatch.setattr(one._client, "post", refuse)
+    if patience:
+        assert (await one.ask(build_orm_prompt(answered()))).probability
+    else:
+        with pytest.raises(OrmError):
+            await one.ask(build_orm_prompt(answered()))
+    await one.close()

@@ -36,6 +36,8 @@ from webgym_cli.rewards.orm.answer import (
 
 # Number of likeliest tokens to request from servers without specific tokens: OpenAI's limit.
 TOP_TOKENS = 20
+# Seconds between two requests to a server that is being restarted.
+_PAUSE = 2.0
 HINT = "webgym score RUN --orm http://HOST:PORT/v1"
 
 
@@ -53,8 +55,12 @@ class OrmReply:
 class OrmClient:
     """The model `orm.model` at `orm.base_url`."""
 
-    def __init__(self, settings: OrmSettings) -> None:
-        """Initialize without connecting. Raises `SettingsError` without a usable `orm.base_url`."""
+    def __init__(self, settings: OrmSettings, patience: float = 0.0) -> None:
+        """Initialize without connecting. `patience`: seconds to wait for a server that is being restarted.
+
+        Raises `SettingsError` without a usable `orm.base_url`.
+        """
+        self._patience = patience
         require_address("orm", settings.base_url, HINT)
         self._settings = settings
         self._client = openai_client(
@@ -141,9 +147,20 @@ class OrmClient:
         ids = self._begin.get(answer)
         return frozenset(SPELLINGS[answer] if ids is None else (f"token_id:{one}" for one in ids))
 
+    async def _post_patiently(self, path: str, body: Mapping[str, Any]) -> Any:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience
+        while True:
+            try:
+                return await self._client.post(path, body=dict(body), cast_to=object)
+            except openai.APIConnectionError:
+                if loop.time() >= deadline:
+                    raise
+                await asyncio.sleep(_PAUSE)
+
     async def _post(self, path: str, body: Mapping[str, Any]) -> Any:
         try:
-            return await self._client.post(path, body=dict(body), cast_to=object)
+            return await self._post_patiently(path, body)
         except openai.APIError as error:
             where = f"{self._settings.base_url}: {describe_error(error, self._client.api_key)}"
             raise OrmError(where, unavailable=True) from error

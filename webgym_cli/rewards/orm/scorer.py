@@ -35,8 +35,9 @@ class OrmScorer(Scorer[ScoreSummary]):
         ScoringSkip.OTHER_MODEL,
     )
 
-    def __init__(self, settings: OrmSettings) -> None:
-        """Initialize without connecting: plans need no server, nor does a changed threshold."""
+    def __init__(self, settings: OrmSettings, patience: float = 0.0) -> None:
+        """Initialize without connecting, as plans need no server. `patience`: that of `OrmClient`."""
+        self._patience = patience
         self._settings = settings
         self.settings_digest = compute_prompt_digest(settings)
         self.concurrency = settings.concurrency
@@ -66,7 +67,7 @@ class OrmScorer(Scorer[ScoreSummary]):
         began = time.monotonic()
         reply, problem = None, ""
         if pending.probability is None:
-            self._client = self._client or OrmClient(self._settings)
+            self._client = self._client or OrmClient(self._settings, self._patience)
             try:
                 reply = await self._client.ask(build_orm_prompt(trajectory))
             except OrmError as error:
