@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.environments.visits import SmallWeb, Visit, small_web
+from webgym_cli.environments.browser import session as session_module
 from webgym_cli.environments.browser.cdp import CDPConnection
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS
 from webgym_cli.errors import BoundaryError
@@ -197,6 +198,51 @@ async def test_a_pdf_is_shown_or_named(visit: Visit, local_web: SmallWeb, opened
     shown = view.url.endswith("paper.pdf")
     assert shown or view.notices == ("The page offered the file paper.pdf, which was not downloaded",)
     assert (await refused(visit, f"{ODD}/paper.pdf")).kind is FailureKind.START_PAGE_FAILED or shown
+
+
+@pytest.mark.parametrize(
+    "opener",
+    [
+        "<a href='/paper.pdf' target=_blank>Get</a>",
+        "<a href='/paper.pdf' target=_blank rel=opener>Get</a>",
+        "<form action='/paper.pdf' method=post target=_blank><button>Get</button></form>",
+        "<button onclick=\"window.open('/paper.pdf', '', 'noopener')\">Get</button>",
+        "<button onclick=\"setTimeout((w) => { w.location = '/paper.pdf' }, 100, window.open())\">Get</button>",
+        "<button onclick=\"window.open('/paper.pdf'); window.open('/away?to=/paper.pdf')\">Get</button>",
+    ],
+)
+async def test_a_tab_that_opens_for_a_file_closes_and_the_page_before_is_shown(
+    visit: Visit, local_web: SmallWeb, opener: str
+):
+    local_web.odd.pages["/papers"] = f"<title>p</title>{opener}"
+    local_web.odd.pages["/later"] = "<title>later</title>a later tab"
+    await visit.open(f"{ODD}/papers")
+    await visit.act(ActionName.NEW_TAB, url=f"{ODD}/later")
+    await visit.act(ActionName.SWITCH_TAB, tab=0)
+    for _ in range(2):
+        view = await visit.click("Get")
+        assert (view.url, visit.error, len(view.tabs)) == (f"{ODD}/papers", None, 2)
+        assert set(view.notices) == {"The page offered the file paper.pdf, which was not downloaded"}
+
+
+@pytest.mark.parametrize("script", ["window.close()", "onload = () => setTimeout(() => window.close(), 50)"])
+async def test_a_popup_that_closes_while_it_loads_is_no_failure(visit: Visit, local_web: SmallWeb, script: str):
+    local_web.odd.pages["/brief"] = f"<title>brief</title><script>{script}</script>"
+    local_web.odd.pages["/opener"] = "<title>o</title><button onclick=\"window.open('/brief')\">Open</button>"
+    await visit.open(f"{ODD}/opener")
+    for _ in range(3):
+        view = await visit.click("Open")
+        view = await visit.wait()
+        assert (view.url, visit.error, len(visit.session.pages)) == (f"{ODD}/opener", None, 1)
+
+
+async def test_a_popup_without_a_document_is_waited_for_once(visit: Visit, local_web: SmallWeb, monkeypatch):
+    monkeypatch.setattr(session_module, "_POPUP_TIMEOUT", 0.3)
+    local_web.odd.pages["/call"] = "<title>c</title><a href='tel:1' target=_blank>Call</a><button>b</button>"
+    await visit.open(f"{ODD}/call")
+    assert ((await visit.click("Call")).title, visit.error) == ("c", None)
+    monkeypatch.setattr(session_module, "_POPUP_TIMEOUT", 1000.0)  # longer than the test may take
+    assert (await visit.click("b")).title == "c"
 
 
 async def test_a_page_may_download_by_itself(visit: Visit):

@@ -19,8 +19,13 @@ LOST_CONTEXT = (
     "frame was detached",
     "navigated or closed",
 )
-# Chrome's error texts for a closed page whose close event has not arrived yet.
-SESSION_GONE = ("session with given id not found", "no session with given id")
+# Error texts of Chrome and of Playwright's driver for a closed page whose close event has not arrived yet.
+SESSION_GONE = (
+    "session with given id not found",
+    "no session with given id",
+    "no target with given id",
+    "no object with guid",
+)
 # Error texts for a closed page; another page of the context may be current now.
 PAGE_GONE = (*SESSION_GONE, "target closed", "session closed", "not attached")
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from webgym_cli.environments.browser.failures import LOST_CONTEXT, PAGE_GONE, SESSION_GONE, close_quietly, has_sign
+from webgym_cli.environments.browser.failures import (
+    LOST_CONTEXT,
+    PAGE_GONE,
+    SESSION_GONE,
+    attempt,
+    close_quietly,
+    has_sign,
+)
 from webgym_cli.environments.browser.page_connection import PageConnection
 
 if TYPE_CHECKING:
@@ -15,10 +22,11 @@ if TYPE_CHECKING:
 _MOST_PAGES = 10
 # Maximum number of remembered dialogs, and of downloads.
 MOST_NOTICES = 20
+_OPENER_SECONDS = 1.0
 
 
 class PageTracker:
-    """Tracks the pages of a context. A new page becomes the current one; when it closes, the newest open page does."""
+    """Tracks the pages of a context. A new page becomes the current one; when it closes, the one before it does."""
 
     def __init__(self, context: BrowserContext, first: Page) -> None:
         self.downloads: list[str] = []
@@ -32,9 +40,11 @@ class PageTracker:
         self.current = first
         """The page that is shown: the newest unless another was chosen; the last one stays, also when it has closed."""
         self.closing: set[asyncio.Task[None]] = set()
-        """Tasks that close the pages above the limit."""
+        """Tasks that close the pages above the limit, and those opened for a download."""
         self.tabs = [first]
         """Open pages, in the order in which they were opened."""
+        self._before: dict[Page, Page] = {}
+        """The page that was current when a page opened."""
         self._watch(first)
         context.on("page", self._on_open)
 
@@ -58,7 +68,7 @@ class PageTracker:
         if page not in self.tabs:  # Playwright reported it first
             return True
         connection = self.connections.get(page)
-        known = has_sign(error, SESSION_GONE) or page.is_closed() or (connection is not None and not connection.is_open)
+        known = has_sign(error, SESSION_GONE) or page.is_closed() or connection is None or not connection.is_open
         is_closed = len(self.tabs) > 1 and known
         if is_closed:
             self._on_close(page)
@@ -67,14 +77,19 @@ class PageTracker:
     def _on_open(self, page: Page) -> None:
         if page in self.tabs:
             return
-        if self.is_full:
-            closing = asyncio.create_task(close_quietly(page.close))
-            self.closing.add(closing)
-            closing.add_done_callback(self.closing.discard)
+        # A page without an address was opened for a download: it never gets a document, and its calls hang.
+        if self.is_full or not page.url:
+            self._close(page)
             return
+        self._before[page] = self.current
         self.tabs.append(page)
         self.current = page
         self._watch(page)
+
+    def _close(self, page: Page) -> None:
+        closing = asyncio.create_task(close_quietly(page.close))
+        self.closing.add(closing)
+        closing.add_done_callback(self.closing.discard)
 
     def _watch(self, page: Page) -> None:
         page.on("close", self._on_close)
@@ -87,13 +102,19 @@ class PageTracker:
         self.file_requests += 1
 
     def _on_close(self, page: Page) -> None:
-        self.connections.pop(page, None)
+        if connection := self.connections.pop(page, None):
+            connection.traffic.stop()  # nobody waits for its navigation to end
+        before = self._before.pop(page, None)
         # The last page stays current: its use raises the browser's own error, which `guard` converts.
         if len(self.tabs) > 1 and page in self.tabs:
             self.tabs.remove(page)
             if self.current is page:
-                self.current = self.tabs[-1]
+                self.current = before if before and before in self.tabs else self.tabs[-1]
 
-    def _refuse_download(self, download: Download) -> None:
+    async def _refuse_download(self, download: Download) -> None:
         if len(self.downloads) < MOST_NOTICES:
             self.downloads.append(download.suggested_filename[:200])
+        page = download.page
+        if page.url == "about:blank" and await attempt(page.opener(), _OPENER_SECONDS) and len(self.tabs) > 1:
+            self._on_close(page)
+            self._close(page)

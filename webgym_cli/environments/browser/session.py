@@ -25,7 +25,7 @@ _REPLACED = 10  # maximum number of successive documents in which a call is retr
 
 
 class BrowserSession:
-    """One context and its current page. A new page becomes the current one; when it closes, the newest open page does.
+    """One context and its current page. A new page becomes the current one; when it closes, the one before it does.
 
     Every method ends within its deadline or raises `BoundaryError`; after `BROWSER_CRASHED` only `close` may be called.
     """
@@ -51,6 +51,8 @@ class BrowserSession:
         self.asks_credentials = False
         """Whether the last loaded address requested HTTP authentication."""
         self._sound, self._expired = True, False
+        self._silent = 0
+        """Number of pages of which the driver never learned: they were opened for what is no document (status 204)."""
         self._context = context
         self._direct = direct
         self._closed = closed
@@ -191,11 +193,16 @@ class BrowserSession:
 
     async def connection(self, page: Page | None = None) -> PageConnection:
         """Return the connection of a page (default: the current one); use it within `guard`."""
-        page = page or self.page
-        if page not in self.pages.connections:
-            watch = self.options.watch_traffic
-            self.pages.connections[page] = await connect_page(self._context, page, self._direct, watch=watch)
-        return self.pages.connections[page]
+        watch = self.options.watch_traffic
+        while (connected := page or self.page) not in self.pages.connections:
+            try:
+                connection = await connect_page(self._context, connected, self._direct, watch=watch)
+            except Exception as error:
+                if page is not None or not self.pages.moved_on(connected, error):  # a popup that closed at once
+                    raise
+            else:
+                self.pages.connections[connected] = connection
+        return self.pages.connections[connected]
 
     async def wait_for_popups(self) -> None:
         """Wait until a page that an action opened is current. The driver learns of it later than our connection."""
@@ -205,10 +212,15 @@ class BrowserSession:
             deadline = asyncio.get_running_loop().time() + _POPUP_TIMEOUT
             # Playwright has no event for "all pages that Chrome has are known".
             context = (await self.connection(self.pages.tabs[0])).context
-            while self._direct.open_pages(context) > len(self.pages) + len(self.pages.closing):
+
+            def count_unknown() -> int:
+                return self._direct.open_pages(context) - len(self.pages) - len(self.pages.closing)
+
+            while (unknown := count_unknown()) > self._silent:
                 if asyncio.get_running_loop().time() > deadline:
-                    return
+                    break
                 await asyncio.sleep(0.01)
+            self._silent = max(0, unknown)
 
     async def close(self) -> None:
         """Close the context. Never raises or hangs; a context that can't be closed ends with its browser."""
