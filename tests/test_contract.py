@@ -59,7 +59,7 @@ SHARED = [
         "config/section.py",
     ),
     *("errors.py", "records/__init__.py", "records/base.py", "records/failure.py"),
-    *("util/__init__.py", "util/registry.py"),
+    *("util/__init__.py", "util/registry.py", "util/text.py"),
 ]
 """Files that `train/rl` imports there: pydantic is all that they may need."""
 STANDARD_ONLY = [

@@ -45,6 +45,7 @@ class Script:
 
     on_reset: Hook = nothing
     on_step: Hook = nothing
+    on_close: Hook = nothing
     steps: int = 2
     """After so many actions an episode is over."""
     score: Score | None = field(default_factory=lambda: Score(source="environment", value=1.0))
@@ -102,6 +103,7 @@ class ScriptedEnvironment:
     async def close(self) -> None:
         self.closed += 1
         self.pool.running -= self.closed == 1
+        await self.pool.script.on_close(self)
 
 
 @dataclass

@@ -7,11 +7,13 @@ from tests.records.made import png
 from tests.rollout.scripted import CALL, ScriptedAgent, failing
 from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.errors import JobError, WebGymError
+from webgym_cli.environments.base import RawObservation
+from webgym_cli.errors import BoundaryError, JobError, WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.trajectory import ParseErrorKind, Score
+from webgym_cli.records.trajectory import Element, ParseErrorKind, Score, Tab
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.tools.toolbox import CallResult
 
 ANSWER = '<tool_call>{"name": "computer_use", "arguments": {"action": "answer", "text": "42"}}</tool_call>'
 
@@ -103,6 +105,85 @@ async def test_a_failure_is_stored_without_a_reward_and_tried_again(world):
     assert attempts[0].outcome.failure_detail == "t1 failed"
     assert (summary["episodes"], summary["success_rate"], summary["owed"]) == (4, 1.0, 0)
     assert summary["failures"] == {"browser_crashed": 2}
+
+
+def raising(error, *, times=10**6, tasks=""):
+    """Return a hook that raises an unexpected exception in each task's first attempts."""
+    fail = failing(times=times, tasks=tasks)
+
+    async def hook(environment):
+        try:
+            await fail(environment)
+        except BoundaryError:
+            raise error from None
+
+    return hook
+
+
+UNEXPECTED = [
+    KeyError("no such key"),
+    RecursionError("too deep"),
+    OSError(36, "File name too long"),
+    TimeoutError("late"),
+]
+
+
+@pytest.mark.parametrize("error", UNEXPECTED, ids=repr)
+@pytest.mark.parametrize("place", ["on_reset", "on_step", "on_close"])
+async def test_an_unexpected_exception_fails_only_its_episode(world, place, error):
+    summary = await world.roll(4, **{place: raising(error, times=1, tasks="t1")})
+    failed, again = (found for found in world.stored if found.task.id == "t1")
+    assert (failed.outcome.failure, failed.outcome.reward) == (FailureKind.INTERNAL_ERROR, None)
+    assert type(error).__name__ in failed.outcome.failure_detail and ".py:" in failed.outcome.failure_detail
+    assert again.outcome.reward == 1.0
+    assert (summary["episodes"], summary["owed"], summary["failures"]) == (4, 0, {"internal_error": 1})
+    assert [event for event in world.events if event["event"] == "note" and failed.id in event["message"]]
+
+
+async def test_exceptions_of_all_episodes_end_the_command_with_their_reason(world):
+    world.load("rollout.concurrency=8")
+    with pytest.raises(WebGymError, match=r"internal_error.*no such key"):
+        await world.roll(20, on_step=raising(KeyError("no such key")))
+    assert {found.outcome.reward for found in world.stored} == {None}
+    summary = await world.roll(20)
+    assert (summary["episodes"], summary["owed"]) == (20, 0)
+
+
+async def test_a_picture_that_is_none_fails_only_its_episode(world):
+    async def spoil(environment):
+        if environment.task.id == "t1":
+            environment.view = lambda: RawObservation(url="http://a/", title="", png=b"no picture")
+
+    summary = await world.roll(4, on_reset=spoil)
+    assert (summary["episodes"], summary["failures"]) == (3, {"internal_error": 3})
+
+
+async def test_texts_that_no_file_can_hold_are_stored_with_question_marks(world):
+    bad = "a\ud800\x00\udc80"
+    detail = Score(source="environment", value=1.0, detail=bad)
+
+    async def spoil(environment):
+        view = RawObservation(
+            url=f"http://a/{bad}",
+            title=bad,
+            png=png(0),
+            elements=(Element(id=0, role=bad, name=bad, value=bad, box=(0, 0, 1, 1)),),
+            notices=(bad,),
+            results=(CallResult(bad, bad),),
+            html=bad * 100_000,
+            tabs=(Tab(url=bad, title=bad),),
+        )
+        environment.view = lambda: view
+
+    await world.roll(2, on_reset=spoil, instruction=bad, score=detail)
+    assert len(world.stored) == 2
+    for found in world.stored:
+        seen = found.steps[1].observation
+        assert (seen.title, seen.elements[0].name, seen.results[0].text) == ("a?\x00?",) * 3
+        assert (len(seen.html), found.outcome.scores[0].detail) == (100_000, "a?\x00?")
+        assert [render_step(found, step.index).digest for step in found.steps] == [
+            step.prompt_digest for step in found.steps
+        ]
 
 
 async def test_an_episode_is_given_up_after_its_attempts(world):

@@ -59,7 +59,7 @@ def test_a_missing_image_is_named(store):
 
 @pytest.mark.parametrize("content", [b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff" + b"0" * 50])
 def test_what_is_no_png_is_refused(content, store):
-    with pytest.raises(StoreError, match="not a PNG"):
+    with pytest.raises(ValueError, match="not a PNG"):
         store.put(content)
     assert not store.root.exists()
 

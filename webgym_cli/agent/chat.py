@@ -21,6 +21,7 @@ from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.util.http_client import MAX_ANSWER, BoundedClient
 from webgym_cli.util.secrets import expand_variables, redact, require_header_value
+from webgym_cli.util.text import replace_surrogates
 
 RecordT = TypeVar("RecordT", bound=Record)
 # Settings sections that configure a chat server.
@@ -198,7 +199,7 @@ def read_object(text: str, kind: type[RecordT]) -> RecordT:
 
     Raises `UnreadableError` for everything else: prose, an object within prose, several objects, duplicate keys.
     """
-    text = text.encode(errors="replace").decode().strip()
+    text = replace_surrogates(text).strip()
     if not text.startswith(("{", "```")) and (thought := _THOUGHT_END.search(text)):
         text = text[thought.end() :]
     fence = _FENCE.match(text)

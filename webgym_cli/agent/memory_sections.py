@@ -11,6 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 from webgym_cli.agent.reasoning import CLOSE, OPEN
+from webgym_cli.util.text import replace_surrogates
 
 _HEADING = re.compile(
     r"^[ \t>#*\-\d.]*\b(memory|progress|intention|action)\b\**[ \t]*:\**", re.IGNORECASE | re.MULTILINE
@@ -89,9 +90,9 @@ def _to_text(value: Any) -> str:
     """Format a value for viewers: a string without its quotes, anything else as JSON."""
     if not isinstance(value, str):
         try:
-            return json.dumps(value, ensure_ascii=False).encode(errors="replace").decode()
+            return replace_surrogates(json.dumps(value, ensure_ascii=False))
         except RecursionError:
             return "…"
-    text = value.strip().encode(errors="replace").decode()
+    text = replace_surrogates(value.strip())
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`"
     return text[1:-1] if quoted else text

@@ -22,6 +22,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Logprobs, Sampling
 from webgym_cli.records.trajectory import Generation
 from webgym_cli.util.http_client import BoundedClient
+from webgym_cli.util.text import replace_surrogates
 
 # Timeout of a probe, in seconds: of the server's version, and of one generated token.
 PROBE_TIMEOUT = 10.0
@@ -202,7 +203,7 @@ def _read_reply(answer: Any) -> PolicyReply:
         logprobs=tuple(entry.logprob for entry in logprobs) if logprobs else None,
         finish_reason=choice.finish_reason,
     )
-    text = _read_text(choice).encode(errors="replace").decode()  # unpaired surrogates can't be stored
+    text = replace_surrogates(_read_text(choice))
     return PolicyReply(text=text, generation=generation)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from webgym_cli.util.text import replace_surrogates
+
 # Maximum length of untrusted text within a line, in characters, so that a page title can't fill the context.
 LINE_LIMIT = 300
 # Maximum length of an element's role, in characters.
@@ -25,7 +27,7 @@ def sanitize_text(text: str) -> str:
     """
     if text.isascii() and "<" not in text:  # fast path for most texts
         return text
-    whole = text.encode(errors="replace").decode()
+    whole = replace_surrogates(text)
     return _PLACEHOLDER.sub(r"&lt;\1&gt;", whole).replace("<|", "&lt;|")
 
 

@@ -130,7 +130,8 @@ def stage(
                     board(event)
                     return
                 with suppress(OSError):  # the store reports a full disk and loses nothing
-                    log.write(redact(json.dumps({"at": now(), **event}, ensure_ascii=False)).encode() + b"\n")
+                    line = redact(json.dumps({"at": now(), **event}, ensure_ascii=False))
+                    log.write(line.encode(errors="replace") + b"\n")
                 board(event)
 
             try:

@@ -24,6 +24,7 @@ from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec
 from webgym_cli.records.webrl import AnyAction
+from webgym_cli.util.text import replace_surrogates
 
 # Maximum number of values in one nested field: shared parts of a pickle may expand exponentially.
 MAX_NODES = 100_000
@@ -175,7 +176,7 @@ def parse_response(
     unchanged, because the imported prompt requested its format. Unpaired surrogates become question marks.
     """
     # An unpaired surrogate is legal in pickles and JSON, but can't be encoded as UTF-8.
-    text = raw.encode(errors="replace").decode()
+    text = replace_surrogates(raw)
     # Even a malformed call stays: it is the policy's output.
     if known_action is not None and "<tool_call>" not in text:
         if as_it_is:
@@ -220,7 +221,7 @@ def to_plain(value: Any) -> Any:
         if left < 0 or depth > MAX_DEPTH:
             raise NotUnderstood(f"a field of more than {MAX_NODES} values or {MAX_DEPTH} levels")
         if isinstance(part, str):
-            return part.encode(errors="replace").decode()
+            return replace_surrogates(part)
         # Parquet and DuckDB have no larger integers.
         if isinstance(part, int) and abs(part) >= MAX_NUMBER:
             raise NotUnderstood("a number of more than 63 bits")
@@ -253,7 +254,7 @@ def format_time(seconds: float) -> str:
 
 def to_text(value: Any) -> str:
     """Return a value that should be a text; empty if it is not."""
-    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
+    return replace_surrogates(value) if isinstance(value, str) else ""
 
 
 def to_number(value: Any, default: float = 0.0) -> float:

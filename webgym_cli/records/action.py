@@ -130,7 +130,7 @@ class Action(Record):
 
     @model_validator(mode="after")
     def _has_its_arguments(self) -> Action:
-        for text in (self.text, self.url):
+        for text in (self.text, self.url, *(self.keys or ()), *(self.modifiers or ())):
             if text:
                 text.encode()  # an unpaired surrogate raises ValueError: it could not be stored
         if self.name in POINTING and self.element_id is None and self.coordinate is None and not self.here:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from webgym_cli.util.text import map_texts, replace_surrogates
 
 
 def moment_of(text: str) -> datetime:
@@ -38,6 +42,19 @@ class Record(BaseModel):
         ser_json_inf_nan="strings",  # JSON has no infinity, and null could not be read back
     )
 
+    def to_storable(self, longest: int = sys.maxsize) -> Self:
+        """Return the record without unpaired surrogates, which no file can hold, and its texts cut to `longest`."""
+        if self._is_storable(longest):
+            return self
+        values = map_texts(self.model_dump(mode="json"), lambda text: text[:longest])
+        return self.model_validate_json(replace_surrogates(json.dumps(values, ensure_ascii=False)))
+
+    def _is_storable(self, longest: int) -> bool:
+        try:
+            return len(self.model_dump_json()) <= longest
+        except ValueError:  # an unpaired surrogate
+            return False
+
 
 class StoredRecord(Record):
     """A record with the version of its schema."""
@@ -48,4 +65,7 @@ class StoredRecord(Record):
 
     def to_line(self) -> str:
         """Return the record as one line of JSON without a line end."""
-        return self.model_dump_json(by_alias=True)
+        try:
+            return self.model_dump_json(by_alias=True)
+        except ValueError:  # an unpaired surrogate
+            return self.to_storable().model_dump_json(by_alias=True)

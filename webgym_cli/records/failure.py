@@ -37,8 +37,12 @@ class FailureKind(StrEnum):
     """The policy server did not answer, or answered with a server error."""
     POLICY_REFUSED = "policy_refused"
     """The policy server rejected the request itself (for example a prompt over its context length)."""
+    PAGE_ERROR = "page_error"
+    """The page can't be observed, because its scripts replace what a browser offers. Only this page is concerned."""
     ENVIRONMENT_ERROR = "environment_error"
-    """The environment's own code failed (its page threw, its reward can't be read)."""
+    """The environment's own code failed (its page did not start, its reward can't be read)."""
+    INTERNAL_ERROR = "internal_error"
+    """An unexpected exception of webgym or of a plug-in; the detail has its place."""
     JUDGE_FAILED = "judge_failed"
     """The judge gave no readable verdict: neither a success nor a failure. `webgym judge` repeats it."""
     EPISODE_TIMEOUT = "episode_timeout"
@@ -54,7 +58,12 @@ class FailureKind(StrEnum):
     @property
     def may_recur(self) -> bool:
         """Whether other episodes may fail for the same reason: not if one site, the judge or a stop caused it."""
-        return self not in (FailureKind.CANCELLED, FailureKind.SITE_BLOCKED, FailureKind.JUDGE_FAILED)
+        return self not in (
+            FailureKind.CANCELLED,
+            FailureKind.SITE_BLOCKED,
+            FailureKind.JUDGE_FAILED,
+            FailureKind.PAGE_ERROR,
+        )
 
     @property
     def retryable(self) -> bool:

@@ -183,6 +183,9 @@ class RolloutEngine:
         self.on_outcome(trajectory, False)
         if trajectory.outcome.failure is FailureKind.SITE_BLOCKED:
             self._block_site(trajectory)
+        elif trajectory.outcome.failure is FailureKind.INTERNAL_ERROR:
+            message = f"{trajectory.id} failed unexpectedly: {trajectory.outcome.failure_detail}"
+            self.sink(make_event("note", message=message))
         elif self._judge_queue and trajectory.awaits_judgement:
             self._judge_queue.put(trajectory)
 
@@ -276,4 +279,6 @@ def _advise(failure: FailureKind | None) -> str:
     """Return the hint for consecutive failures of one kind."""
     if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
         return f"look at the policy server, then the same command again; its key is taken from {POLICY_KEY}"
+    if failure is FailureKind.INTERNAL_ERROR:
+        return "a bug of webgym or a plug-in, at the place in brackets; once it is mended, run the same command again"
     return "webgym doctor, then run the same command again: what is stored stays"

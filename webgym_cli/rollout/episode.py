@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+import traceback
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from webgym_cli.agent.action_sets import find_action_set
 from webgym_cli.agent.gate import PolicyGate
@@ -16,7 +18,7 @@ from webgym_cli.agent.reply import PolicyReply
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.registry import find_environment
-from webgym_cli.errors import BoundaryError
+from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.action import NOT_FEASIBLE, ActionName
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Task
@@ -37,15 +39,28 @@ from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.text import replace_surrogates
 
 # Maximum characters of a parse error's detail.
 _DETAIL_LIMIT = 200
+# Maximum characters of the reason why an action was refused, or why an episode failed unexpectedly.
+_REASON_LIMIT = 1000
+# Maximum characters of a page's text, address or title.
+_LONGEST_TEXT = 100_000
 
 
 def derive_sampling_seed(seed: int, trajectory: str, step: int) -> int:
     """Return the sampling seed of one response, deterministic in run seed, trajectory id and step."""
     # 48 bits: exact in any JSON parser, and collisions within a run are rare
     return int.from_bytes(hashlib.sha256(f"{seed}/{trajectory}/{step}".encode()).digest()[:6])
+
+
+def describe_exception(error: Exception) -> Outcome:
+    """Return the outcome of an episode that an unexpected exception ended."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    detail = f"{type(error).__name__}: {error}"[:_REASON_LIMIT]
+    detail = f"{detail} ({Path(place.filename).name}:{place.lineno} in {place.name})"
+    return Outcome(failure=FailureKind.INTERNAL_ERROR, failure_detail=detail)
 
 
 @dataclass(slots=True)
@@ -95,17 +110,22 @@ class EpisodeRun:
     async def run(self) -> Trajectory:
         """Run the episode and return its trajectory; an infrastructure failure is its outcome, not an exception.
 
-        Raises `StoreError` and `UsageError`, which concern the whole run. Propagates cancellation; the caller then gets
-        the steps so far from `trajectory`.
+        An unexpected exception fails only this episode. Raises `StoreError` and `UsageError`, which concern the whole
+        run. Propagates cancellation; the caller then gets the steps so far from `trajectory`.
         """
         try:
             async with asyncio.timeout(self.settings.rollout.episode_timeout) as self._deadline:
                 outcome = await self._play()
         except BoundaryError as error:
             outcome = Outcome(failure=error.kind, failure_detail=str(error))
-        except TimeoutError:
+        except TimeoutError as error:
             limit = self.settings.rollout.episode_timeout
-            outcome = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")
+            late = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")
+            outcome = late if self._deadline and self._deadline.expired() else describe_exception(error)
+        except WebGymError:
+            raise
+        except Exception as error:  # noqa: BLE001  it must not end the other episodes
+            outcome = describe_exception(error)
         return self.trajectory(outcome)
 
     def trajectory(self, outcome: Outcome) -> Trajectory:
@@ -124,7 +144,7 @@ class EpisodeRun:
             prompt=self.spec,
             sampling=self.agent.sampling(greedy=episode.greedy),
             steps=tuple(self.steps),
-            outcome=outcome,
+            outcome=outcome.to_storable(),
             started_at=self.started_at,
             seconds=round(time.monotonic() - self._start, 3),
         )
@@ -133,7 +153,7 @@ class EpisodeRun:
         episode = self.owed.episode
         with self._stage(EpisodeStage.RESET):
             instruction, view = await self.environment.reset(episode.task, episode.seed)
-        self.instruction = instruction or episode.task.instruction
+        self.instruction = replace_surrogates(instruction or episode.task.instruction)
         self.task = self.environment.resolve_task(episode.task)
         for number in range(1, episode.max_steps + 1):
             action, step = await self._decide(view)
@@ -152,7 +172,7 @@ class EpisodeRun:
             start = time.monotonic()
             with self._stage(EpisodeStage.ACT):
                 result: EnvironmentStep = await self.environment.step(action)
-            step = step.model_copy(update={"action_error": result.action_error})
+            step = step.model_copy(update={"action_error": result.action_error and result.action_error[:_REASON_LIMIT]})
             self._append_step(step, view, result.view, time.monotonic() - start)
             if result.done or result.view is None:
                 return self._outcome(Stop.TERMINATED, result.score, result.answer)
@@ -193,9 +213,7 @@ class EpisodeRun:
             response=reply.text,
             action=None if isinstance(parsed, ParseError) else parsed,
             parse_error=parsed.kind if isinstance(parsed, ParseError) else None,
-            parse_detail=parsed.detail[:_DETAIL_LIMIT].encode(errors="replace").decode()
-            if isinstance(parsed, ParseError)
-            else "",
+            parse_detail=parsed.detail[:_DETAIL_LIMIT] if isinstance(parsed, ParseError) else "",
             prompt_digest=prompt.digest,
             generation=reply.generation,
             policy_seconds=round(seconds, 4),
@@ -222,7 +240,7 @@ class EpisodeRun:
             results.append(ToolResult(name=result.name, text=result.text, image=image, error=result.error))
         observation = Observation(
             url=view.url,
-            title=view.title.encode(errors="replace").decode(),  # a lone surrogate can't be encoded as UTF-8
+            title=view.title,
             screenshot=await self._store_image(view.png) if view.png else None,
             elements=view.elements,
             notices=view.notices,
@@ -230,6 +248,7 @@ class EpisodeRun:
             html=view.html,
             tabs=view.tabs,
         )
+        observation = observation.to_storable(_LONGEST_TEXT)
         return observation.model_copy(update={"digest": observation.compute_digest()})
 
     async def _store_image(self, png: bytes) -> Screenshot:
@@ -241,7 +260,8 @@ class EpisodeRun:
 
     def _append_step(self, step: Step, before: RawObservation, after: RawObservation | None, seconds: float) -> None:
         changed = None if after is None or not after.png else after.png != before.png
-        self.steps.append(step.model_copy(update={"page_changed": changed, "environment_seconds": round(seconds, 4)}))
+        facts = {"page_changed": changed, "environment_seconds": round(seconds, 4)}
+        self.steps.append(step.model_copy(update=facts).to_storable())
 
     def _stage(self, stage: EpisodeStage) -> AbstractContextManager[None]:
         return self.timer.time(self.owed.episode.id, stage)

@@ -11,12 +11,12 @@ from typing import Any, Protocol
 from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentPool
+from webgym_cli.environments.base import Environment, EnvironmentPool
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.agents import Agent, ModelAgent
-from webgym_cli.rollout.episode import EpisodeRun
+from webgym_cli.rollout.episode import EpisodeRun, describe_exception
 from webgym_cli.rollout.memory_limiter import MemoryLimiter, default_concurrency
 from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
@@ -126,14 +126,24 @@ class LocalRunner(EpisodeRunner):
         self.stages.begin(owed)
         self._playing.add(task)
         try:
-            return await episode.run()
+            trajectory = await episode.run()
         except asyncio.CancelledError:
-            return episode.trajectory(Outcome(failure=FailureKind.CANCELLED))  # it stays owed
+            trajectory = episode.trajectory(Outcome(failure=FailureKind.CANCELLED))  # it stays owed
         finally:
             # From here on `stop` must not cancel the task: the browser must close.
             self._playing.discard(task)
-            await environment.close()
+            failure = await _close(environment)
             self.stages.end(owed.episode.id)
+        return episode.trajectory(failure) if failure else trajectory
+
+
+async def _close(environment: Environment) -> Outcome | None:
+    """Close an environment. Returns None, or the outcome of its episode if that raises unexpectedly."""
+    try:
+        await environment.close()
+    except Exception as error:  # noqa: BLE001  a plug-in's exception must not end the other episodes
+        return describe_exception(error)
+    return None
 
 
 @asynccontextmanager

@@ -70,7 +70,7 @@ class ScreenshotStore:
         return f"..{self.locate(sha256).removeprefix(str(self.root.parent))}"
 
     def put(self, png: bytes) -> Screenshot:
-        """Store an image if it is new and return its reference. Raises `StoreError`."""
+        """Store an image if it is new and return its reference. Raises `StoreError`, and `ValueError` for no PNG."""
         width, height = png_size(png)
         sha256 = hashlib.sha256(png).hexdigest()
         if not _renew(self.path(sha256)):
@@ -151,9 +151,9 @@ class ScreenshotStore:
 
 
 def png_size(png: bytes) -> tuple[int, int]:
-    """Return width and height in pixels. Raises `StoreError` if the bytes are not a PNG."""
+    """Return width and height in pixels. Raises `ValueError` if the bytes are not a PNG."""
     if len(png) < 24 or not png.startswith(PNG_SIGNATURE):
-        raise StoreError("a screenshot is not a PNG image")
+        raise ValueError("a screenshot is not a PNG image")
     width, height = struct.unpack(">II", png[16:24])
     return width, height
 

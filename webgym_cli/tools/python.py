@@ -18,6 +18,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.tools import sandbox_script
 from webgym_cli.tools.define import tool
 from webgym_cli.tools.syscall_filter import filter_blocks
+from webgym_cli.util.text import replace_surrogates
 
 # Maximum wall-clock time of a run, in seconds.
 WALL_SECONDS = 10.0
@@ -84,7 +85,7 @@ def _job(code: str) -> bytes:
     if parts is None:
         raise _no_sandbox(f"no system call filter is known for {platform.machine()}")
     job = {
-        "code": code.encode(errors="replace").decode(),
+        "code": replace_surrogates(code),
         "parent": os.getpid(),
         "cpu_seconds": CPU_SECONDS,
         "memory": MEMORY,

@@ -17,6 +17,7 @@ from webgym_cli.tools.context import EpisodeContext
 from webgym_cli.tools.define import Tool, to_output
 from webgym_cli.tools.schema import BadArgumentsError, check_arguments
 from webgym_cli.tools.workers import TooLateError, Workers
+from webgym_cli.util.text import replace_surrogates
 
 # Maximum length of an exception's message for the policy, in characters.
 _REASON = 500
@@ -75,10 +76,15 @@ class Toolbox:
         """
         # If one call fails as infrastructure, the others still run to their end.
         results = await asyncio.gather(*map(self._call, calls), return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
+        told: list[CallResult] = []
+        for call, result in zip(calls, results, strict=True):
+            if isinstance(result, CallResult):
+                told.append(result)
+            elif isinstance(result, Exception) and not isinstance(result, BoundaryError):
+                told.append(CallResult(call.name, f"Error: {_words(result)}", error=True))
+            else:
                 raise result
-        return [result for result in results if isinstance(result, CallResult)]
+        return told
 
     async def close(self) -> None:
         """Close the stateful tools. Their exceptions are ignored, because the episode is over."""
@@ -148,7 +154,7 @@ class Toolbox:
 
     def _cut(self, tool: Tool, text: str) -> str:
         """Return a text that can be stored, truncated to the tool's limit with a note."""
-        whole = text.encode(errors="replace").decode()
+        whole = replace_surrogates(text)
         limit = tool.max_length or self._limits.tool_max_length
         return whole if len(whole) <= limit else f"{whole[:limit]}\n[{len(whole) - limit} more characters are left out]"
 

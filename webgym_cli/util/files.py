@@ -31,7 +31,7 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
 
     `mode`: permissions, which are never wider at any moment.
     """
-    payload = redact(data).encode() if isinstance(data, str) else data
+    payload = redact(data).encode(errors="replace") if isinstance(data, str) else data
     temporary = ""
     try:
         _make_folder(path.parent)
@@ -85,7 +85,7 @@ def append_lines(path: Path, *lines: str) -> None:
             # A crash can leave a truncated line; ending it keeps the new line readable.
             torn = end > 0 and os.pread(file.fileno(), 1, end - 1) != b"\n"
             text = "".join(f"{redact(line)}\n" for line in lines)
-            payload = memoryview((f"\n{text}" if torn else text).encode())
+            payload = memoryview((f"\n{text}" if torn else text).encode(errors="replace"))
             try:
                 # An unbuffered write may be partial.
                 while payload:
@@ -155,7 +155,7 @@ def open_line_writer(path: Path) -> Iterator[WriteLine]:
         file.write(f"{redact(line)}\n")
 
     try:
-        with temporary.open("w", encoding="utf-8") as file:
+        with temporary.open("w", encoding="utf-8", errors="replace") as file:
             yield write_line
             file.flush()
             os.fsync(file.fileno())  # before the rename: a power failure must not leave an empty file

@@ -71,6 +71,11 @@ def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     return [map_texts(item, change) for item in value] if isinstance(value, list | tuple) else value
 
 
+def replace_surrogates(text: str) -> str:
+    """Return a text with question marks for unpaired surrogates, which can't be encoded as UTF-8."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
+
+
 def replace_control(text: str) -> str:
     """Return multi-line text without control characters, for a page or a table."""
     # mostly there are none, and a page's embedded images are megabytes

@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from webgym_cli.environments.base import RawObservation
+from webgym_cli.environments.browser import actions
 from webgym_cli.environments.browser.actions import normalise_point, perform_action
 from webgym_cli.environments.browser.keys import combine_keys
 from webgym_cli.environments.browser.observe import list_elements, observe_script
@@ -20,7 +21,9 @@ from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import list_tabs
 from webgym_cli.environments.web.zoom import zoom_into
+from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webrl import WebRLAction, WebRLActionName
 
 pytestmark = pytest.mark.browser
@@ -175,6 +178,51 @@ async def test_files_come_from_the_task_s_folder_only(session: BrowserSession, m
     assert await ask(session, names) == ["cv.txt", "more.txt"]
     session.options = replace(session.options, upload_folder=None)
     assert await act(session, mode, ActionName.UPLOAD_FILE, "File", text="cv.txt") == "the task has no files"
+
+
+HOSTILE = [
+    *({"name": "key", "keys": keys} for keys in (("é",), ("\0",), ("ctrl", "é"), ("中",), ("\x7f",))),
+    *({"name": "click", "modifiers": (key,)} for key in ("é", "", "ctrl+a")),
+    *({"name": "upload_file", "text": name} for name in ("\0", "a" * 300, "a\0b\ncv.txt", "../" * 2000, "a/" * 2000)),
+    *({"name": "navigate", "url": url} for url in ("", "\0", "http://[", "http://" + "a" * 300, "nothing", "x:y")),
+    *({"name": "select_option", "text": text} for text in ("", "\0", "x" * 100_000)),
+    {"name": "switch_tab", "tab": 10**30},
+    {"name": "new_tab", "url": "\0"},
+    {"name": "accept_dialog", "text": "x"},
+]
+TARGETS = {"click": "Press", "upload_file": "File", "select_option": "City"}
+
+
+@pytest.mark.parametrize("fields", HOSTILE, ids=lambda fields: ascii(fields)[:60].replace("\\", "/"))
+async def test_what_the_driver_or_the_disk_refuses_is_told_to_the_policy(session: BrowserSession, fields):
+    """Whatever an executor raises is the action's fault, and the page can be acted on afterwards."""
+    numbers = {found.element.name: found.element.id for found in await list_elements(session)}
+    if target := TARGETS.get(fields["name"]):
+        fields = {**fields, "element_id": numbers[target]}
+    assert await perform(session, Action(**fields))
+    while len(session.pages) > 1:
+        await perform(session, Action(name=ActionName.CLOSE_TAB))
+    await list_elements(session)  # an error page may still be loading
+    assert await perform(session, Action(name=ActionName.RELOAD)) is None
+
+
+async def test_names_of_files_that_are_no_text_are_told(session: BrowserSession):
+    (session.options.upload_folder / "odd\udcff.txt").write_text("x")
+    assert "cv.txt" in await act(session, MARKS, ActionName.UPLOAD_FILE, "File", text="none.txt")
+
+
+async def test_an_exception_of_an_executor_is_told_and_one_of_the_boundary_is_raised(session, monkeypatch):
+    for error in (KeyError("k"), RecursionError(), OSError("o"), BoundaryError(FailureKind.BROWSER_CRASHED, "gone")):
+
+        async def fail(*given, error=error):
+            raise error
+
+        monkeypatch.setitem(actions._EXECUTORS, ActionName.RELOAD, fail)
+        if isinstance(error, BoundaryError):
+            with pytest.raises(BoundaryError):
+                await perform(session, Action(name=ActionName.RELOAD))
+        else:
+            assert type(error).__name__ in await perform(session, Action(name=ActionName.RELOAD))
 
 
 async def test_what_asks_for_no_file_says_so(session: BrowserSession):

@@ -56,7 +56,7 @@ async def test_errors_are_named(browsers: BrowserPool):
     assert await failure_of(session.goto("http://127.0.0.1:9/")) is FailureKind.NAVIGATION_FAILED
     assert not session.is_pristine
     assert await failure_of(session.evaluate("() => new Promise(() => {})")) is FailureKind.PAGE_TIMEOUT
-    assert await failure_of(session.evaluate("() => { throw new Error('no'); }")) is FailureKind.ENVIRONMENT_ERROR
+    assert await failure_of(session.evaluate("() => { throw new Error('no'); }")) is FailureKind.PAGE_ERROR
     await session.close()
     assert await failure_of(session.screenshot()) is FailureKind.BROWSER_CRASHED
 

@@ -240,6 +240,42 @@ async def test_a_page_may_give_its_parts_the_browser_s_names(visit: Visit, local
     await visit.wait()
 
 
+THROWN = "() => { throw new Error('mine') }"
+REPLACED = [
+    f"performance.getEntriesByType = {THROWN}",
+    f"Map = {THROWN}",
+    f"JSON.stringify = {THROWN}; JSON.parse = {THROWN}",
+    f"Array.prototype.map = {THROWN}",
+    "Array.prototype.filter = () => 7; Array.from = () => ({})",
+    f"Array.prototype.push = {THROWN}",
+    f"document.querySelector = {THROWN}; document.querySelectorAll = {THROWN}",
+    f"getComputedStyle = {THROWN}",
+    "getComputedStyle = () => null",
+    f"Promise = {THROWN}",
+    f"Element.prototype.getBoundingClientRect = {THROWN}",
+    "Element.prototype.getAttribute = () => ({})",
+    f"String.prototype.replace = {THROWN}; String.prototype.toWellFormed = {THROWN}",
+    f"document.getAnimations = {THROWN}",
+    "Object.freeze(window); Math.round = () => 'x'",
+]
+
+
+@pytest.mark.parametrize("script", REPLACED)
+async def test_a_page_that_replaces_what_a_browser_offers_is_its_own_failure(
+    visit: Visit, local_web: SmallWeb, script: str
+):
+    """It may be observed all the same; else it is no failure of the machine, which others would share."""
+    local_web.odd.pages["/own"] = f"<title>own</title><button>b</button><a href=x>a</a><script>{script}</script>"
+    local_web.odd.pages["/calm"] = "<title>calm</title><button>b</button>"
+    for start in ("/own", "/calm"):
+        try:
+            await visit.open(f"{ODD}{start}")
+            await visit.navigate(f"{ODD}/own")
+            await visit.click("b")
+        except BoundaryError as failure:
+            assert failure.kind is FailureKind.PAGE_ERROR and not failure.kind.retryable
+
+
 # --- what episodes share: nothing
 
 

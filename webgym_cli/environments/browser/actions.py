@@ -37,6 +37,25 @@ _SCROLL_OVERLAP = 50
 
 async def perform_action(session: BrowserSession, action: AnyAction, check_address: AddressCheck) -> str | None:
     """Execute one action. Returns None, or the reason for a refusal. Actions that end an episode do not come here."""
+    return await tell_exception(_perform(session, action, check_address))
+
+
+async def tell_exception(acting: Awaitable[str | None]) -> str | None:
+    """Return the result of an action's executor. Its exceptions become the reason why the action failed.
+
+    Raises `BoundaryError` if browser or page failed; what the driver refuses is the action's fault.
+    """
+    try:
+        return await acting
+    except BoundaryError as error:
+        if error.kind not in (FailureKind.ENVIRONMENT_ERROR, FailureKind.PAGE_ERROR):
+            raise
+        return f"the action failed: {error}"
+    except Exception as error:  # noqa: BLE001  one reply must not end an episode, let alone the rollout
+        return f"the action failed: {type(error).__name__}: {error}"
+
+
+async def _perform(session: BrowserSession, action: AnyAction, check_address: AddressCheck) -> str | None:
     if isinstance(action, WebRLAction):
         action = action.as_action()
     if not isinstance(action, Action):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from webgym_cli.environments.browser.cdp import CDPError
@@ -49,12 +50,23 @@ def to_boundary_error(error: Exception, doing: str, *, navigation: bool = False)
         return BoundaryError(FailureKind.PAGE_TIMEOUT, message)
     if navigation and isinstance(error, Error | CDPError):
         return BoundaryError(FailureKind.NAVIGATION_FAILED, message)
-    return BoundaryError(FailureKind.ENVIRONMENT_ERROR, message)
+    kind = FailureKind.PAGE_ERROR if isinstance(error, ScriptError) else FailureKind.ENVIRONMENT_ERROR
+    return BoundaryError(kind, message)
 
 
 def has_sign(error: Exception, signs: tuple[str, ...]) -> bool:
     """Whether an error's text contains one of these substrings."""
     return any(sign in str(error).lower() for sign in signs)
+
+
+@contextmanager
+def reading_page() -> Iterator[None]:
+    """Convert errors in the results of our scripts to `PAGE_ERROR`: the page has altered what the scripts use."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        reason = f"the page can't be read: {type(error).__name__}"
+        raise BoundaryError(FailureKind.PAGE_ERROR, reason) from error
 
 
 async def attempt(doing: Awaitable[T], seconds: float) -> T | None:

@@ -124,5 +124,8 @@ async def upload_files(session: BrowserSession, action: Action, point: mouse.Poi
 
 def _find_file(folder: Path, name: str) -> Path | None:
     """Return a file in a folder; None if it does not exist or is outside of the folder."""
-    root, path = folder.resolve(), (folder / name).resolve()
-    return path if path.is_relative_to(root) and path.is_file() else None
+    try:
+        root, path = folder.resolve(), (folder / name).resolve()
+        return path if path.is_relative_to(root) and path.is_file() else None
+    except (OSError, ValueError):  # a name that no file can have: too long, or with NUL
+        return None

@@ -12,11 +12,10 @@ from itertools import groupby
 from typing import Any
 
 from webgym_cli.environments.base import RawObservation
+from webgym_cli.environments.browser.failures import reading_page
 from webgym_cli.environments.browser.frames import PAGE_JS
 from webgym_cli.environments.browser.observe import LISTENERS_JS, parse_elements
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.errors import BoundaryError
-from webgym_cli.records.failure import FailureKind
 
 # Maximum number of elements with ids, in document order.
 MAX_IDS = 500
@@ -47,13 +46,10 @@ async def read_page(session: BrowserSession, *, released: bool = False) -> RawOb
     page = await session.evaluate(
         f"(options) => {PAGE_JS}.html.read(options, {LISTENERS_JS})", {"limit": MAX_IDS, "released": released}
     )
-    try:
+    with reading_page():
         elements = tuple(seen.element for seen in parse_elements(page["listed"]))
         html = (simplify_released if released else simplify)(page["nodes"])[:MAX_CHARACTERS]
         return RawObservation(str(page["url"]), str(page["title"]), elements=elements, html=html)
-    except (LookupError, TypeError, ValueError) as error:  # the page has altered the functions that read it
-        reason = f"the page can't be read: {type(error).__name__}"
-        raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, reason) from error
 
 
 def simplify(nodes: Sequence[Sequence[Any]]) -> str:

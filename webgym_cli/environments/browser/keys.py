@@ -24,6 +24,9 @@ _SYNONYMS = {
     "del": "Delete",
     "pgdn": "PageDown",
     "pgup": "PageUp",
+    "\n": "Enter",
+    "\r": "Enter",
+    "\t": "Tab",
 }
 # Splits "ctrl+a" into "ctrl" and "a"; a plus sign itself is also a name.
 _PART = re.compile(r"[^+]+|(?<=\+)\+|^\+$")
@@ -32,7 +35,7 @@ _PART = re.compile(r"[^+]+|(?<=\+)\+|^\+$")
 def find_key(name: str) -> str | None:
     """Return Playwright's name of a key given as `Enter`, `enter`, `page_down` or `a`; None for an unknown key."""
     if len(name) == 1:
-        return name
+        return name if name.isascii() and name.isprintable() else _SYNONYMS.get(name)
     return _SYNONYMS.get(re.sub(r"[\s_-]", "", name).lower())
 
 

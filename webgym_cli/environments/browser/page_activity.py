@@ -16,6 +16,7 @@ EVENTS = (
     "Page.frameNavigated",
     "Page.frameStoppedLoading",
     "Network.requestWillBeSent",
+    "Network.responseReceived",
     "Network.loadingFinished",
     "Network.loadingFailed",
     "Network.webSocketFrameSent",
@@ -40,6 +41,8 @@ class PageActivity:
         """Number of committed documents."""
         self.navigating = False
         """Whether a navigation is pending."""
+        self.status = 0
+        """HTTP status of the newest document; 0 for none."""
         self._requests: set[str] = set()
         self._sockets: dict[str, float] = {}
         """Send times of the unanswered messages, by WebSocket."""
@@ -87,6 +90,9 @@ class PageActivity:
         elif method == "Network.requestWillBeSent":
             if params.get("type") in _AWAITED and len(self._requests) < _MOST:
                 self._requests.add(params["requestId"])
+        elif method == "Network.responseReceived":
+            if params.get("type") == "Document" and params.get("frameId") == self._main:
+                self.status = int(params["response"]["status"])
         elif method == "Network.webSocketFrameSent":
             if params["requestId"] not in self._silent:
                 self._sockets.setdefault(params["requestId"], time.monotonic())

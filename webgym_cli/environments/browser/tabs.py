@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 
 def list_tabs(session: BrowserSession, titles: Mapping[Page, str]) -> tuple[Tab, ...]:
     """Return the open tabs with their known titles; empty unless there are several."""
-    shown = ((page, titles.get(page, "").encode(errors="replace").decode()) for page in session.pages.tabs)
-    tabs = tuple(Tab(url=page.url, title=title, current=page is session.page) for page, title in shown)
+    tabs = tuple(
+        Tab(url=page.url, title=titles.get(page, ""), current=page is session.page) for page in session.pages.tabs
+    )
     return tabs if len(tabs) > 1 else ()
 
 

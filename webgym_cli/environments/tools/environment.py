@@ -153,5 +153,4 @@ class ToolsEnvironment(Environment):
             words = " ".join(reason.split())[:_REASON]
             raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the reward {reward.name} failed: {words}") from error
         detail = f"{reward.name} {extras}".strip()
-        detail = detail.encode(errors="replace").decode()
         return Score(source="environment", value=verdict.reward, detail=detail, extras=verdict.numbers())

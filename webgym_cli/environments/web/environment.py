@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
-from webgym_cli.environments.browser.actions import perform_action
-from webgym_cli.environments.browser.failures import has_sign
+from webgym_cli.environments.browser.actions import perform_action, tell_exception
+from webgym_cli.environments.browser.failures import has_sign, reading_page
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, look_at, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from webgym_cli.environments.web.pool import WebPool
 
-_STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
 # HTTP statuses of a start page that mean the site blocks the browser.
 _SHUT_OUT = (401, 403, 429, 451)
 # Transient HTTP statuses, after which the episode can be retried.
@@ -78,7 +77,7 @@ class WebEnvironment(Environment):
         dialogs.begin_step()
         if dialogs.open is not None:
             async with session.guard("answering a dialog"):
-                error = await dialogs.answer(action)
+                error = await tell_exception(dialogs.answer(action))
         else:
             (await session.traffic()).mark()
             performing = perform_action(session, action, self._pool.gate.rules.refuse_url)
@@ -138,11 +137,11 @@ class WebEnvironment(Environment):
 
     async def _check_blocked(self, session: BrowserSession) -> None:
         """Raise the failure for a start page's HTTP status. A blocked page gets `_CHALLENGE_SECONDS` to recover."""
-        status = await session.evaluate(_STATUS)
+        status = (await session.traffic()).status
         if status in _SHUT_OUT and not session.asks_credentials and not self._refusal(session.url):
             await self._settler.await_navigation(session, _CHALLENGE_SECONDS)
             await self._settle(session)
-            status = await session.evaluate(_STATUS)
+            status = (await session.traffic()).status
         if refusal := self._refusal(session.url):
             raise BoundaryError(FailureKind.START_PAGE_FAILED, f"{session.url}: {refusal}")
         if session.asks_credentials:
@@ -193,10 +192,11 @@ class WebEnvironment(Environment):
         if self._pool.as_text:
             return await read_page(session, released=self._pool.released)
         limit = MAX_ELEMENTS if self._pool.mode is InteractionMode.SET_OF_MARKS else 0
-        shown = await look_at(session, limit)
-        elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
-        notices = (f"{count} more elements are in sight, but not marked",) if (count := shown["unlisted"]) else ()
-        return RawObservation(shown["url"], shown["title"], elements=elements, notices=notices)
+        with reading_page():
+            shown = await look_at(session, limit)
+            elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
+            notices = (f"{count} more elements are in sight, but not marked",) if (count := shown["unlisted"]) else ()
+            return RawObservation(shown["url"], shown["title"], elements=elements, notices=notices)
 
     def _notices(self, session: BrowserSession) -> tuple[str, ...]:
         """Return the notices since the last observation: dialogs and downloads."""
@@ -204,12 +204,11 @@ class WebEnvironment(Environment):
         dialogs, downloads = answered[self._noticed[0] :], pages.downloads[self._noticed[1] :]
         self._noticed = len(answered), len(pages.downloads)
         requests, pages.file_requests = pages.file_requests, 0
-        notices = (
+        return (
             *(f"The page opened a dialog, which was accepted: {text}" for text in dialogs),
             *(("The page asks for a file; it was given none",) if requests else ()),
             *(f"The page offered the file {name}, which was not downloaded" for name in downloads),
         )
-        return tuple(text.encode(errors="replace").decode() for text in notices)  # a lone surrogate can't be stored
 
     def _refusal(self, url: str) -> str | None:
         """Return the reason why the current page could not be reached; None if it was."""

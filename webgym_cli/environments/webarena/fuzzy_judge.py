@@ -9,6 +9,7 @@ from webgym_cli.agent.chat import ChatClient, ReplyFormat
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.environments.webarena.text_match import FuzzyQuestion
 from webgym_cli.records.base import Record
+from webgym_cli.util.text import replace_surrogates
 
 _SYSTEM = (
     "You check answers of an agent that operated a website for a user. You get a JSON object: the task that the user "
@@ -67,7 +68,7 @@ class FuzzyJudge:
 def fuzzy_messages(question: FuzzyQuestion) -> list[dict[str, str]]:
     """Return the chat that asks a question. The agent's text stays within its JSON string."""
     data = {"task": question.intent, "reference": question.reference, "answer": question.answer}
-    content = json.dumps(data, ensure_ascii=False, indent=1).encode(errors="replace").decode()
+    content = replace_surrogates(json.dumps(data, ensure_ascii=False, indent=1))
     system = _SYSTEM.format(asked=_ASKED[question.kind])
     # Image placeholders and control tokens become escapes, which a JSON reader decodes to the same text.
     safe = content.replace("<", "\\u003c")

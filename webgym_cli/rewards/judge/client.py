@@ -15,6 +15,7 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeQuestion, QuestionKind, build_messages
 from webgym_cli.store.screenshots import data_url
+from webgym_cli.util.text import replace_surrogates
 
 # Maps a screenshot's SHA-256 to its bytes (PNG or WebP). Raises `StoreError`.
 ImageLoader = Callable[[str], bytes]
@@ -26,7 +27,7 @@ REASON_CHARACTERS = 2000
 
 
 def _truncate_reason(reason: str) -> str:
-    return reason[:REASON_CHARACTERS].encode(errors="replace").decode()
+    return replace_surrogates(reason[:REASON_CHARACTERS])
 
 
 class JudgeReply(Record):

@@ -13,6 +13,7 @@ from typing import Any
 from webgym_cli.rollout.monitoring.latency import LatencyWindow, Rate
 from webgym_cli.rollout.monitoring.snapshot import oldest
 from webgym_cli.rollout.plan import PendingEpisode
+from webgym_cli.util.text import replace_surrogates
 
 _URL_LENGTH = 300
 
@@ -120,7 +121,7 @@ class StageTimer:
         with self.lock:
             self._stepping.add(max(0, step - episode.step), self.clock())
         episode.step, episode.max_steps = step, max_steps
-        episode.url = url[:_URL_LENGTH].encode(errors="replace").decode()  # a lone surrogate can't be encoded as UTF-8
+        episode.url = replace_surrogates(url[:_URL_LENGTH])
 
     def to_json(self) -> dict[str, Any]:
         """Return the step rate, the stages and the running episodes. The caller must hold the lock."""
