@@ -76,15 +76,15 @@ class Toolbox:
         """
         # If one call fails as infrastructure, the others still run to their end.
         results = await asyncio.gather(*map(self._call, calls), return_exceptions=True)
-        told: list[CallResult] = []
+        answers: list[CallResult] = []
         for call, result in zip(calls, results, strict=True):
             if isinstance(result, CallResult):
-                told.append(result)
+                answers.append(result)
             elif isinstance(result, Exception) and not isinstance(result, BoundaryError):
-                told.append(CallResult(call.name, f"Error: {_words(result)}", error=True))
+                answers.append(CallResult(call.name, f"Error: {_words(result)}", error=True))
             else:
                 raise result
-        return told
+        return answers
 
     async def close(self) -> None:
         """Close the stateful tools. Their exceptions are ignored, because the episode is over."""
