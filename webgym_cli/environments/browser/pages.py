@@ -115,6 +115,7 @@ class PageTracker:
         if len(self.downloads) < MOST_NOTICES:
             self.downloads.append(download.suggested_filename[:200])
         page = download.page
-        if page.url == "about:blank" and await attempt(page.opener(), _OPENER_SECONDS) and len(self.tabs) > 1:
+        opener = await attempt(page.opener(), _OPENER_SECONDS) if page.url == "about:blank" else None
+        if opener is not None and len(self.tabs) > 1:
             self._on_close(page)
             self._close(page)

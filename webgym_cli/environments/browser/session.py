@@ -206,7 +206,7 @@ class BrowserSession:
 
     async def wait_for_popups(self) -> None:
         """Wait until a page that an action opened is current. The driver learns of it later than our connection."""
-        if self._direct is None:
+        if (direct := self._direct) is None:
             return
         async with self.guard("waiting for a new page"):
             deadline = asyncio.get_running_loop().time() + _POPUP_TIMEOUT
@@ -214,7 +214,7 @@ class BrowserSession:
             context = (await self.connection(self.pages.tabs[0])).context
 
             def count_unknown() -> int:
-                return self._direct.open_pages(context) - len(self.pages) - len(self.pages.closing)
+                return direct.open_pages(context) - len(self.pages) - len(self.pages.closing)
 
             while (unknown := count_unknown()) > self._silent:
                 if asyncio.get_running_loop().time() > deadline:
