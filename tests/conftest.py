@@ -26,6 +26,14 @@ def untracked():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_state(tmp_path_factory):
+    """The records of runs made by the tests are not the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch):
     """No setting of the person who runs the tests reaches them, and no key of another test."""

@@ -78,8 +78,8 @@ def find_action_set(spec: PromptSpec) -> ActionSet:
         # not at the top: call_formats imports this module
         from webgym_cli.agent.call_formats import CALL_FORMATS
 
-        return CALL_FORMATS.find(spec.call_format)
-    action_set = ACTION_SETS.find(str(spec.version))
+        return CALL_FORMATS.find_stored(spec.call_format)
+    action_set = ACTION_SETS.find_stored(str(spec.version))
     return action_set.with_dialogs or action_set if spec.dialogs else action_set
 
 

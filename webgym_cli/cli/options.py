@@ -56,6 +56,10 @@ JsonOpt = Annotated[
 ]
 QuietOpt = Annotated[bool, typer.Option("-q", "--quiet", help="Print only ids.")]
 DryRunOpt = Annotated[bool, typer.Option("-n", "--dry-run", help="Print the plan and write nothing.")]
+TrustOpt = Annotated[
+    bool,
+    typer.Option("--trust", help="Trust a run that was made elsewhere: execute its settings, now and from now on."),
+]
 # Names of the shared options, in their order on every help page, after the command's own.
 _SHARED = ("config", "set_", "json", "quiet", "dry_run")
 
@@ -86,6 +90,7 @@ class StageOptions(DataOptions):
     """The options of a command that executes a plan."""
 
     dry_run: DryRunOpt = False
+    trust: TrustOpt = False
 
     def open_output(self) -> Output:
         """Return the output of a long command."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from webgym_cli.cli.options import SettingsOptions
+from webgym_cli.cli.options import SettingsOptions, StageOptions
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.streams import explain_os_error
-from webgym_cli.config.load import list_unused_variables, load_with_sources
+from webgym_cli.config.load import list_unused_variables, load_with_sources, trust_run
 from webgym_cli.config.model import Settings
 from webgym_cli.config.secrets import check_secrets
 from webgym_cli.errors import WebGymError
@@ -73,11 +73,17 @@ class Stage:
 
 
 def resolve(
-    run: Path, options: SettingsOptions, values: Mapping[str, Any] | None = None, *, required: bool = False
+    run: Path,
+    options: SettingsOptions,
+    values: Mapping[str, Any] | None = None,
+    *,
+    required: bool = False,
+    executes: bool = True,
 ) -> tuple[RunDir, Settings]:
-    """Return a command's run and settings, checked against the run's saved settings; writes nothing.
+    """Return a command's run and settings, checked against the run's saved settings; writes nothing into the run.
 
-    `values`: settings from other options by dotted key, None if not given. `required`: the run must exist.
+    `values`: settings from other options by dotted key, None if not given. `required`: the run must exist. `executes`:
+    see `load_with_sources`.
     """
     directory = RunDir(run)
     require_readable(directory)
@@ -85,10 +91,21 @@ def resolve(
         require_run(directory, run)
     given = [f"{key}={value}" for key, value in (values or {}).items() if value is not None]
     overrides = [*(options.set_ or ()), *given]
-    settings, sources = load_with_sources(options.config or (), overrides, run_config=directory.config)
+    if isinstance(options, StageOptions) and options.trust:
+        trust(directory)
+    settings, sources = load_with_sources(
+        options.config or (), overrides, run_config=directory.config, executes=executes
+    )
     refuse_changes(directory, settings, sources)
-    check_algorithm(settings)
+    if executes:
+        check_algorithm(settings)
     return directory, settings
+
+
+def trust(run: RunDir) -> None:
+    """Trust a run, and those within it, as if they had been made here."""
+    for one in (run, run.orm, run.survey):
+        trust_run(one.config)
 
 
 def check_model(command: str, run: RunDir, settings: Settings, options: dict[str, Any]) -> None:

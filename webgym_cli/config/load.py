@@ -24,8 +24,9 @@ from webgym_cli.config.renamed import RENAMED, current_name, rename_keys
 from webgym_cli.config.secrets import add_settings_secrets, refuse_keys
 from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.suggest import explain, keys_of, suggest
+from webgym_cli.config.trust import PLACES, remember, require_trust, select_executed
 from webgym_cli.errors import SettingsError
-from webgym_cli.util.registry import import_plugins
+from webgym_cli.util.registry import absolute_place, allow_places, import_plugins
 from webgym_cli.util.yaml_text import load_yaml
 
 PREFIX = "WEBGYM_"
@@ -47,9 +48,10 @@ def load(
     overrides: Sequence[str] = (),
     *,
     run_config: Path | None = None,
+    executes: bool = False,
 ) -> Settings:
     """Return the resolved settings. Raises `SettingsError` that names the source and the nearest known key."""
-    return load_with_sources(files, overrides, run_config=run_config)[0]
+    return load_with_sources(files, overrides, run_config=run_config, executes=executes)[0]
 
 
 def load_with_sources(
@@ -57,20 +59,26 @@ def load_with_sources(
     overrides: Sequence[str] = (),
     *,
     run_config: Path | None = None,
+    executes: bool = False,
 ) -> tuple[Settings, dict[str, str]]:
-    """Return the settings and, for each dotted key, where its value came from."""
+    """Return the settings and, for each dotted key, where its value came from.
+
+    `executes`: the command does what a run's settings say. Raises `SettingsError` if that run needs trust first.
+    """
     layers = list(_layers(files, overrides, run_config))
     merged = Settings().model_dump(mode="json")  # a nested section that is set in part keeps its other defaults
     sources = dict.fromkeys(flat_values(Settings()), "default")
     kept: Flat = {}
     for source, layer in layers:
-        for key, value in rename_keys(layer, source).items():
+        layer = rename_keys(layer, source)
+        for key, value in layer.items():
             _refuse_unknown(key, source)
             if source == ENVIRONMENT and key in kept and is_frozen(key):
                 continue
-            if not source.startswith("run "):  # of a stored run an older version may have kept it
+            from_run = source.startswith("run ")
+            if not from_run:  # of a stored run an older version may have kept it
                 refuse_keys(key, value, source)
-            _put(merged, key, value if source.startswith("run ") else _absolute_model(key, value))
+            _put(merged, key, value if from_run else absolute_value(key, value))
             sources[key] = source
         kept = layer if source.startswith("run ") else kept
     if kept and not is_same_model(kept.get(BASE_MODEL), merged["policy_config"]["base_model"]):
@@ -81,13 +89,31 @@ def load_with_sources(
         given = Settings.model_validate(merged)
     except ValidationError as error:
         raise _explain(error, sources) from None
-    # Before defaults are resolved: a plugin may register what a setting names.
-    import_plugins(given.plugins)
+    if run_config is not None and executes:
+        executed = {key: kept[key] for key in select_executed(kept) if sources[key] == layers[0][0]}
+        require_trust(run_config.parent, executed)
+    _import_code(given, sources, run=run_config is not None, executes=executes)
     settings = resolve_model_defaults(given)
     add_settings_secrets(settings)
     known, before = flat_values(settings), flat_values(given)
     sources |= {key: f"model {given.policy_config.base_model}" for key in MODEL_DEPENDENT if known[key] != before[key]}
     return settings, {key: sources.get(key, "default") for key in known}
+
+
+def trust_run(run_config: Path) -> None:
+    """Trust a run with its current settings, from now on."""
+    if run_config.is_file():
+        remember(run_config.parent, select_executed(rename_keys(_read(run_config))), own=True)
+
+
+def _import_code(settings: Settings, sources: Mapping[str, str], *, run: bool, executes: bool) -> None:
+    """Import the plugins, and allow stored data to name action sets where the settings do."""
+    values = flat_values(settings)
+    # Commands that only read a run execute what their own command line names: not the run's, nor the environment's.
+    named = {key for key in values if executes or not run or sources.get(key, "").startswith(("-s ", "file "))}
+    # Before defaults are resolved: a plugin may register what a setting names.
+    import_plugins(settings.plugins if "plugins" in named else ())
+    allow_places(str(values[key]) for key in ("context_config.prompt_version", "agent.call_format") if key in named)
 
 
 def parse_saved(values: Mapping[str, Any]) -> Settings:
@@ -120,7 +146,9 @@ def flat_values(settings: Settings) -> Flat:
 def changed_frozen_keys(before: Settings, after: Settings) -> list[str]:
     """Return the dotted keys that differ and are frozen for a run."""
     old, new = flat_values(before), flat_values(after)
-    changed = [key for key in new if is_frozen(key) and old.get(key) != new[key]]
+    changed = [
+        key for key in new if is_frozen(key) and absolute_value(key, old.get(key)) != absolute_value(key, new[key])
+    ]
     return [key for key in changed if key != BASE_MODEL or not is_same_model(old[key], new[key])]
 
 
@@ -212,8 +240,10 @@ def _read(path: Path) -> Flat:
         raise SettingsError(f"{path}: nested too deeply, or in itself", hint="webgym config show") from None
 
 
-def _absolute_model(key: str, value: Any) -> Any:
-    """Return a value; the path of a local model is made absolute."""
+def absolute_value(key: str, value: Any) -> Any:
+    """Return a value; the paths of a local model and of Python files are made absolute."""
+    if key == "plugins" or key in PLACES:
+        return [absolute_place(name) for name in value] if isinstance(value, list) else absolute_place(value)
     local = key == BASE_MODEL and isinstance(value, str) and os.path.isdir(value)  # noqa: PTH112 - a name is no path
     return str(Path(value).absolute()) if local else value
 

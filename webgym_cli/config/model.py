@@ -36,8 +36,9 @@ class Settings(ConfigSection):
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Seed of all random choices."""
     plugins: tuple[str, ...] = ()
-    """Python files or modules that are imported before a command runs, in this order. They register environments,
-    advantage estimators, export formats, judge protocols or training backends by name."""
+    """Python files or modules that are imported before a command runs, in this order, but not by commands that only
+    read a run. They register environments, advantage estimators, export formats, judge protocols or training backends
+    by name."""
     tasks: TasksSettings = TasksSettings()
     policy_config: PolicySettings = PolicySettings()
     context_config: ContextSettings = ContextSettings()

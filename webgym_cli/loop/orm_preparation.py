@@ -28,10 +28,10 @@ def orm_settings(run: RunDir, config: Sequence[str], overrides: Sequence[str]) -
     Raises `SettingsError`, also for changes of settings that an existing ORM run must keep.
     """
     if run.orm.exists:
-        settings, sources = load_with_sources(config, overrides, run_config=run.orm.config)
+        settings, sources = load_with_sources(config, overrides, run_config=run.orm.config, executes=True)
         refuse_changes(run.orm, settings, sources)
         return settings
-    settings = load([shipped_root() / RECIPE, *config], overrides, run_config=run.config)
+    settings = load([shipped_root() / RECIPE, *config], overrides, run_config=run.config, executes=True)
     mine, policy = settings.policy_config, saved_settings(run).policy_config
     if mine.template == AUTO and mine.base_model == policy.base_model:  # unknown model family: use the run's template
         mine = mine.model_copy(update={"template": policy.template})

@@ -13,6 +13,7 @@ TRAIN, VALIDATION = "webgym_training", "webgym_validation"
 TRAIN_FILE, VALIDATION_FILE = "finetune_train.json", "finetune_val.json"
 # Files that configure the training.
 TRAIN_CONFIG, WANDB_ENV, DEEPSPEED, PREPARED = "train_config.yaml", "wandb_env.sh", "deepspeed.json", "prepared.json"
+DATASET_INFO = "dataset_info.json"
 
 # Files of a policy-gradient batch.
 ROWS, TRAJECTORIES, SUMMARY, DROPPED = "rows.jsonl", "trajectories.jsonl", "rl.json", "dropped.json"

@@ -23,6 +23,7 @@ from webgym_cli.config.secrets import refuse_keys
 from webgym_cli.config.suggest import name_runs_near
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Split
+from webgym_cli.store.code import record_code
 from webgym_cli.util.files import open_regular, read_json, replace_link, write_json
 
 # Bytes at the start of an output file by which a command recognizes its own: enough for the head of a page.
@@ -69,6 +70,8 @@ class RunDir:
     """Events, one JSON object per line."""
     tracking = _PathBelow("tracking.json")
     """Which part of the metrics was sent to Weights & Biases."""
+    code = _PathBelow("plugins")
+    """Copies of the Python files that the settings name, for reading; never imported from here."""
     screenshots = _PathBelow("screenshots")
     """The image store, shared by all iterations."""
     dataset = _PathBelow("llamafactory_data")
@@ -137,14 +140,12 @@ class RunDir:
 
     @property
     def orm(self) -> RunDir:
-        """Run in which this run's outcome reward model is trained: no episodes, its own settings."""
-        # A separate run, so that its checkpoints never count as this run's policy.
+        """Run in which this run's outcome reward model is trained: its checkpoints are no policies of this run."""
         return RunDir(self.root / "orm")
 
     @property
     def survey(self) -> RunDir:
-        """Run in which a curriculum's first policy is evaluated on the original tasks; nothing is trained in it."""
-        # A separate run, so that these episodes do not count for any phase.
+        """Run in which a curriculum's first policy tries the original tasks: its episodes count for no phase."""
         return RunDir(self.root / "survey")
 
     @property
@@ -265,15 +266,15 @@ def _is_out_of_reach(run: RunDir, model: str) -> bool:
 def create_or_open(run: RunDir, settings: Settings) -> None:
     """Write the settings of a new run, or of an existing one after checking the changes. Needs the lock."""
     refuse_changes(run, settings)
-    if run.exists and saved_settings(run) == settings:
-        return
-    for key, value in flat_values(settings).items():
-        refuse_keys(key, value)
-    write_json(run.config, settings.model_dump(mode="json"))
+    is_new = not run.exists
+    if is_new or saved_settings(run) != settings:
+        for key, value in flat_values(settings).items():
+            refuse_keys(key, value)
+        write_json(run.config, settings.model_dump(mode="json"))
     if not run.provenance.exists():
-        versions = {"webgym": webgym_cli.__version__, "python": platform.python_version()}
-        provenance = {"created_at": now(), "argv": sys.argv, **versions, "platform": platform.platform()}
-        write_json(run.provenance, provenance)
+        system = {"python": platform.python_version(), "platform": platform.platform()}
+        write_json(run.provenance, {"created_at": now(), "argv": sys.argv, "webgym": webgym_cli.__version__, **system})
+    record_code(run.root, run.code, settings, own=is_new)
 
 
 def run_id(run: RunDir, settings: Settings) -> str:

@@ -11,6 +11,7 @@ import psutil
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.train import TrainSettings
+from webgym_cli.config.trust import is_own, refuse_foreign
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import GpuMemory
 from webgym_cli.jobs.process import KILL_MARGIN, Job
@@ -45,6 +46,8 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
         sink({"event": "train_note", "message": note})
     await _outlive_predecessor(plan, settings.train.stop_grace)
     _require_space(plan, settings, sink)
+    if plan.unpickles and not is_own(run.root):
+        raise refuse_foreign(run.root, "DeepSpeed's states in its checkpoints are pickles, which execute code")
     with disk.disk_errors(run.checkpoints):
         _enter_folder(plan, run, sink)
     backend = find_backend(plan.algorithm)

@@ -92,6 +92,11 @@ class TrainPlan:
         return yaml.safe_dump(self.launch, sort_keys=False, allow_unicode=True)
 
     @property
+    def unpickles(self) -> bool:
+        """Whether the trainer reads states of DeepSpeed, whose pickles are not checked."""
+        return self.deepspeed is not None and self.mode in ("continued", "carried") and self.start is None
+
+    @property
     def lora(self) -> bool:
         """Whether an adapter is trained, which is merged at the end."""
         return self.config.get("finetuning_type") == "lora"

@@ -28,6 +28,8 @@ Item = TypeVar("Item")
 _REASON = 300
 # Maximum number of names in a message.
 _NAMES = 12
+# Locations that stored data may name, because the settings do.
+_ALLOWED: set[str] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,13 @@ class Registry(Generic[Item]):
             raise UsageError(f"{self.setting}: there is no {self.noun} {name!r}", hint=hint)
         return self._load(name, points[0].value)
 
+    def find_stored(self, name: str) -> Item:
+        """Return the item that stored data names: by its location only if the settings name that too."""
+        if ":" in name and name not in _ALLOWED:  # anyone can write data: it must not cause imports
+            hint = f"-s {self.setting}={name} loads it, if you trust its author"
+            raise UsageError(f"{self.setting}: there is no {self.noun} {name!r}", hint=hint)
+        return self.find(name)
+
     def known(self, named: Iterable[str] = ()) -> Iterator[RegisteredItem[Item]]:
         """Yield the built-in items, the registered ones, those of packages, and those that settings name by location.
 
@@ -117,7 +126,7 @@ class Registry(Generic[Item]):
     def _load(self, name: str, place: str) -> Item:
         where, _, attribute = place.rpartition(":")
         try:
-            module = _module_of_file(Path(where)) if where.endswith(".py") else _module(where)
+            module = _import_place(where) if name == place else importlib.import_module(where)
             value: object = module
             for part in attribute.strip().split("."):
                 value = getattr(value, part)
@@ -147,7 +156,7 @@ def import_plugins(names: Iterable[str]) -> None:
     """Import modules (`my_module`) and files (`path/to/file.py`), whose code registers items. Raises `UsageError`."""
     for name in names:
         try:
-            _module_of_file(Path(name)) if name.endswith(".py") else _module(name)
+            _import_place(name)
         except WebGymError as error:
             raise UsageError(f"plugins: {name}: {error}", hint=error.hint) from error
         except Exception as error:  # boundary to a user's module, which may raise anything
@@ -156,6 +165,20 @@ def import_plugins(names: Iterable[str]) -> None:
                 f"plugins: {name} can't be imported: {type(error).__name__}: {reason}",
                 hint=f"python -c 'import {name}'" if not name.endswith(".py") else f"python {name}",
             ) from error
+
+
+def allow_places(names: Iterable[str]) -> None:
+    """Allow stored data to name these locations."""
+    _ALLOWED.update(name for name in names if ":" in name)
+
+
+def absolute_place(name: Any) -> Any:
+    """Return the name of a Python file, or of an item in one, with an absolute path; other values unchanged."""
+    file, colon, attribute = (
+        name.rpartition(":") if isinstance(name, str) and not name.endswith(".py") else (name, "", "")
+    )
+    is_file = isinstance(file, str) and file.endswith(".py")
+    return f"{Path(file).resolve()}{colon}{attribute}" if is_file else name
 
 
 def portable_plugins(names: Iterable[str]) -> list[str]:
@@ -174,12 +197,15 @@ def _package(point: EntryPoint) -> str:
     return point.dist.name if point.dist else point.value
 
 
-def _module(name: str) -> ModuleType:
-    """Import a module, also one in the working directory, which an installed program would not find."""
+def _import_place(where: str) -> ModuleType:
+    """Import a Python file or a module; a module also from the working directory, which a script does not search."""
+    if where.endswith(".py"):
+        return _module_of_file(Path(where))
+    # only for what a user names: a working directory must not provide webgym's own imports
     here = os.getcwd()  # noqa: PTH109 - as sys.path has it: a text
     if here not in sys.path:
         sys.path.append(here)
-    return importlib.import_module(name)
+    return importlib.import_module(where)
 
 
 def _module_of_file(path: Path) -> ModuleType:

@@ -16,7 +16,9 @@ from webgym_cli.errors import StoreError
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 
 if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
     from webgym_cli.prepare.export.export import Export, ExportStats
+    from webgym_cli.store.run import RunDir
 
 FormatOpt = Annotated[
     str,
@@ -103,7 +105,9 @@ def export_sharegpt(
     from webgym_cli.prepare.export.export import Export
     from webgym_cli.store.index.selection import TrajectoryQuery
 
-    directory, settings = resolve(run, options, required=True)
+    directory, settings = resolve(run, options, required=True, executes=False)
+    if _needs_plugins(directory, settings, format_):
+        directory, settings = resolve(run, options, required=True)
     chosen = ExportOptions(format_, unit, objective, copy_images, embed_images, shard_size, max_pairs)
     query = TrajectoryQuery(split=split, iteration=iteration, task=task, site=site, band=band, expression=where)
     selected = None if (given := read_ids(ids)) is None else tuple(dict.fromkeys(given))
@@ -119,6 +123,21 @@ def export_sharegpt(
             f"{directory.root}: {stats.damaged} lines or records are damaged or lack screenshots, and were left out",
             hint=f"webgym inspect-buffer {directory.root} --verify",
         )
+
+
+def _needs_plugins(run: RunDir, settings: Settings, format_: str) -> bool:
+    """Whether the run's own plugins must be imported: for the format, or to render the prompts of a run made here."""
+    from webgym_cli.agent.action_sets import ACTION_SETS
+    from webgym_cli.agent.call_formats import CALL_FORMATS
+    from webgym_cli.config.model_defaults import AUTO
+    from webgym_cli.config.trust import is_own
+    from webgym_cli.prepare.export.registry import FORMATS
+
+    if ":" not in format_ and format_ not in FORMATS.names():
+        return bool(settings.plugins)
+    rendered = settings.context_config.prompt_version in ACTION_SETS.names()
+    called = settings.agent.call_format in (AUTO, *CALL_FORMATS.names())
+    return not (rendered and called) and is_own(run.root)
 
 
 def _plan(export: Export, output: Output) -> None:

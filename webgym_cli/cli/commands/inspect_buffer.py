@@ -83,7 +83,7 @@ def inspect_buffer(
     from webgym_cli.cli.stage import resolve
     from webgym_cli.store.index.selection import TrajectoryQuery
 
-    directory, settings = resolve(run, options, required=True)
+    directory, settings = resolve(run, options, required=True, executes=False)
     query = TrajectoryQuery(
         split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band
     )

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from webgym_cli.cli.options import RunArg, SettingsOptions, StageOptions
+from webgym_cli.cli.options import RunArg, StageOptions
 
 TargetOpt = Annotated[
     Literal["policy", "orm"],
@@ -69,7 +69,7 @@ def _prepare_orm(run: Path, options: StageOptions) -> None:
     from webgym_cli.loop.preparation import check_prepared
     from webgym_cli.prepare.orm.plan import plan_orm_dataset
 
-    directory, settings = resolve(run, SettingsOptions(), required=True)
+    directory, settings = resolve(run, StageOptions(trust=options.trust), required=True)
     of_orm = orm_settings(directory, options.config or [], options.set_ or [])
     output = options.open_output()
     if options.dry_run:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from webgym_cli.cli.options import DryRunOpt, JsonOpt, RunArg, StageOptions
+from webgym_cli.cli.options import DryRunOpt, JsonOpt, RunArg, StageOptions, TrustOpt
 from webgym_cli.cli.output import Output
 
 
-def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> None:
+def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False, trust: TrustOpt = False) -> None:
     """Resume the interrupted command of a run.
 
     That is a rollout, judge, score, tasks generate, import, prepare, train, loop or curriculum. Each stage does only
@@ -24,6 +24,8 @@ def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> No
 
     from pydantic import validate_call
 
+    from webgym_cli.cli.stage import trust as trust_runs
+    from webgym_cli.config.trust import is_own, refuse_foreign
     from webgym_cli.store.run import open_run
     from webgym_cli.store.state import read_running_command
 
@@ -33,6 +35,11 @@ def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False) -> No
     if interrupted is None:
         output.note(f"{run}: nothing was interrupted")
         return
+    if trust:
+        trust_runs(directory)
+    # it names files to read and to write, which a stranger's note must not choose
+    if interrupted.command in ("generate", "import") and not is_own(directory.root):
+        raise refuse_foreign(directory.root, f"its {interrupted.command} reads and writes files that its author chose")
     output.note(
         f"{'would resume' if dry_run else 'resuming'} `webgym {interrupted.command}`, begun {interrupted.since}"
     )

@@ -13,7 +13,7 @@ import typer
 from webgym_cli.cli import completion as complete
 from webgym_cli.cli.commands.generate import generate
 from webgym_cli.cli.manual import command, make_group
-from webgym_cli.cli.options import JsonOpt, SettingsOptions
+from webgym_cli.cli.options import DataOptions, SettingsOptions
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import DifficultyBand
@@ -71,11 +71,11 @@ AddressOpt = Annotated[
 
 
 @command(app)
-def check(files: FilesArg, json: JsonOpt = False) -> None:
+def check(files: FilesArg, options: DataOptions) -> None:
     """Check task files and report every bad line.
 
     Also counts the tasks. Exits with 2 if a line is bad. Several files are compared with each other: a test set should
-    share no task with the training set.
+    share no task with the training set. Environments of plugins are known where -s or -c names these.
 
     Examples:
       webgym tasks check train.jsonl test.jsonl
@@ -85,17 +85,18 @@ def check(files: FilesArg, json: JsonOpt = False) -> None:
     """
     from webgym_cli.tasks.check import Checker, FileReport
 
-    output, checker, reports = Output(as_json=json), Checker(), []
+    options.load()  # plugins register environments
+    output, checker, reports = Output(as_json=options.json), Checker(), []
     for file in files:
         report = FileReport("stdin" if file == "-" else file)
         with _open_source(file) as lines:
             for bad in checker.check(report.file, lines, report):
-                if json:
+                if output.as_json:
                     output.data(bad.to_json())
                 else:
                     output.text(f"{bad.file}:{bad.line}: {bad.reason}")
         reports.append(report)
-        if json:
+        if output.as_json:
             output.data(report.to_json())
         else:
             _show(output, report)

@@ -13,6 +13,7 @@ import yaml
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
+from webgym_cli.config.trust import is_own, refuse_foreign
 from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.plan import PreparePlan
@@ -22,6 +23,7 @@ from webgym_cli.prepare.sft.sharegpt import build_dataset_info, dump_json_array,
 from webgym_cli.prepare.sft.template_fit import template_fit
 from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env
 from webgym_cli.records.dataset import (
+    DATASET_INFO,
     DEEPSPEED,
     PREPARED,
     TRAIN_CONFIG,
@@ -72,25 +74,37 @@ def read_prepared(run: RunDir) -> Prepared | None:
 def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> None:
     """Update the training configuration to settings that changed since `prepare`.
 
-    A `train_config.yaml` edited by the user stays unchanged, with a note.
+    A `train_config.yaml` edited by the user stays unchanged, with a note. Of a run that was made elsewhere, all that
+    configures the training is written anew; raises `SettingsError` if its author edited it.
     """
-    prepared, file = _find_next_dataset(run), run.dataset / TRAIN_CONFIG
+    own, file = is_own(run.root), run.dataset / TRAIN_CONFIG
+    if not own and (prepared := read_prepared(run)) and file.is_file() and _is_edited(file, prepared):
+        raise refuse_foreign(run.root, f"{file} was edited there")  # it can name code
+    prepared = _find_next_dataset(run)
     if prepared is None:
         return
-    if hashlib.sha256(file.read_bytes()).hexdigest() != prepared.config_digest:
+    if _is_edited(file, prepared):
         sink(make_event("train_config", renewed=False, message=f"{file} was edited by hand: trained as it stands"))
-    elif renewed_train_config(run, settings) is not None:
+        return
+    has_changed = renewed_train_config(run, settings) is not None
+    if has_changed or not own:
+        write_json(run.dataset / DATASET_INFO, build_dataset_info(validation=bool(prepared.val_samples)))
         _write_training(run.dataset, run, settings, prepared)
+    if has_changed:
         sink(make_event("train_config", renewed=True, message=f"{file}: renewed, the settings have changed"))
 
 
 def renewed_train_config(run: RunDir, settings: Settings) -> str | None:
     """Return the content that `refresh_train_config` would write; None if the file stays. Writes nothing."""
     prepared, file = _find_next_dataset(run), run.dataset / TRAIN_CONFIG
-    if prepared is None or hashlib.sha256(file.read_bytes()).hexdigest() != prepared.config_digest:
+    if prepared is None or _is_edited(file, prepared):
         return None
     wanted = _train_config(run, settings, prepared)
     return None if hashlib.sha256(wanted.encode()).hexdigest() == prepared.config_digest else wanted
+
+
+def _is_edited(config: Path, prepared: Prepared) -> bool:
+    return hashlib.sha256(config.read_bytes()).hexdigest() != prepared.config_digest
 
 
 def _find_next_dataset(run: RunDir) -> Prepared | None:
@@ -141,7 +155,7 @@ def write_dataset(
         val_samples=len(validation),
         created_at=now(),
     )
-    write_json(folder / "dataset_info.json", build_dataset_info(validation=bool(validation)))
+    write_json(folder / DATASET_INFO, build_dataset_info(validation=bool(validation)))
     write_json(folder / "dropped.json", left_out)
     # prepared.json is written last and the folder renamed afterwards, so a dataset is complete or absent.
     prepared = _write_training(folder, run, settings, prepared)

@@ -24,6 +24,10 @@ from webgym_cli.util.yaml_text import load_yaml
 R = TypeVar("R", bound=Record)
 # The first image of a sample, where it is an absolute path.
 _ABSOLUTE_IMAGE = re.compile(rb'"images": \[("/[^"]*")')
+# Variables that are taken from `wandb_env.sh`.
+WANDB_VARIABLES = frozenset(
+    f"WANDB_{name}" for name in ("PROJECT", "ENTITY", "RUN_NAME", "RUN_ID", "RESUME", "RUN_GROUP", "TAGS", "NOTES")
+)
 # Keys that don't change the result: an interrupted training can be resumed after they changed.
 PLACES = ("output_dir", "dataset_dir", "run_name", "report_to", "preprocessing_num_workers", "dataloader_num_workers")
 
@@ -136,7 +140,8 @@ def read_wandb_env(run: RunDir) -> dict[str, str]:
     except (OSError, ValueError) as error:
         raise UsageError(f"{file}: can't be read: {error}", hint=f"webgym prepare {run.root}") from None
     pairs = (word.partition("=") for word in words if "=" in word)
-    return {name: value for name, _, value in pairs if name.isidentifier()}
+    # by name: others would make the trainer load code (`LD_PRELOAD`, `PYTHONPATH`, `WANDB__EXECUTABLE`)
+    return {name: value for name, _, value in pairs if name in WANDB_VARIABLES}
 
 
 def deepspeed_config(config: dict[str, Any]) -> dict[str, Any] | None:

@@ -1,0 +1,105 @@
+"""What a run's settings execute, and whose runs may: those made here by this user, and those trusted once.
+
+Anyone can write the settings of a run. What this user made or trusts is therefore recorded outside of runs, by the
+inode and change time of `run.json`: no copy and no archive keeps both, whoever owns its files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.errors import SettingsError, StoreError
+from webgym_cli.util.files import read_json, write_json
+
+
+def _names_place(value: Any) -> bool:
+    """Whether a registered name, or one of several, is a location (`file.py:attribute`)."""
+    return ":" in str(value)
+
+
+def _is_command(value: Any) -> bool:
+    return bool(str(value).strip()) and not str(value).strip().startswith(("http://", "https://"))
+
+
+# Settings that may name a registered item by its location.
+PLACES = (
+    *("agent.tools", "agent.reward_name", "agent.call_format", "context_config.prompt_version", "judge.protocol"),
+    *("train.algorithm", "loop.demonstration_algorithm"),
+)
+# Settings by which a program or code of the writer's choice is executed -> whether a value does so.
+_EXECUTED: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(PLACES, _names_place),
+    **dict.fromkeys(("plugins", "venvs.serve", "venvs.train", "browser.executable", "browser.args"), bool),
+    # LLaMA-Factory and vLLM load code that their arguments name; Ray's client unpickles what the cluster sends
+    **dict.fromkeys(
+        ("policy_config.trust_remote_code", "train.extra", "serve.extra_args", "rollout.ray_address"), bool
+    ),
+    "webarena.SITE.reset": _is_command,
+}
+
+
+def select_executed(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings, by dotted key, whose values execute a program or code."""
+    return {key: value for key, value in flat.items() if _find_rule(key)(value)}
+
+
+def _find_rule(key: str) -> Callable[[Any], bool]:
+    name = re.sub(r"^webarena\.\w+\.reset$", "webarena.SITE.reset", key)
+    # a free-form mapping may be given by the key of one entry
+    rules = (rule for executed, rule in _EXECUTED.items() if f"{name}.".startswith(f"{executed}."))
+    return next(rules, lambda value: False)
+
+
+def is_own(run: Path) -> bool:
+    """Whether the run in a folder was made here by this user, or is trusted as if."""
+    return _read_record(run).get("own") is True
+
+
+def remember(run: Path, executed: Mapping[str, Any], *, own: bool = False) -> None:
+    """Record that this user gave a run these settings; `own`: made it, or trusts all that is in it."""
+    before = _read_record(run)
+    record = {"run": str(run), "own": own or before.get("own") is True, "executed": dict(executed)}
+    if (file := _record_file(run)) is None or record == before or not (own or executed or before):
+        return
+    # a home that can't be written: `--trust` is then needed each time
+    with suppress(OSError, StoreError):
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_json(file, record)
+
+
+def require_trust(run: Path, executed: Mapping[str, Any]) -> None:
+    """Raise `SettingsError` if this user neither gave a run these settings nor trusts it."""
+    known = _read_record(run).get("executed", {})
+    if untrusted := [key for key, value in executed.items() if key not in known or known[key] != value]:
+        raise refuse_foreign(run, f"its settings execute what its author chose ({', '.join(untrusted)})")
+
+
+def refuse_foreign(run: Path, danger: str) -> SettingsError:
+    """Return the error for a command that would execute something of a run that was made elsewhere."""
+    return SettingsError(
+        f"{run}: was not made here, and {danger}",
+        hint=f"webgym config show --run {run} shows its settings; --trust executes them, from now on",
+    )
+
+
+def _record_file(run: Path) -> Path | None:
+    """Return the file of a run's record; None without a run."""
+    from platformdirs import user_state_path
+
+    for name in ("run.json", "config.json"):  # runs whose provenance was lost
+        with suppress(OSError):
+            status = (run / name).stat()
+            return user_state_path("webgym") / "runs" / f"{status.st_ino:x}-{status.st_ctime_ns:x}.json"
+    return None
+
+
+def _read_record(run: Path) -> dict[str, Any]:
+    file = _record_file(run)
+    if file is None or not file.is_file():
+        return {}
+    record = read_json(file)
+    return record if isinstance(record, dict) else {}
