@@ -138,6 +138,11 @@ def test_an_error_is_a_failure_and_no_reward_of_0(tmp_path):
     assert (found.outcome.failure, found.outcome.reward) == (FailureKind.ENVIRONMENT_ERROR, None)
 
 
+def test_a_reward_that_is_not_finite_is_a_failure(tmp_path):
+    found = only(agentlab_episode(tmp_path, "noop()", summary={"cum_reward": float("nan"), "terminated": True}))
+    assert (found.outcome.failure, found.outcome.reward) == (FailureKind.ENVIRONMENT_ERROR, None)
+
+
 def test_a_truncated_episode_met_its_limit(tmp_path):
     found = only(
         agentlab_episode(tmp_path, "noop()", summary={"cum_reward": 0, "terminated": False, "truncated": True})

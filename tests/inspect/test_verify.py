@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +16,7 @@ from webgym_cli.inspect.recode import execute, plan_recoding
 from webgym_cli.inspect.verify import verify
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.buffer import append, append_judgement, scan
 from webgym_cli.store.index import fragments
 from webgym_cli.store.index.build import update
 from webgym_cli.store.index.fragments import Catalog
@@ -122,6 +124,19 @@ def test_a_line_of_another_form_is_named(run):
     replace(part(run), b'"schema":1', b'"schema":7')
     kinds = checked(run)["findings_by_kind"]
     assert kinds == {"damaged_line": 1, "lone_judgement": 1}
+
+
+@pytest.mark.parametrize("stored", ["NaN", "Infinity", '"NaN"', "1e999"])
+def test_a_score_that_is_not_finite_is_named_and_is_no_success(run, stored):
+    part = run.part(TRAIN, 0, 0)
+    lines = part.read_text().splitlines()
+    lines[0] = re.sub(r'"reward":[^,]*', f'"reward":{stored}', lines[0])
+    part.write_text("\n".join(lines) + "\n")
+    (finding,) = [one for one in checked(run)["findings"] if one["kind"] == "damaged_line"]
+    assert finding["place"] == "byte 0" and "outcome.reward" in finding["detail"]
+    damage = []
+    assert ID.format(0) not in [one.id for one in scan(run, TRAIN, 0, damage)]
+    assert ["outcome.reward" in line for line in damage] == [True]
 
 
 def test_an_observation_that_is_not_of_one_moment_is_named(run):

@@ -102,6 +102,18 @@ def test_a_trajectory_survives_its_line(made):
     assert Trajectory.model_validate_json(line) == made
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
+def test_scores_are_finite(number):
+    for make in (
+        lambda: Score(source="environment", value=number),
+        lambda: Score(source="judge", value=1.0, extras={"acc": number}),
+        lambda: Outcome(reward=number),
+        lambda: Outcome(reward=1.0, success_threshold=number),
+    ):
+        with pytest.raises(ValidationError, match="finite"):
+            make()
+
+
 def test_the_line_is_strict_json_even_with_infinite_numbers():
     made = trajectory(steps=0).model_copy(
         update={"steps": (step(generation=Generation(token_ids=(1,), logprobs=(float("-inf"),))),)}

@@ -340,6 +340,15 @@ async def test_the_reward_is_the_score_and_the_score_is_kept(world, raw):
     assert found.outcome.scores[0].value == raw
 
 
+@pytest.mark.parametrize("raw", [float("nan"), float("inf"), float("-inf")])
+async def test_a_score_that_is_not_finite_is_a_failure_and_no_success(world, raw):
+    with pytest.raises(WebGymError, match="can't be stored: reward"):
+        await world.roll(1, score=Score.model_construct(source="environment", value=raw, extras={}))
+    assert {(one.outcome.failure, one.outcome.reward) for one in world.stored} == {
+        (FailureKind.ENVIRONMENT_ERROR, None)
+    }
+
+
 async def test_half_a_character_in_a_title_does_not_end_the_rollout(world):
     await world.roll(1, title="a\ud800b")
     assert world.stored[0].steps[0].observation.title == "a?b"

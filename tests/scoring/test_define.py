@@ -72,9 +72,26 @@ def test_numbers_and_mappings_are_verdicts(value, verdict):
     assert parse_reward(value) == verdict
 
 
-@pytest.mark.parametrize("value", [None, "1", b"1", float("nan"), float("inf"), {}, {"acc": 1}, {"reward": None}, [1]])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "1",
+        b"1",
+        float("nan"),
+        float("inf"),
+        {},
+        {"acc": 1},
+        {"reward": None},
+        [1],
+        {"reward": float("nan")},
+        {"reward": 1, "acc": float("nan")},
+        {"reward": 1, "acc": float("-inf")},
+        {"reward": 1, "n": 10**400},
+    ],
+)
 def test_anything_else_is_none(value):
-    with pytest.raises(ValueError, match=r"reward"):
+    with pytest.raises(ValueError, match=r"reward|not finite"):
         parse_reward(value)
 
 

@@ -6,7 +6,6 @@ stderr carries everything else: progress, notes, hints, errors.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -16,6 +15,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from webgym_cli.cli.streams import share_one_file, stderr_or_nothing
+from webgym_cli.util.strict_json import encode_json
 from webgym_cli.util.text import escape_control, replace_control
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Output:
 
     def data(self, value: Any) -> None:
         """Write one record as a line of JSON on stdout."""
-        line = json.dumps(value, ensure_ascii="utf" not in sys.stdout.encoding.lower())
+        line = encode_json(value, ensure_ascii="utf" not in sys.stdout.encoding.lower())
         self.text(_CONTROL.sub(lambda letter: f"\\u{ord(letter[0]):04x}", line))
 
     def text(self, line: str) -> None:
@@ -68,7 +68,10 @@ class Output:
             self.table(
                 "",
                 ("", ""),
-                ((key, item if isinstance(item, str) else json.dumps(item)) for key, item in value.items()),
+                (
+                    (key, item if isinstance(item, str) else encode_json(item, ensure_ascii=True))
+                    for key, item in value.items()
+                ),
             )
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -37,6 +36,7 @@ from webgym_cli.train.nodes.topology import from_env
 from webgym_cli.train.registry import check_algorithm
 from webgym_cli.util.proxies import check_network_variables
 from webgym_cli.util.secrets import redact
+from webgym_cli.util.strict_json import encode_json
 
 if TYPE_CHECKING:
     from webgym_cli.loop.pipeline import Pipeline
@@ -147,7 +147,7 @@ def stage(
                     board(event)
                     return
                 with suppress(OSError):  # the store reports a full disk and loses nothing
-                    line = redact(json.dumps({"at": now(), **event}, ensure_ascii=False))
+                    line = redact(encode_json({"at": now(), **event}))
                     log.write(line.encode(errors="replace") + b"\n")
                 board(event)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -215,7 +216,10 @@ def _read_outcome(summary: dict[str, Any], steps: tuple[ImportedStep, ...]) -> O
     if not steps:
         # Without an answered step there is nothing to score, whatever the summary contains.
         return Outcome(failure=FailureKind.CANCELLED, failure_detail="it has no step that the agent answered")
-    value = to_number(summary.get("cum_reward"))
+    given = summary.get("cum_reward")
+    if isinstance(given, float) and not math.isfinite(given):
+        return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=f"its cum_reward is {given}")
+    value = to_number(given)
     score = Score(source="environment", value=value, detail="cum_reward of summary_info.json")
     outcome = Outcome(reward=value, scores=(score,))
     return with_stop(outcome, steps, Stop.TERMINATED if summary.get("terminated") else Stop.STEP_LIMIT)

@@ -5,6 +5,7 @@ Both contain each step's whole prompt: the instruction, the earlier responses, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -80,6 +81,8 @@ def _read_trajectories(source: Path) -> Iterator[tuple[Score, list[tuple[Any, An
     for steps in value:
         fields = [to_fields(step, "a step") for step in steps]
         reward = fields[-1].get("trajectory_reward", fields[-1].get("reward")) if fields else None
+        if isinstance(reward, float) and not math.isfinite(reward):
+            raise PickleRefused(f"{source}: a trajectory_reward is {reward}")
         score = Score(source="orm", value=to_number(reward), detail="WebRL's trajectory_reward")
         yield score, [(step.get("observation"), step.get("action")) for step in fields]
 

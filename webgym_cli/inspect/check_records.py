@@ -6,6 +6,7 @@ from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect.findings import FindingKind, Findings
+from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.store.checkpoints import find_damaged_records, list_complete
 from webgym_cli.store.run import RunDir
@@ -36,7 +37,7 @@ def _check_batches(run: RunDir, findings: Findings) -> None:
         try:
             batch = TrainingBatch.model_validate_json(line)
         except ValidationError as error:
-            findings.add(FindingKind.DAMAGED_RECORD, run.batches, f"line {number}", error.errors()[0]["msg"])
+            findings.add(FindingKind.DAMAGED_RECORD, run.batches, f"line {number}", describe_invalid(error))
             continue
         parents.add(batch.parent)
         ends |= {name: max(end, ends.get(name, 0)) for name, end in batch.as_of.items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.train.critic_scoring import CriticState, outcome_critic, success_probabilities
 from webgym_cli.util.files import write_atomic
+from webgym_cli.util.strict_json import encode_json
 
 
 def require_generator(settings: Settings) -> None:
@@ -64,7 +64,7 @@ async def generate(pipeline: Pipeline, out: Path) -> GenerationSummary:
         work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values)
         summary = await work.execute() | {"out": str(out)}
     rejected = (one.to_json() for one in work.candidates if one.rejection is not None)
-    _write(sibling_path(out, "rejected"), (json.dumps(one, ensure_ascii=False) for one in rejected))
+    _write(sibling_path(out, "rejected"), (encode_json(one) for one in rejected))
     pipeline.record(summary, format_generation_summary(summary))
     if not work.kept:
         raise WebGymError(

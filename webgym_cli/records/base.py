@@ -7,7 +7,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from webgym_cli.util.text import map_texts, replace_surrogates
 
@@ -32,6 +32,12 @@ def _check(text: str) -> str:
 Moment = Annotated[str, AfterValidator(_check)]
 
 
+def describe_invalid(error: ValidationError) -> str:
+    """Return the first problem of an invalid record: its field and the reason."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
+
+
 class Record(BaseModel):
     """A frozen record. Unknown fields are refused, since dropping them would lose data silently."""
 
@@ -39,7 +45,9 @@ class Record(BaseModel):
         frozen=True,
         extra="forbid",
         use_attribute_docstrings=True,
-        ser_json_inf_nan="strings",  # JSON has no infinity, and null could not be read back
+        # A reward of NaN would be larger than every threshold in the index, and spread through every mean.
+        allow_inf_nan=False,
+        ser_json_inf_nan="strings",  # log-probabilities may be infinite: JSON has no infinity, null can't be read back
     )
 
     def to_storable(self, longest: int = sys.maxsize) -> Self:

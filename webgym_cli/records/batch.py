@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -42,7 +42,8 @@ class DroppedGroup(BatchGroup):
 
     reason: str
     """A `MaskReason` or the name of a filter; `stale`: too old for `loop.max_staleness`."""
-    rewards: tuple[float | None, ...] = ()
+    # Older runs have batches with rewards of NaN in dropped groups.
+    rewards: tuple[Annotated[float, Field(allow_inf_nan=True)] | None, ...] = ()
     """Rewards of its trajectories."""
 
 

@@ -121,7 +121,7 @@ class Generation(Record):
     """SHA-256 of the prompt's token ids (comma-separated decimals), if the server returned them."""
     token_ids: tuple[int, ...] | None = None
     """Token ids of the response, including the stop token, if the server returned them."""
-    logprobs: tuple[float, ...] | None = None
+    logprobs: tuple[Annotated[float, Field(allow_inf_nan=True)], ...] | None = None
     """Natural log-probability of each of `token_ids`; the trajectory's `sampling` names the distribution."""
     finish_reason: str | None = None
     policy_version: PolicyVersion | None = None
@@ -168,7 +168,7 @@ class Score(Record):
 
     source: Literal["environment", "judge", "orm", "function"]
     value: float
-    """The source's own value."""
+    """The source's own value, a finite number."""
     detail: str = ""
     extras: dict[str, float] = Field(default_factory=dict)
     """Additional numbers returned by a reward function, by name."""
@@ -178,7 +178,7 @@ class Outcome(Record):
     """Outcome of an episode. With a `failure` there is no reward, and the trajectory is never trained on."""
 
     reward: float | None = None
-    """Any real number; None until it is known, and always None with a failure."""
+    """Any finite number; None until it is known, and always None with a failure."""
     success_threshold: float = SUCCESS_REWARD
     """The smallest reward of a success."""
     stop: Stop | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from webgym_cli.report.gallery import Card
 from webgym_cli.report.phases import build_phase_sections
 from webgym_cli.report.views import build_sections
 from webgym_cli.util.html_page import render_page
+from webgym_cli.util.strict_json import encode_json
 from webgym_cli.util.text import format_count, format_duration
 
 # Fields by which episodes can be filtered, in addition to words.
@@ -74,5 +74,5 @@ def _render(command: str, **values: Any) -> bytes:
 
 
 def _json(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
+    text = encode_json(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

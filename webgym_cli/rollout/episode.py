@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from webgym_cli.agent.action_sets import find_action_set
 from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.agent.parse import ParseError
@@ -20,6 +22,7 @@ from webgym_cli.environments.base import Environment, EnvironmentStep, RawObserv
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import BoundaryError, WebGymError
 from webgym_cli.records.action import NOT_FEASIBLE, ActionName
+from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import (
@@ -118,6 +121,9 @@ class EpisodeRun:
                 outcome = await self._play()
         except BoundaryError as error:
             outcome = Outcome(failure=error.kind, failure_detail=str(error))
+        except ValidationError as error:  # for example a score of NaN from a plugin's environment
+            detail = f"the environment's value can't be stored: {describe_invalid(error)}"
+            outcome = Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=detail)
         except TimeoutError as error:
             limit = self.settings.rollout.episode_timeout
             late = Outcome(failure=FailureKind.EPISODE_TIMEOUT, failure_detail=f"longer than {limit:g} s")

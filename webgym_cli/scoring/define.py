@@ -28,9 +28,8 @@ class RewardResult:
     """All other returned values."""
 
     def numbers(self) -> dict[str, float]:
-        """Return the extras that are finite numbers."""
-        numbers: dict[str, Any] = {key: value for key, value in self.extras.items() if isinstance(value, Real)}
-        return {key: float(value) for key, value in numbers.items() if abs(value) <= sys.float_info.max}
+        """Return the extras that are numbers."""
+        return {key: float(value) for key, value in self.extras.items() if isinstance(value, Real)}
 
 
 @dataclass(frozen=True)
@@ -115,4 +114,7 @@ def parse_reward(value: Any) -> RewardResult:
     # NaN would spread through every mean of the run.
     if not math.isfinite(number):
         raise ValueError(f"{value!r} is no reward")
+    numbers: dict[str, Any] = {key: item for key, item in extras.items() if isinstance(item, Real)}
+    if bad := [key for key, item in numbers.items() if not abs(item) <= sys.float_info.max]:
+        raise ValueError(f"the {bad[0]} of its mapping is not finite")
     return RewardResult(number, extras)

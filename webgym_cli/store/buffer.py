@@ -15,7 +15,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
-from webgym_cli.records.base import moment_of
+from webgym_cli.records.base import describe_invalid, moment_of
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement, effective_verdict, with_verdict
 from webgym_cli.records.task import Split
@@ -137,7 +137,7 @@ def _read_line(
         raise StoreError(f"{path}: can't be read: {error.strerror}") from error
     except ValidationError as error:
         raise StoreError(
-            f"{path}: the line at byte {offset} is damaged: {error.errors()[0]['msg']}",
+            f"{path}: the line at byte {offset} is damaged: {describe_invalid(error)}",
             hint=f"webgym inspect-buffer {run.root} --verify",
         ) from error
 
@@ -185,7 +185,7 @@ def _scan_part(part: Path, record: type[RecordT], damage: list[str] | None) -> I
         try:
             yield number, record.model_validate_json(line)
         except ValidationError as error:
-            _note(damage, part, number, error.errors()[0]["msg"])
+            _note(damage, part, number, describe_invalid(error))
 
 
 def _note(damage: list[str] | None, part: Path, number: int, reason: str) -> None:

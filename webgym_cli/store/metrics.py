@@ -13,6 +13,7 @@ from webgym_cli.records.events import Event
 from webgym_cli.records.stored_events import StoredEvent
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.files import append_lines, read_lines
+from webgym_cli.util.strict_json import encode_json
 
 EventT = TypeVar("EventT", bound=StoredEvent)
 
@@ -20,7 +21,7 @@ EventT = TypeVar("EventT", bound=StoredEvent)
 def append_event(run: RunDir, event: Event) -> None:
     """Append an event with its time, without its message. Raises `StoreError`."""
     facts = {key: value for key, value in event.items() if key != "message"}
-    append_lines(run.metrics, json.dumps({**facts, "at": now()}, ensure_ascii=False))
+    append_lines(run.metrics, encode_json({**facts, "at": now()}))
 
 
 def read_events(run: RunDir, *names: str) -> Iterator[dict[str, Any]]:
@@ -28,7 +29,7 @@ def read_events(run: RunDir, *names: str) -> Iterator[dict[str, Any]]:
     if run.metrics.is_file():
         for _, line in read_lines(run.metrics):
             with contextlib.suppress(ValueError):  # a line truncated by a crash
-                event = json.loads(line)
+                event = json.loads(line, parse_constant=lambda _: None)  # NaN, which older versions wrote
                 if isinstance(event, dict) and event.get("event") in names:
                     yield event
 

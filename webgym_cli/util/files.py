@@ -21,6 +21,7 @@ import jsonlines
 
 from webgym_cli.errors import StoreError
 from webgym_cli.util.secrets import redact
+from webgym_cli.util.strict_json import encode_json
 
 # Writes a line given without its line end.
 WriteLine = Callable[[str], None]
@@ -56,7 +57,7 @@ def write_atomic(path: Path, data: str | bytes, *, mode: int = 0o644) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON, atomically."""
-    write_atomic(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_atomic(path, encode_json(value, indent=2) + "\n")
 
 
 def read_json(path: Path) -> Any:
@@ -142,7 +143,7 @@ def _lock_file(file: Any) -> None:
 
 def write_lines(path: Path, values: Iterable[Any]) -> None:
     """Write values as JSON Lines, atomically."""
-    write_atomic(path, "".join(json.dumps(value, ensure_ascii=False) + "\n" for value in values))
+    write_atomic(path, "".join(f"{encode_json(value)}\n" for value in values))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from webgym_cli.errors import SettingsError
 
 # Stands in written text for a key.
 REDACTED = "[key]"
-_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s'\"<>\\,]+", re.IGNORECASE)
+_ADDRESS = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}://[^\s'\"<>\\,]+", re.IGNORECASE)
 # What an address may hold unescaped of a variable's value: `user:password`, padding, escapes.
 _KEPT, _LONE_PERCENT = ":=%~", re.compile(r"%(?![0-9a-fA-F]{2})")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")

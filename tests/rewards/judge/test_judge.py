@@ -16,6 +16,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import with_verdict
 from webgym_cli.rewards.judge.client import require_judge, settings_for
 from webgym_cli.rewards.judge.judge import Judge, compute_settings_digest
+from webgym_cli.rewards.judge.protocol import PROTOCOLS, JudgeProtocol
 from webgym_cli.rewards.judge.webgym import CLAIMS_QUESTION, select_distinct, select_evenly
 
 
@@ -204,6 +205,34 @@ async def test_a_judge_may_think_first(judge, server, thought, form):
 async def test_a_reason_may_speak_of_thoughts(judge, server):
     server.script('{"reason": "it wrote </think>{ there", "verdict": "no"}', job="claims")
     assert (await judge(answered())).success is False
+
+
+@pytest.mark.parametrize(
+    "result", [0.375, float("nan"), float("inf"), 2, -1, [True], {"success": True}, "maybe"], ids=str
+)
+async def test_a_protocol_that_gives_no_truth_value_is_judge_failed(judge, monkeypatch, result):
+    async def run(session):
+        return result
+
+    monkeypatch.setitem(PROTOCOLS.registered, "own", JudgeProtocol(run, ()))
+    found = await judge(answered(), protocol="own")
+    assert (found.success, found.failure) == (None, FailureKind.JUDGE_FAILED)
+    assert "success" in found.failure_detail
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"claims": "yes"}, {"probability": float("nan")}, {"blocked": 0.5}, {"unknown": 1}, {"failure": "site_blocked"}],
+    ids=str,
+)
+async def test_a_protocol_that_stores_what_is_no_judgement_is_judge_failed(judge, monkeypatch, fields):
+    async def run(session):
+        session.fields.update(fields)
+        return True
+
+    monkeypatch.setitem(PROTOCOLS.registered, "own", JudgeProtocol(run, ()))
+    found = await judge(answered(), protocol="own")
+    assert (found.success, found.failure, found.probability) == (None, FailureKind.JUDGE_FAILED, None)
 
 
 async def test_an_error_with_the_status_of_a_success_is_asked_again_and_told(judge, server):

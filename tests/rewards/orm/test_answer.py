@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import log, nan
+from math import inf, log, nan
 
 import pytest
 
@@ -45,7 +45,9 @@ def test_without_either_there_is_no_answer(listed):
         p(listed)
 
 
-@pytest.mark.parametrize(("value", "said"), [(nan, "no number"), (-9999.0, "neither YES nor NO")])
+@pytest.mark.parametrize(
+    ("value", "said"), [(nan, "no number"), (inf, "above 0"), (800.0, "above 0"), (-9999.0, "neither YES nor NO")]
+)
 def test_numbers_that_say_nothing_are_no_answer(value, said):
     with pytest.raises(OrmError, match=said):
         compute_probability([("YES", value), ("NO", value)], *WORDS)

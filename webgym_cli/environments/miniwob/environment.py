@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 from webgym_cli.config.browser import BrowserSettings
@@ -199,5 +200,7 @@ def _score(end: dict[str, Any]) -> Score:
     if "left" in end:
         return Score(source="environment", value=0.0, detail="the action left the task's page")
     # The pages give -1 for a failure, which would make it worse than an episode out of steps.
-    raw = float(end["reward"])
+    raw = end["reward"]
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
+        raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the page gives a reward of {raw!r}, which is no number")
     return Score(source="environment", value=max(0.0, raw), detail=str(end["reason"]), extras={"raw_reward": raw})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from functools import partial
 from typing import Any
 
@@ -24,6 +23,7 @@ from webgym_cli.tools.context import EpisodeContext
 from webgym_cli.tools.registry import find_tools
 from webgym_cli.tools.toolbox import CallResult, Toolbox, as_openai
 from webgym_cli.tools.workers import TooLateError, Workers
+from webgym_cli.util.strict_json import encode_json
 
 # Name of the results that contain a question's images, before the first call.
 QUESTION = "question"
@@ -144,7 +144,7 @@ class ToolsEnvironment(Environment):
         try:
             function = partial(reward.function, **reward.bound(offered))
             verdict = parse_reward(await self._pool.workers.call(function, limits.reward_timeout))
-            extras = json.dumps(verdict.extras, ensure_ascii=False, default=str) if verdict.extras else ""
+            extras = encode_json(verdict.extras, default=str) if verdict.extras else ""
         except BoundaryError:
             raise
         except Exception as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,6 +12,7 @@ from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.prepare.sft.sharegpt import FORMAT, refuse_mismatch, to_sharegpt
 from webgym_cli.records.sample import IMAGE, Message
+from webgym_cli.util.strict_json import encode_json
 
 # LLaMA-Factory's column mapping for messages with role and content.
 MESSAGES: dict[str, Any] = {
@@ -38,7 +38,7 @@ def write_json_array(examples: Iterator[Example], output: ExportOutput) -> None:
     before = "["
     for example in examples:
         record = build_sharegpt_record(example, output.image_path)
-        output.write_line(f"{before}{json.dumps(record, ensure_ascii=False, indent=1)}")
+        output.write_line(f"{before}{encode_json(record, indent=1)}")
         before = ","
     output.write_line("]" if before == "," else "[]")
 
@@ -47,14 +47,14 @@ def write_json_array(examples: Iterator[Example], output: ExportOutput) -> None:
 def write_json_lines(examples: Iterator[Example], output: ExportOutput) -> None:
     """ShareGPT records as JSON Lines."""
     for example in examples:
-        output.write_line(json.dumps(build_sharegpt_record(example, output.image_path), ensure_ascii=False))
+        output.write_line(encode_json(build_sharegpt_record(example, output.image_path)))
 
 
 @export_format("messages", dataset_entry=MESSAGES)
 def write_messages(examples: Iterator[Example], output: ExportOutput) -> None:
     """Messages with role and content, `<image>` in the text and a list of images, as JSON Lines."""
     for example in examples:
-        output.write_line(json.dumps(build_messages_record(example, output.image_path), ensure_ascii=False))
+        output.write_line(encode_json(build_messages_record(example, output.image_path)))
 
 
 @export_format("openai", embeds_images=True, objectives=frozenset({ExportObjective.SFT, ExportObjective.DPO}))
@@ -62,7 +62,7 @@ def write_openai(examples: Iterator[Example], output: ExportOutput) -> None:
     """OpenAI's messages, with images as parts, as JSON Lines."""
     for example in examples:
         record = build_openai_record(example, output.image_url, output.options.unit)
-        output.write_line(json.dumps(record, ensure_ascii=False))
+        output.write_line(encode_json(record))
 
 
 def build_sharegpt_record(example: Example, locate: Locate) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.store.screenshots import data_url_type
+from webgym_cli.util.strict_json import encode_json
 
 MEGABYTE = 10**6
 # Maximum bytes of buffered records and images.
@@ -118,7 +119,7 @@ class TarShards:
         self._count += 1
         suffixes = [data_url_type(image).removeprefix("image/") for image in record["images"]]
         names = [f"{key}.{number}.{suffix}" for number, suffix in enumerate(suffixes)]
-        text = json.dumps(record | {"images": names}, ensure_ascii=False) + "\n"
+        text = encode_json(record | {"images": names}) + "\n"
         for name, content in ((f"{key}.json", text.encode()), *zip(names, record["images"], strict=True)):
             self._tar.write(_member(name, content))
 

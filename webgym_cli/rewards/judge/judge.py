@@ -10,9 +10,12 @@ import json
 import time
 from typing import Any
 
+from pydantic import ValidationError
+
 from webgym_cli.agent.chat import ChatError, describe_error
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.errors import StoreError
+from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
@@ -48,15 +51,19 @@ class Judge:
         session = JudgeSession(trajectory, self._settings, self._client, JudgeContext(self._images))
         start = time.monotonic()
         session.fields.update(await self._run(session))
-        return Judgement(
-            trajectory=trajectory.id,
-            models=name_models(self._settings),
-            settings_digest=self._digest,
-            calls=session.context.calls,
-            seconds=round(time.monotonic() - start, 3),
-            judged_at=now(),
-            **session.fields,
-        )
+        facts = {
+            "trajectory": trajectory.id,
+            "models": name_models(self._settings),
+            "settings_digest": self._digest,
+            "calls": session.context.calls,
+            "seconds": round(time.monotonic() - start, 3),
+            "judged_at": now(),
+        }
+        try:
+            return Judgement.model_validate({**facts, **session.fields})
+        except (ValidationError, TypeError) as error:  # a user's protocol may return or store anything
+            reason = describe_invalid(error) if isinstance(error, ValidationError) else str(error)
+            return Judgement.model_validate({**facts, **_make_failure(f"the protocol's result: {reason}")})
 
     async def _run(self, session: JudgeSession) -> dict[str, Any]:
         """Return the protocol's verdict, or its failure."""
@@ -71,12 +78,17 @@ class Judge:
             detail = str(error)
         except Exception as error:  # noqa: BLE001 - a user's protocol may raise anything
             detail = f"{type(error).__name__}: {describe_error(error)}"
-        failed = {"failure": FailureKind.JUDGE_FAILED, "failure_detail": detail, "unavailable": unavailable}
-        return {"success": None, **failed}
+        return _make_failure(detail, unavailable=unavailable)
 
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
+
+
+def _make_failure(detail: str, *, unavailable: bool = False) -> dict[str, Any]:
+    """Return the fields of a judgement without a verdict."""
+    failed = {"failure": FailureKind.JUDGE_FAILED, "failure_detail": detail, "unavailable": unavailable}
+    return {"success": None, **failed}
 
 
 def name_models(settings: JudgeSettings) -> dict[str, str]:

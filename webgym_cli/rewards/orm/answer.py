@@ -10,6 +10,8 @@ from webgym_cli.agent.orm_prompt import ANSWERS
 from webgym_cli.agent.orm_tokens import OrmError
 
 YES, NO = ANSWERS
+# Log-probabilities of servers may exceed 0 by rounding.
+_ROUNDING = 0.01
 # Accepted spellings of each answer; the first one is requested.
 SPELLINGS = {
     answer: tuple(f"{space}{form}" for form in (answer, answer.capitalize(), answer.lower()) for space in ("", " "))
@@ -50,8 +52,8 @@ def compute_probability(listed: Iterable[tuple[str, float]], yes: Collection[str
     token and YES gets 0, so that nothing succeeds because of an omission. Raises `OrmError` if both are missing.
     """
     tokens = list(listed)
-    if any(math.isnan(logprob) for _, logprob in tokens):
-        raise OrmError("a log-probability is no number")
+    if not all(logprob <= _ROUNDING for _, logprob in tokens):
+        raise OrmError("a log-probability is no number, or above 0")
     for_yes = math.fsum(math.exp(logprob) for token, logprob in tokens if token in yes)
     for_no = math.fsum(math.exp(logprob) for token, logprob in tokens if token in no)
     if not for_yes + for_no:

@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
+from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
@@ -184,7 +185,7 @@ def add_line(
             return judgement
         trajectory = Trajectory.model_validate_json(text)
     except ValidationError as error:
-        rows["damage"].append({**where, **line, "reason": error.errors()[0]["msg"]})
+        rows["damage"].append({**where, **line, "reason": describe_invalid(error)})
         return None
     if reason := find_misplacement(trajectory, source.split, source.iteration):
         rows["damage"].append({**where, **line, "reason": reason})

@@ -15,7 +15,7 @@ from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.util.urls import site_of
 
 # Version of the tables; an index of another version is rebuilt.
-FORMAT = 5
+FORMAT = 6
 
 Row = dict[str, Any]
 RecordT = TypeVar("RecordT")
