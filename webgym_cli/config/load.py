@@ -107,11 +107,10 @@ def trust_run(run_config: Path) -> None:
 
 
 def _import_code(settings: Settings, sources: Mapping[str, str], *, run: bool, executes: bool) -> None:
-    """Import the plugins, and allow stored data to name action sets where the settings do."""
+    """Import the plugins, which may register what a setting names, and allow stored data to name action sets."""
     values = flat_values(settings)
     # Commands that only read a run execute what their own command line names: not the run's, nor the environment's.
     named = {key for key in values if executes or not run or sources.get(key, "").startswith(("-s ", "file "))}
-    # Before defaults are resolved: a plugin may register what a setting names.
     import_plugins(settings.plugins if "plugins" in named else ())
     allow_places(str(values[key]) for key in ("context_config.prompt_version", "agent.call_format") if key in named)
 
