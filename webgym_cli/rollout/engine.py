@@ -278,7 +278,10 @@ def summarize(
 def _advise(failure: FailureKind | None) -> str:
     """Return the hint for consecutive failures of one kind."""
     if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
-        return f"look at the policy server, then the same command again; its key is taken from {POLICY_KEY}"
+        return (
+            "look at the policy server (the log of webgym's own: logs/attempt_*/vllm.log in the run), then the same "
+            f"command again; the key of another server is taken from {POLICY_KEY}"
+        )
     if failure is FailureKind.INTERNAL_ERROR:
         return "a bug of webgym or a plug-in, at the place in brackets; once it is mended, run the same command again"
     return "webgym doctor, then run the same command again: what is stored stays"
