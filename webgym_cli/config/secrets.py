@@ -82,7 +82,8 @@ def list_variables(settings: Settings) -> list[str]:
 def _list_entries(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for key, value in values.items():
         if isinstance(value, Mapping):
-            yield from _list_entries(value)
+            if value.get("url") != "":  # a site without an address needs no password
+                yield from _list_entries(value)
         elif isinstance(value, str):
             yield key, value
 
