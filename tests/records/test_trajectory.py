@@ -165,5 +165,9 @@ def test_success_is_the_whole_reward():
     assert CRASHED.success is None
 
 
-def test_only_a_cancelled_attempt_does_not_count():
-    assert [kind for kind in FailureKind if not kind.counts_as_attempt] == [FailureKind.CANCELLED]
+def test_what_is_not_the_fault_of_an_episode_is_no_attempt_of_it():
+    ours = {kind.value for kind in FailureKind if not kind.counts_as_attempt}
+    assert ours == {
+        *("browser_crashed", "policy_unavailable", "environment_unavailable", "judge_failed", "cancelled", "internal_error"),
+        *("address_refused", "authentication_required"),  # wrong settings
+    }

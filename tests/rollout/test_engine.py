@@ -187,11 +187,45 @@ async def test_texts_that_no_file_can_hold_are_stored_with_question_marks(world)
 
 
 async def test_an_episode_is_given_up_after_its_attempts(world):
-    summary = await world.roll(4, on_reset=failing(tasks="t1"))
+    summary = await world.roll(4, on_reset=failing(FailureKind.PAGE_TIMEOUT, tasks="t1"))
     assert Counter(found.task.id for found in world.stored) == {"t0": 1, "t1": 3, "t2": 1, "t3": 1}
     assert (summary["episodes"], summary["owed"]) == (3, 1)
     plan = world.plan(4)
     assert (plan.owed, plan.given_up) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    "kind", ["policy_unavailable", "browser_crashed", "environment_error", "environment_unavailable"]
+)
+async def test_an_outage_leaves_its_episodes_pending(world, kind):
+    for _ in range(3):
+        with pytest.raises(WebGymError, match="no episode could be collected: 6 x "):
+            await world.roll(2, on_reset=failing(FailureKind(kind)))
+        assert (len(world.plan(2).owed), world.plan(2).given_up) == (2, 0)
+    assert (await world.roll(2))["episodes"] == 2
+    assert len({found.id for found in world.stored}) == 20
+
+
+@pytest.mark.parametrize("kind", ["address_refused", "authentication_required"])
+async def test_what_a_setting_refuses_is_pending_once_the_setting_is_mended(world, kind):
+    summary = await world.roll(4, on_reset=failing(FailureKind(kind), tasks="t1"))
+    assert summary["failures"] == {kind: 1}, "the same command does not try it again"
+    assert (await world.roll(4))["episodes"] == 4
+
+
+async def test_the_environments_own_error_after_its_start_is_an_attempt(world):
+    await world.roll(4, on_step=failing(FailureKind.ENVIRONMENT_ERROR, tasks="t1"))
+    assert [found.outcome.failure for found in world.stored if found.task.id == "t1"] == ["environment_error"] * 3
+    assert world.plan(4).given_up == 1
+
+
+async def test_all_given_up_names_the_command_that_tries_them_again(world):
+    with pytest.raises(WebGymError):
+        await world.roll(2, on_reset=failing(FailureKind.PAGE_TIMEOUT))
+    assert (world.plan(2).owed, world.plan(2).given_up) == ((), 2)
+    with pytest.raises(WebGymError, match="all are given up") as caught:
+        await world.roll(2)
+    assert caught.value.hint.endswith("--again given-up")
 
 
 async def test_an_episode_that_takes_too_long_has_failed(world):

@@ -20,6 +20,8 @@ from webgym_cli.tasks.source import open_tasks
 
 CANCELLED = Outcome(failure=FailureKind.CANCELLED)
 BLOCKED = Outcome(failure=FailureKind.SITE_BLOCKED)
+FAILED = Outcome(failure=FailureKind.PAGE_TIMEOUT)
+UNUSABLE = Outcome(failure=FailureKind.START_PAGE_FAILED)
 UNJUDGEABLE = Outcome(failure=FailureKind.JUDGE_FAILED)
 ANSWERED = Outcome(stop=Stop.ANSWERED, answer="42")
 RATIO = ('tasks.difficulty_ratio={"easy": 2, "medium": 5, "hard": 3}', "tasks.sampler=ratio")
@@ -126,21 +128,38 @@ def test_owed_is_planned_less_done(world):
 
 
 def test_failed_attempts_count_and_cancelled_ones_do_not(world):
-    for number, outcomes in enumerate([[CRASHED], [CANCELLED], [CRASHED, CANCELLED, CRASHED], [CRASHED] * 3]):
+    kinds = [[FAILED], [CANCELLED], [FAILED, CANCELLED, FAILED], [FAILED] * 3, [CRASHED] * 5]
+    for number, outcomes in enumerate(kinds):
         for attempts, outcome in enumerate(outcomes):
             append(world.run, attempt(number, outcome, attempts))
-    plan = world.plan(4)
+    plan = world.plan(5)
     assert [(owed.episode.id[-1], owed.attempt, owed.failures) for owed in plan.owed] == [
         ("0", 1, 1),
         ("1", 1, 0),
         ("2", 3, 2),
+        ("4", 5, 0),
     ]
     assert (plan.done, plan.given_up) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "first"), [([FAILED] * 3, 3), ([FAILED, UNUSABLE], 2), ([BLOCKED], 1), ([FAILED] * 5, 5)], ids=str
+)
+def test_what_is_given_up_is_tried_again_when_it_is_asked_for(world, outcomes, first):
+    for attempts, outcome in enumerate(outcomes):
+        append(world.run, attempt(0, outcome, attempts))
+    append(world.run, attempt(1, FAILED))
+    plan = world.plan(3)
+    assert (len(plan.owed), plan.given_up) == (2, 1)
+    assert "--again given-up" in plan.notes[-1] and plan.to_json()["notes"] == list(plan.notes)
+    again = plan_rollout(world.run, world.settings, Split.TRAIN, 0, 3, again=True)
+    assert [(owed.attempt, owed.failures) for owed in again.owed] == [(first, 0), (1, 1), (0, 0)]
+    assert (again.given_up, again.notes) == (0, ())
+
+
 def test_more_attempts_take_up_what_was_given_up(world):
     for attempts in range(3):
-        append(world.run, attempt(0, CRASHED, attempts))
+        append(world.run, attempt(0, FAILED, attempts))
     assert world.plan(1).given_up == 1
     world.load("rollout.max_attempts=4")
     assert [(owed.attempt, owed.failures) for owed in world.plan(1).owed] == [(3, 3)]

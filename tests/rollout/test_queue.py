@@ -72,7 +72,7 @@ async def test_an_episode_that_fails_frees_its_site_and_is_tried_again(world, on
             raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, "the reset of reddit failed")
 
     summary = await asyncio.wait_for(world.roll(2, on_reset=once), 60)
-    assert (summary["episodes"], summary["failures"]) == (2, {"environment_error": 2})
+    assert (summary["episodes"], summary["failures"]) == (2, {"environment_unavailable": 2})
     assert world.pool.most == 1
 
 

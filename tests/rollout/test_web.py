@@ -161,14 +161,15 @@ async def test_every_kind_of_failure_is_counted_by_site_and_nothing_is_lost(engi
         "error": FailureKind.START_PAGE_FAILED,
         "captcha": FailureKind.SITE_BLOCKED,
         "freeze": FailureKind.PAGE_TIMEOUT,
-        "private": FailureKind.START_PAGE_FAILED,
+        "private": FailureKind.ADDRESS_REFUSED,
         "unknown": FailureKind.NAVIGATION_FAILED,
     }
-    assert summary["failures"] == {"navigation_failed": 2, "page_timeout": 1, "site_blocked": 1, "start_page_failed": 2}
+    once = dict.fromkeys(("address_refused", "page_timeout", "site_blocked", "start_page_failed"), 1)
+    assert summary["failures"] == {"navigation_failed": 2, **once}
     assert summary["failures_by_site"] == {
         "lab.test": {"navigation_failed": 1, "site_blocked": 1, "start_page_failed": 1},
         "odd.test": {"page_timeout": 1},
-        web.private.url.removeprefix("http://").rstrip("/"): {"start_page_failed": 1},
+        web.private.url.removeprefix("http://").rstrip("/"): {"address_refused": 1},
         "no-such-host.invalid": {"navigation_failed": 1},
     }
     assert (summary["episodes"], summary["successes"]) == (2, 2)

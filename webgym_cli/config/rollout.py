@@ -71,7 +71,8 @@ class RolloutSettings(ConfigSection):
     episode_timeout: float = Field(default=1800.0, gt=0)
     """Time limit of an episode, in seconds."""
     max_attempts: int = Field(default=3, ge=1)
-    """Maximum number of attempts of an episode that fails for infrastructure reasons. Each attempt is stored."""
+    """Maximum number of attempts of a failing episode in one command, and failures after which it is given up; those of
+    the browser, the policy server and the environment's start don't count. Each attempt is stored."""
     blocklist_hours: float = Field(default=12.0, ge=0)
     """Time for which a site that blocked the browser is skipped, in hours; 0: never skipped."""
     completion_threshold: float = Field(default=1.0, gt=0, le=1)

@@ -33,8 +33,11 @@ def plan_current_rollout(
     episodes: int | None = None,
     *,
     iteration: int | None = None,
+    again: bool = False,
 ) -> RolloutPlan:
     """Return the plan of the current or given iteration, without sites on the run's blocklist.
+
+    `again`: episodes that were given up are tried again.
 
     Raises `UsageError` for an invalid policy, and for tasks that it can't act on.
     """
@@ -44,9 +47,8 @@ def plan_current_rollout(
     if split is Split.TRAIN and iteration is None:
         require_turns(run)
     blocked = Blocklist(run, settings.rollout.blocklist_hours).sites()
-    plan = plan_rollout(
-        run, settings, split, version(run) if iteration is None else iteration, episodes, policy, blocked
-    )
+    number = version(run) if iteration is None else iteration
+    plan = plan_rollout(run, settings, split, number, episodes, policy, blocked, again=again)
     if policy == ORACLE:
         require_experts(settings, (owed.episode.task for owed in plan.owed))
     check_tasks(settings, (owed.episode.task for owed in plan.owed))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Stop(StrEnum):
@@ -26,7 +27,9 @@ class FailureKind(StrEnum):
     NAVIGATION_FAILED = "navigation_failed"
     """The start page could not be reached, or stayed blank."""
     START_PAGE_FAILED = "start_page_failed"
-    """The start page is permanently unusable: an error status, an endless redirect, a download, a forbidden address."""
+    """The start page is permanently unusable: an error status, an endless redirect, a download."""
+    ADDRESS_REFUSED = "address_refused"
+    """The settings forbid the start page's address (`browser.private_hosts`)."""
     AUTHENTICATION_REQUIRED = "authentication_required"
     """The start page requires HTTP authentication, or rejected the credentials (`browser.http_credentials`)."""
     SITE_BLOCKED = "site_blocked"
@@ -39,6 +42,8 @@ class FailureKind(StrEnum):
     """The policy server rejected the request itself (for example a prompt over its context length)."""
     PAGE_ERROR = "page_error"
     """The page can't be observed, because its scripts replace what a browser offers. Only this page is concerned."""
+    ENVIRONMENT_UNAVAILABLE = "environment_unavailable"
+    """The environment did not start: its reset, a login, a sandbox or one of its servers failed."""
     ENVIRONMENT_ERROR = "environment_error"
     """The environment's own code failed (its page did not start, its reward can't be read)."""
     INTERNAL_ERROR = "internal_error"
@@ -52,24 +57,49 @@ class FailureKind(StrEnum):
 
     @property
     def counts_as_attempt(self) -> bool:
-        """Whether the episode used one of its attempts; a cancelled one did not."""
-        return self is not FailureKind.CANCELLED
+        """Whether the episode used one of its attempts; not if its infrastructure or the settings are at fault."""
+        return _RULES[self].counts_as_attempt
 
     @property
     def may_recur(self) -> bool:
         """Whether other episodes may fail for the same reason: not if one site, the judge or a stop caused it."""
-        return self not in (
-            FailureKind.CANCELLED,
-            FailureKind.SITE_BLOCKED,
-            FailureKind.JUDGE_FAILED,
-            FailureKind.PAGE_ERROR,
-        )
+        return _RULES[self].may_recur
 
     @property
     def retryable(self) -> bool:
-        """Whether another attempt may succeed."""
-        final = (FailureKind.START_PAGE_FAILED, FailureKind.AUTHENTICATION_REQUIRED)
-        return self.may_recur and self not in final
+        """Whether another attempt by the same command may succeed."""
+        return _RULES[self].retryable
+
+
+class _Rule(NamedTuple):
+    """What follows from a failure; the fields are those properties of `FailureKind`."""
+
+    counts_as_attempt: bool
+    retryable: bool
+    may_recur: bool = True
+
+
+# An outage, or a wrong setting that is corrected later, must not use up the attempts of the episodes that it met: they
+# would be given up for good, and the others would be a biased sample. A command still ends its retries
+# (`rollout.max_attempts`); the episode stays pending for the next one.
+_RULES = {
+    FailureKind.BROWSER_CRASHED: _Rule(counts_as_attempt=False, retryable=True),
+    FailureKind.NAVIGATION_FAILED: _Rule(counts_as_attempt=True, retryable=True),
+    FailureKind.START_PAGE_FAILED: _Rule(counts_as_attempt=True, retryable=False),
+    FailureKind.ADDRESS_REFUSED: _Rule(counts_as_attempt=False, retryable=False),
+    FailureKind.AUTHENTICATION_REQUIRED: _Rule(counts_as_attempt=False, retryable=False),
+    FailureKind.SITE_BLOCKED: _Rule(counts_as_attempt=True, retryable=False, may_recur=False),
+    FailureKind.PAGE_TIMEOUT: _Rule(counts_as_attempt=True, retryable=True),
+    FailureKind.POLICY_UNAVAILABLE: _Rule(counts_as_attempt=False, retryable=True),
+    FailureKind.POLICY_REFUSED: _Rule(counts_as_attempt=True, retryable=True),
+    FailureKind.ENVIRONMENT_UNAVAILABLE: _Rule(counts_as_attempt=False, retryable=True),
+    FailureKind.ENVIRONMENT_ERROR: _Rule(counts_as_attempt=True, retryable=True),
+    FailureKind.PAGE_ERROR: _Rule(counts_as_attempt=True, retryable=False, may_recur=False),
+    FailureKind.INTERNAL_ERROR: _Rule(counts_as_attempt=False, retryable=True),
+    FailureKind.JUDGE_FAILED: _Rule(counts_as_attempt=False, retryable=False, may_recur=False),
+    FailureKind.EPISODE_TIMEOUT: _Rule(counts_as_attempt=True, retryable=True),
+    FailureKind.CANCELLED: _Rule(counts_as_attempt=False, retryable=False, may_recur=False),
+}
 
 
 def is_rolled_out(failure: FailureKind | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,7 +63,8 @@ class RolloutEngine:
     _group: asyncio.TaskGroup | None = None
     _loops: set[asyncio.Task[None]] = field(default_factory=set)
     _consecutive_failures: int = 0
-    _retried: set[str] = field(default_factory=set)
+    _failed: Counter[str] = field(default_factory=Counter)
+    """Failed attempts of this command by episode id."""
     _watched: bool = False
     _done: int = 0
     _threshold: asyncio.Event = field(default_factory=asyncio.Event)
@@ -140,7 +142,7 @@ class RolloutEngine:
             trajectory = await asyncio.create_task(self._run_attempt(owed))
             if trajectory is None:
                 return
-            if self._too_many_failures(trajectory, again=owed.episode.id in self._retried):
+            if self._too_many_failures(trajectory, again=self._failed[owed.episode.id] > 0):
                 failures, last = self._consecutive_failures, trajectory.outcome
                 # The watcher of the policy server may know the cause: let it raise first.
                 if self._watched:
@@ -152,11 +154,13 @@ class RolloutEngine:
     async def _retry_or_finish(self, owed: PendingEpisode, trajectory: Trajectory) -> None:
         """Requeue an episode whose failure is retryable; otherwise mark it as done."""
         failure = trajectory.outcome.failure
-        retry = failure is not None and failure.retryable and not self._stopping.is_set()
-        if retry and owed.failures + 1 < self.settings.rollout.max_attempts:
-            self._retried.add(owed.episode.id)
-            await self._queue.give_back(PendingEpisode(owed.episode, owed.attempt + 1, owed.failures + 1))
-            return
+        if failure is not None and failure.retryable and not self._stopping.is_set():
+            self._failed[owed.episode.id] += 1
+            failures = owed.failures + failure.counts_as_attempt
+            # An attempt that does not count for later commands ends the retries of this one, too.
+            if max(failures, self._failed[owed.episode.id]) < self.settings.rollout.max_attempts:
+                await self._queue.give_back(PendingEpisode(owed.episode, owed.attempt + 1, failures))
+                return
         await self._finish(owed)
 
     async def _finish(self, owed: PendingEpisode) -> None:
@@ -266,9 +270,8 @@ def summarize(
         kinds = ", ".join(f"{count} x {kind}" for kind, count in monitor.failures.items())
         last = all_stored[-1].outcome if all_stored else Outcome()
         cause = f"; the last one: {last.failure_detail}" if last.failure_detail else ""
-        raise WebGymError(
-            f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=_advise(last.failure)
-        )
+        hint = _advise(last.failure) if monitor.failures else f"webgym rollout {run.root} --again given-up"
+        raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=hint)
     head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": policy}
     owed = len(plan.episodes) - len({trajectory.episode for trajectory in collected})
     counts = {"owed": owed, "unjudged": sum(trajectory.awaits_judgement for trajectory in worked)}

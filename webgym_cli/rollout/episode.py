@@ -158,7 +158,12 @@ class EpisodeRun:
     async def _play(self) -> Outcome:
         episode = self.owed.episode
         with self._stage(EpisodeStage.RESET):
-            instruction, view = await self.environment.reset(episode.task, episode.seed)
+            try:
+                instruction, view = await self.environment.reset(episode.task, episode.seed)
+            except BoundaryError as error:
+                if error.kind is FailureKind.ENVIRONMENT_ERROR:
+                    error.kind = FailureKind.ENVIRONMENT_UNAVAILABLE
+                raise
         self.instruction = replace_surrogates(instruction or episode.task.instruction)
         self.task = self.environment.resolve_task(episode.task)
         for number in range(1, episode.max_steps + 1):

@@ -21,6 +21,7 @@ from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import TaskSet, hash_text, open_tasks
 from webgym_cli.util.files import write_lines
+from webgym_cli.util.text import format_count
 from webgym_cli.util.urls import site_of
 
 _PASS_RATES = """
@@ -38,7 +39,7 @@ class PendingEpisode:
     attempt: int
     """Number of this attempt, from 0."""
     failures: int = 0
-    """Earlier attempts that failed through infrastructure (cancelled ones don't count)."""
+    """Earlier failed attempts that count (`FailureKind.counts_as_attempt`)."""
 
     @property
     def trajectory_id(self) -> str:
@@ -58,7 +59,7 @@ class RolloutPlan:
     """All episodes planned so far for this iteration and split."""
     owed: tuple[PendingEpisode, ...]
     given_up: int
-    """Episodes that used up their attempts by infrastructure failures, or whose site blocked the browser."""
+    """Episodes that used up their attempts, or whose site blocked the browser."""
     blocked: int = 0
     """Episodes that wait until their site is off the blocklist."""
     unjudged: tuple[str, ...] = ()
@@ -117,12 +118,14 @@ def plan_rollout(
     episodes: int | None = None,
     policy: str | None = None,
     blocked: Collection[str] = (),
+    *,
+    again: bool = False,
 ) -> RolloutPlan:
     """Return the plan of an iteration. `episodes` beyond those that were planned before extend it, seeded alike.
 
     Of an evaluation, `episodes` are its tasks and seeds, each of which is run `rollout.test_repeats` times.
     `policy`: what `rollout.policy` takes; None: the setting's value. `blocked`: excluded sites (`example.com`): no
-    training task of theirs is drawn, and none of their episodes is run.
+    training task of theirs is drawn, and none of their episodes is run. `again`: given-up episodes are tried again.
     """
     test = split is Split.TEST
     wanted = episodes or usual_episodes(run, settings, split, iteration)
@@ -157,7 +160,7 @@ def plan_rollout(
         notes=notes,
         wanted=wanted,
     )
-    return _without_stored(run, settings, whole, blocked)
+    return _without_stored(run, settings, whole, blocked, again=again)
 
 
 def write_plan(run: RunDir, plan: RolloutPlan) -> None:
@@ -219,6 +222,11 @@ class _EpisodeAttempts:
         hopeless = failure is not None and failure.counts_as_attempt and not failure.retryable
         return self.failures < limit and not hopeless
 
+    def allow(self, limit: int) -> None:
+        """Forget the failures of an episode that is given up."""
+        if not self.may_be_tried(limit):
+            self.failures, self.outcome = 0, None
+
     @property
     def unjudged(self) -> bool:
         """Whether the newest attempt was rolled out and has no reward."""
@@ -226,18 +234,30 @@ class _EpisodeAttempts:
         return known is not None and known.reward is None and is_rolled_out(known.failure)
 
 
-def _without_stored(run: RunDir, settings: Settings, plan: RolloutPlan, blocked: Collection[str]) -> RolloutPlan:
+def _without_stored(
+    run: RunDir, settings: Settings, plan: RolloutPlan, blocked: Collection[str], *, again: bool
+) -> RolloutPlan:
     """Return the plan with its pending episodes: those that are not stored and may be run."""
     damage, stored = list[str](), defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
     for trajectory in scan(run, plan.split, plan.iteration, damage):
         stored[trajectory.episode].add(trajectory)
     open_ = [episode for episode in plan.episodes if not stored[episode.id].rolled_out]
-    tried = [episode for episode in open_ if stored[episode.id].may_be_tried(settings.rollout.max_attempts)]
+    limit = settings.rollout.max_attempts
+    if again:
+        for episode in open_:
+            stored[episode.id].allow(limit)
+    tried = [episode for episode in open_ if stored[episode.id].may_be_tried(limit)]
     owed = [episode for episode in tried if not blocked or site_of(episode.task.start_url) not in blocked]
+    given_up, notes = len(open_) - len(tried), plan.notes
+    if given_up:
+        split = " --split test" if plan.split is Split.TEST else ""
+        command = f"webgym rollout {run.root}{split} --again given-up"
+        notes = (*notes, f"{format_count(given_up, 'episode')} given up; `{command}` tries them again")
     return replace(
         plan,
         owed=tuple(PendingEpisode(episode, stored[episode.id].next, stored[episode.id].failures) for episode in owed),
-        given_up=len(open_) - len(tried),
+        given_up=given_up,
+        notes=notes,
         blocked=len(tried) - len(owed),
         unjudged=tuple(attempts.newest for attempts in stored.values() if attempts.unjudged),
         damaged=tuple(damage),

@@ -100,6 +100,6 @@ async def test_a_reset_that_fails_is_a_failure_and_no_score(rollout):
     code, events, _ = await rollout(*broken, "rollout.max_attempts=1")
     assert code == 1
     ended = [event for event in events if event["event"] == "trajectory"]
-    assert [(event["reward"], event["failure"]) for event in ended] == [(None, "environment_error")] * 2
+    assert [(event["reward"], event["failure"]) for event in ended] == [(None, "environment_unavailable")] * 2
     assert all(f"the reset of {SITE} failed" in event["failure_detail"] for event in ended)
     assert "no disk" in ended[0]["failure_detail"]

@@ -338,7 +338,7 @@ async def test_the_policy_can_not_navigate_there(visit: Visit, local_web: SmallW
 async def test_a_task_can_not_start_there(visit: Visit, local_web: SmallWeb, url: str):
     with pytest.raises(BoundaryError) as failure:
         await visit.open(url.format(port=local_web.private.port))
-    assert failure.value.kind is FailureKind.START_PAGE_FAILED
+    assert failure.value.kind is FailureKind.ADDRESS_REFUSED
     assert local_web.private.hits == []
 
 

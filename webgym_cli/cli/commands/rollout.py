@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -25,6 +25,10 @@ PolicyOpt = Annotated[
         autocompletion=complete.policies,
     ),
 ]
+AgainOpt = Annotated[
+    Literal["given-up"] | None,
+    typer.Option("--again", help="given-up: also the episodes that used up their attempts (rollout.max_attempts)."),
+]
 MinSuccessOpt = Annotated[
     float | None, typer.Option("--min-success", min=0, max=1, help="Exit with 5 if the success rate is lower.")
 ]
@@ -36,6 +40,7 @@ def rollout(
     split: SplitOpt = Split.TRAIN,
     episodes: EpisodesOpt = None,
     policy: PolicyOpt = None,
+    again: AgainOpt = None,
     min_success: MinSuccessOpt = None,
 ) -> None:
     """Run the pending episodes of the current iteration.
@@ -47,7 +52,7 @@ def rollout(
     Examples:
       webgym rollout runs/a -c demo --policy oracle --episodes 64
       webgym rollout runs/a --split test --min-success 0.5 --json | jq -r 'select(.reward==1).id'
-      webgym rollout runs/a --dry-run
+      webgym rollout runs/a --again given-up --dry-run
 
     Exit codes: 3, 4, 5, 75.
 
@@ -58,8 +63,9 @@ def rollout(
 
     directory, settings = resolve(run, options)
     output = options.open_output()
-    plan = plan_current_rollout(directory, settings, split, policy or settings.rollout.policy, episodes)
-    own_options = {"split": split, "episodes": episodes, "policy": policy, "min_success": min_success}
+    acting = policy or settings.rollout.policy
+    plan = plan_current_rollout(directory, settings, split, acting, episodes, again=again is not None)
+    own_options = {"split": split, "episodes": episodes, "policy": policy, "again": again, "min_success": min_success}
     if options.dry_run:
         check_model("rollout", directory, settings, own_options)
         output.show(plan.to_json())

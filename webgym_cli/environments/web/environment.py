@@ -116,7 +116,7 @@ class WebEnvironment(Environment):
     async def _arrive(self, session: BrowserSession, url: str) -> None:
         """Open a start page. Raises the failure of its status unless the page is fine, or recovers."""
         if refusal := self._pool.gate.rules.refuse_url(url):
-            raise BoundaryError(FailureKind.START_PAGE_FAILED, f"{refusal} (browser.private_hosts)")
+            raise BoundaryError(FailureKind.ADDRESS_REFUSED, f"{refusal} (browser.private_hosts)")
         await self._open(session, url)
         await self._settle(session)
         await self._check_blocked(session)
@@ -143,7 +143,9 @@ class WebEnvironment(Environment):
             await self._settle(session)
             status = (await session.traffic()).status
         if refusal := self._refusal(session.url):
-            raise BoundaryError(FailureKind.START_PAGE_FAILED, f"{session.url}: {refusal}")
+            unloaded = session.url.startswith("chrome-error:")
+            kind = FailureKind.START_PAGE_FAILED if unloaded else FailureKind.ADDRESS_REFUSED
+            raise BoundaryError(kind, f"{session.url}: {refusal}")
         if session.asks_credentials:
             detail = f"{session.url} asks for a user and a password (browser.http_credentials)"
             raise BoundaryError(FailureKind.AUTHENTICATION_REQUIRED, detail)
