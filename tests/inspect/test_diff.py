@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.inspect.buffers import attempt, made
+from tests.records.made import CRASHED
 from webgym_cli.errors import UsageError
 from webgym_cli.inspect.diff import ComparedIteration, diff_iterations
 from webgym_cli.records.task import Split
@@ -68,6 +69,18 @@ def test_two_runs(tmp_path):
     found = compared(first, second, iterations=(0, 0))
     assert found["counts"]["gained"] == 1
     assert [found[side]["run"] for side in ("first", "second")] == [str(first.root), str(second.root)]
+
+
+def test_failed_attempts_and_other_servers_change_neither_steps_nor_rates(tmp_path):
+    served = {"policy": "policy at http://host:1/v1"}
+    crashed = attempt(0, "t", solved=None, outcome=CRASHED, steps=9)
+    again = attempt(0, "t", solved=True, steps=3).model_copy(update={"id": "test-0000-00000.1", "attempt": 1})
+    other = attempt(0, "t", solved=False, steps=7, **served).model_copy(update={"id": "x"})
+    run = made(tmp_path / "a", crashed, again, other)
+    first = compared(run, made(tmp_path / "b", attempt(0, "t", solved=False, steps=2)), iterations=(0, 0))["first"]
+    assert (first["success_rate"], first["mean_steps"]) == (1.0, 3.0)
+    only = made(tmp_path / "c", attempt(0, "t", solved=True, steps=7, **served))
+    assert compared(run, only, iterations=(0, 0))["second"]["mean_steps"] == 7.0
 
 
 def test_a_side_without_trajectories_is_named(tmp_path):

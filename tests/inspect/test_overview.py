@@ -40,7 +40,7 @@ def test_the_totals(run):
     assert (found["run"], found["policy_version"]) == (str(run.root), 0)
     assert (found["trajectories"], found["scored"], found["successes"], found["success_rate"]) == (6, 4, 3, 0.75)
     assert found["interval"] == [0.3006, 0.9544]  # Wilson, 3 of 4
-    assert found["mean_steps"] == 1.67  # 1 + 3 + 0 + 2 + 2 + 2 = 10 of 6
+    assert found["mean_steps"] == 2.0  # 1 + 3 + 2 + 2 + 2 = 10 of 5; one crashed
     assert found["failures"] == {"browser_crashed": 1}
     assert found["success_by_iteration"] == {"0": 0.5, "1": 1.0}
     assert (found["oldest"], found["newest"]) == ("2026-01-02T03:04:05.000+00:00", "2026-01-03T03:04:05.000+00:00")
@@ -59,6 +59,24 @@ def test_the_tables(run):
     assert counted(found["by_policy"]) == {"oracle": (5, 3, 2), "model": (1, 1, 1)}
     assert found["by_task"]["hard"]["success_by_iteration"] == {"0": None, "1": 1.0}
     assert found["by_task"]["click-test"]["failures"] == {"browser_crashed": 1}
+
+
+def test_other_servers_are_apart_and_failed_attempts_have_no_mean(tmp_path):
+    served = "policy at http://host:1/v1"
+    run = made(
+        tmp_path / "run",
+        attempt(0, "a", solved=False, steps=2),
+        attempt(1, "a", solved=None, outcome=CRASHED, steps=10),
+        attempt(2, "a", solved=True, steps=4, policy=served),
+        attempt(3, "b", solved=None, outcome=CRASHED, steps=1),
+    )
+    overview = seen(run)
+    assert overview["mean_steps"] == 3.0
+    assert {key: of["mean_steps"] for key, of in overview["by_task"].items()} == {"a": 3.0, "b": None}
+    theirs = f"test of {served} 0"
+    assert {key: of["success_rate"] for key, of in overview["by_iteration"].items()} == {"test 0": 0.0, theirs: 1.0}
+    assert {key: of["mean_reward"] for key, of in overview["means"].items()} == {"test 0": 0.0, theirs: 1.0}
+    assert {key: of["k"]["1"]["rate"] for key, of in overview["pass_at_k"].items()} == {"test 0": 0.0, theirs: 1.0}
 
 
 def test_only_the_largest_groups_and_the_newest_iterations(tmp_path):

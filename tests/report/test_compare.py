@@ -8,9 +8,15 @@ from tests.inspect.buffers import made
 from tests.records.made import CRASHED, SOLVED, trajectory
 from tests.report.runs import compared, did
 from webgym_cli.config.load import load
+from webgym_cli.records.series import name_served
 from webgym_cli.records.statistics import difference, mcnemar
 from webgym_cli.records.task import Split
-from webgym_cli.report.compare_views import build_failure_rows, build_success_rows
+from webgym_cli.report.compare_views import (
+    build_failure_rows,
+    build_sections,
+    build_success_rows,
+    warn_of_different_tasks,
+)
 from webgym_cli.store.run import RunDir, create_or_open
 
 
@@ -71,6 +77,43 @@ def test_experts_are_not_mixed_with_policies(tmp_path):
     found = rows(compared(first, second))
     assert list(found) == [("train", 0, 0), ("demonstrations", 0, 0)]
     assert (found["train", 0, 0]["second"], found["train", 0, 0]["method"]) == (None, None)
+
+
+SERVERS = [name_served("policy", f"http://{host}:1/v1") for host in ("a", "b")]
+
+
+def test_servers_are_compared_with_their_like_and_not_with_the_runs_policy(tmp_path):
+    """In two runs of one server each, these are compared by their pairs, whatever their names are."""
+    ours, one, two = ([did(n, "a", solved=won, **of) for n in range(8)] for won, of in (
+        (False, {}), (True, {"policy": SERVERS[0]}), (False, {"policy": SERVERS[1]})
+    ))  # fmt: skip
+    first, second = made(tmp_path / "a", *ours, *one), made(tmp_path / "b", *two)
+    found = rows(compared(first, second))
+    both = f"test of {SERVERS[0]} / test of {SERVERS[1]}"
+    assert list(found) == [("test", 0, 0), (both, 0, 0)]
+    assert (found["test", 0, 0]["method"], found[both, 0, 0]["method"]) == (None, "paired")
+    assert (found[both, 0, 0]["difference"], found[both, 0, 0]["significant"]) == (-1.0, True)
+    third = made(tmp_path / "c", *(did(20 + n, "a", solved=n > 3, policy=SERVERS[n % 2]) for n in range(8)))
+    alone = rows(compared(first, third))
+    assert {row["method"] for row in alone.values()} == {None, "independent"}
+    assert [name for name, *_ in alone] == ["test", *(f"test of {name}" for name in SERVERS)]
+
+
+@pytest.mark.parametrize("split", [Split.TEST, Split.TRAIN])
+def test_runs_without_a_common_task_get_no_verdict(tmp_path, split):
+    def run(name, task, won):
+        return made(tmp_path / name, *(did(n, task, solved=won, split=split) for n in range(20)))
+
+    found = compared(run("a", "a", won=False), run("b", "b", won=True))
+    (row,) = found["rows"]
+    assert (row["common_tasks"], row["significant"]) == (0, True)
+    assert build_success_rows(found)[0][-1] == "different tasks"
+    assert "no task in common" in warn_of_different_tasks(found)
+    note = next(section.note for section in build_sections(found) if section.id == "success")
+    assert note.startswith(warn_of_different_tasks(found))
+    same = compared(run("c", "a", won=False), run("d", "a", won=True))
+    assert (same["rows"][0]["common_tasks"], warn_of_different_tasks(same)) == (1, "")
+    assert build_success_rows(same)[0][-1] == "B is better"
 
 
 def test_the_newest_are_compared_where_they_differ(tmp_path):

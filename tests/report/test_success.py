@@ -9,10 +9,13 @@ from tests.records.made import CRASHED, SOLVED, trajectory
 from tests.records.test_judgement import ANSWERED, SCORED, WEB, judgement
 from tests.report.runs import did, facts
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.series import name_served
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
+from webgym_cli.report.facts import find_newest_test
 from webgym_cli.report.success import SITES
+from webgym_cli.report.views import build_sections
 from webgym_cli.store.buffer import append_judgement
 
 HARD = Task(id="hard", start_url="http://hard.test/", difficulty=9)
@@ -20,6 +23,25 @@ HARD = Task(id="hard", start_url="http://hard.test/", difficulty=9)
 
 def whole(found):
     return {(row["series"], row["iteration"]): row for row in found["points"] if row["band"] is None}
+
+
+def test_a_server_is_not_the_runs_policy(tmp_path):
+    """An untrained model must not show as good as the server that was tried in its run."""
+    served = name_served("policy", "http://host:1/v1")
+    own = [did(n, "a", solved=False) for n in range(4)]
+    other = [did(n, "a", solved=True, policy=served).model_copy(update={"id": f"x{n}"}) for n in range(4)]
+    later = [did(n, "a", solved=n > 1, iteration=1) for n in range(4)]
+    trained = [did(n, "a", solved=True, policy=served, iteration=3, split=Split.TRAIN) for n in range(4)]
+    found = facts(made(tmp_path / "run", *own, *other, *later, *trained))
+    rates = {key: point["success_rate"] for key, point in whole(found).items()}
+    assert list(rates) == [("test", 0), ("test", 1), (f"test of {served}", 0), (f"train of {served}", 3)]
+    assert list(rates.values()) == [0.0, 0.5, 1.0, 1.0]
+    assert {key: of["k"]["1"]["rate"] for key, of in found["pass_at_k"].items()} == {"test 0": 0.0, "test 1": 0.5}
+    assert [(one["pairs"], one["gained"]) for one in found["changes"]] == [(4, 2)]
+    assert find_newest_test(found)["success_rate"] == 0.5
+    assert {point["key"] for point in found["means"]} == {key for key, _ in rates}
+    (figure,) = [one for section in build_sections(found) for one in section.figures if one.title == "Success by split"]
+    assert figure.legend == ("test", f"test of {served}", f"train of {served}")
 
 
 def test_points_are_of_series_iteration_and_band(tmp_path):

@@ -37,18 +37,18 @@ class World:
         self.settings = load(overrides=[f"tasks.train={self.file}", "rollout.concurrency=2", *overrides])
         return self.settings
 
-    def plan(self, episodes=None, split=Split.TRAIN, iteration=0):
+    def plan(self, episodes=None, split=Split.TRAIN, iteration=0, policy=None):
         blocked = Blocklist(self.run, self.settings.rollout.blocklist_hours).sites()
-        plan = plan_rollout(self.run, self.settings, split, iteration, episodes, blocked=blocked)
+        plan = plan_rollout(self.run, self.settings, split, iteration, episodes, policy, blocked)
         write_plan(self.run, plan)
         return plan
 
     async def roll(
-        self, episodes=4, *, agent=None, watch=None, sink=None, judge=None, unjudged=(), gate=None, **script
+        self, episodes=4, *, agent=None, watch=None, sink=None, judge=None, unjudged=(), gate=None, plan=None, **script
     ):
         self.pool = ScriptedPool(Script(**script))
         rollout = RolloutEngine(
-            self.plan(episodes),
+            plan or self.plan(episodes),
             self.run,
             self.settings,
             LocalRunner(self.run, self.settings, agent or ScriptedAgent(), self.pool, gate or PolicyGate()),

@@ -11,7 +11,11 @@ from webgym_cli.environments.base import RawObservation
 from webgym_cli.errors import BoundaryError, JobError, WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Element, ParseErrorKind, Score, Tab
+from webgym_cli.report.success import read_points
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.tools.toolbox import CallResult
 
@@ -296,6 +300,53 @@ async def test_a_cancelled_rollout_keeps_what_was_done_and_owes_it(world):
     plan = world.plan(3)
     assert (len(plan.owed), plan.done, sum(owed.failures for owed in plan.owed)) == (3, 0, 0)
     assert (await world.roll(3))["episodes"] == 3
+
+
+# --- whose results they are
+
+SERVER = "http://Ann:pw@HOST:8000/v1/"
+
+
+async def test_an_evaluation_counts_only_the_episodes_of_its_own_policy(world):
+    async def evaluate(policy, solved):
+        plan = world.plan(3, Split.TEST, policy=policy)
+        score = Score(source="environment", value=float(solved))
+        summary = await world.roll(plan=plan, agent=ScriptedAgent(name=plan.policy_name), score=score)
+        return summary["policy"], summary["collected"], summary["episodes"], summary["success_rate"], summary["owed"]
+
+    served = "policy at http://host:8000/v1"
+    assert await evaluate(SERVER, solved=True) == (served, 3, 3, 1.0, 0)
+    assert await evaluate("oracle", solved=True) == ("oracle", 3, 3, 1.0, 0)
+    base = world.settings.policy_config.base_model
+    assert await evaluate("vllm", solved=False) == (base, 3, 3, 0.0, 0), "version 0 is not the server's"
+    assert await evaluate("vllm", solved=True) == (base, 0, 3, 0.0, 0)
+    assert await evaluate("http://host:8000/v1", solved=False) == (served, 0, 3, 1.0, 0)
+    assert len({made.id for made in scan(world.run, Split.TEST, 0)}) == 9
+    with open_index(world.run) as index:
+        points = {point["series"]: point["success_rate"] for point in read_points(index) if point["band"] is None}
+    assert points == {"test": 0.0, "demonstrations": 1.0, f"test of {served}": 1.0}
+
+
+async def test_training_episodes_of_others_are_data_but_no_result_of_the_policy(world):
+    teacher = world.plan(2, policy=SERVER)
+    await world.roll(plan=teacher, agent=ScriptedAgent(name=teacher.policy_name))
+    plan = world.plan(4)
+    assert (len(plan.owed), plan.done) == (2, 2)
+    summary = await world.roll(
+        plan=plan, agent=ScriptedAgent(name=plan.policy_name), score=Score(source="environment", value=0.0)
+    )
+    assert (summary["episodes"], summary["success_rate"], summary["owed"]) == (2, 0.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "name"),
+    [
+        ("http://b:2/v1,http://A:1/v1?key=x", "policy at http://a:1/v1, http://b:2/v1"),
+        ("https://h/v1", "policy at https://h:443/v1"),
+    ],
+)
+def test_servers_have_one_name_in_any_order_and_without_credentials(world, policy, name):
+    assert world.plan(1, policy=policy).policy_name == name
 
 
 # --- episodes

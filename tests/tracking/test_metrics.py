@@ -28,6 +28,11 @@ def test_numbers_are_named_by_their_event_and_fact():
     }
 
 
+def test_results_of_another_server_have_names_of_their_own():
+    event = {"event": "evaluation", "policy": "policy at http://host:8000/v1", "iteration": 0, "success_rate": 0.7}
+    assert extract_metrics(event) == {"evaluation/policy_at_http_host_8000_v1/success_rate": 0.7}
+
+
 def test_what_is_unknown_or_infinite_is_left_out():
     assert extract_metrics({"event": "judge", "success_rate": None, "seconds": float("inf"), "calls": 3}) == {
         "judge/calls": 3

@@ -18,7 +18,7 @@ from webgym_cli.store.index.paired import (
     join_cases,
     read_cases,
 )
-from webgym_cli.store.index.query import Index
+from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index
 from webgym_cli.store.run import RunDir
 
 
@@ -38,12 +38,12 @@ def diff_iterations(first: ComparedIteration, second: ComparedIteration, split: 
     The unit is the episode (same task and seed) if the sides share any: test episodes are the same in every iteration.
     Otherwise it is the task. Raises `UsageError` if a side has no trajectories, `StoreError`.
     """
-    for side in (first, second):
-        _require(side, split)
-    unit, joined = "episode", _join(first, second, split, by_seed=True)
+    series = [_find_series(side, split) for side in (first, second)]
+    sides = [(first, series[0]), (second, series[1])]
+    unit, joined = "episode", _join(sides, by_seed=True)
     # Training episodes get new seeds in each iteration, so without common seeds tasks are compared.
     if not any(before and after for before, after in joined):
-        unit, joined = "task", _join(first, second, split, by_seed=False)
+        unit, joined = "task", _join(sides, by_seed=False)
     shared = sorted(
         ((before, after) for before, after in joined if before and after),
         key=lambda pair: (pair[0].task, pair[0].task_key, pair[0].seed),
@@ -65,11 +65,14 @@ def diff_iterations(first: ComparedIteration, second: ComparedIteration, split: 
     }
 
 
-def _require(side: ComparedIteration, split: Split) -> None:
-    there = list(side.index.rows("SELECT DISTINCT split, iteration FROM trajectories ORDER BY ALL"))
-    if any((row["split"], row["iteration"]) == (split.value, side.iteration) for row in there):
-        return
-    names = ", ".join(f"{row['split']} {row['iteration']}" for row in there) or "nothing"
+def _find_series(side: ComparedIteration, split: Split) -> str:
+    """Return the series to compare: the run's own, or that of another server if there is no own one."""
+    sql = f"SELECT DISTINCT split, {SPLIT_OR_SERVER} AS series, iteration FROM trajectories ORDER BY ALL"
+    there = list(side.index.rows(sql))
+    for row in there:  # the split's own name comes first
+        if (row["split"], row["iteration"]) == (split.value, side.iteration):
+            return str(row["series"])
+    names = ", ".join(f"{row['series']} {row['iteration']}" for row in there) or "nothing"
     raise UsageError(
         f"{side.run.root}: no {split} trajectories of iteration {side.iteration}; there is {names}",
         hint=f"webgym inspect-buffer {side.run.root}",
@@ -77,12 +80,10 @@ def _require(side: ComparedIteration, split: Split) -> None:
 
 
 def _join(
-    first: ComparedIteration, second: ComparedIteration, split: Split, *, by_seed: bool
+    sides: Sequence[tuple[ComparedIteration, str]], *, by_seed: bool
 ) -> list[tuple[PairedCase | None, PairedCase | None]]:
-    cases = (
-        read_cases(side.index, "split = ? AND iteration = ?", [split.value, side.iteration], by_seed=by_seed)
-        for side in (first, second)
-    )
+    where = f"{SPLIT_OR_SERVER} = ? AND iteration = ?"
+    cases = (read_cases(side.index, where, [series, side.iteration], by_seed=by_seed) for side, series in sides)
     return list(join_cases(*cases))
 
 
@@ -92,7 +93,7 @@ def _side_json(side: ComparedIteration, alone: int, cases: Sequence[PairedCase])
         "iteration": side.iteration,
         "only_here": alone,
         "success_rate": _mean(case.rate for case in cases if case.rate is not None),
-        "mean_steps": _mean(case.steps for case in cases),
+        "mean_steps": _mean(case.steps for case in cases if case.steps is not None),
     }
 
 

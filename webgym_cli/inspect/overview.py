@@ -12,7 +12,7 @@ from webgym_cli.records.statistics import wilson
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.means import read_means
 from webgym_cli.store.index.pass_at_k import compute_pass_rates
-from webgym_cli.store.index.query import Index
+from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir
 
@@ -32,7 +32,9 @@ class Grouping:
 TOTAL = Grouping("'all'")
 # Tables of the overview by their names in its JSON.
 GROUPINGS = {
-    "by_iteration": Grouping("split || ' ' || iteration", "newest DESC, key DESC", "split = 'test', newest, key"),
+    "by_iteration": Grouping(
+        f"{SPLIT_OR_SERVER} || ' ' || iteration", "newest DESC, key DESC", "split = 'test', newest, key"
+    ),
     "by_task": Grouping("task"),
     "by_difficulty": Grouping("band"),
     "by_site": Grouping("site"),
@@ -44,7 +46,8 @@ GROUPINGS = {
 _GROUPS = """
 SELECT * FROM (
     SELECT {key} AS key, count(*) AS count, count(success) AS scored, count(*) FILTER (success) AS successes,
-        sum(steps)::BIGINT AS steps, histogram(failure) AS failures, histogram(iteration) AS iterations,
+        avg(steps) FILTER (failure IS NULL) AS mean_steps, histogram(failure) AS failures,
+        histogram(iteration) AS iterations,
         histogram(iteration) FILTER (success IS NOT NULL) AS scored_in,
         histogram(iteration) FILTER (success) AS successes_in,
         any_value(split) AS split, max(iteration) AS newest, count(*) OVER () AS groups
@@ -99,7 +102,7 @@ def _summarize(group: Mapping[str, Any]) -> dict[str, Any]:
         "successes": successes,
         "success_rate": round(successes / scored, 4) if scored else None,
         "interval": [round(end, 4) for end in wilson(successes, scored)] if scored else None,
-        "mean_steps": round(group["steps"] / count, 2) if count else None,
+        "mean_steps": round(mean, 2) if (mean := group.get("mean_steps")) is not None else None,
         "failures": dict(sorted((group["failures"] or {}).items())),
         "success_by_iteration": {
             str(number): round(successes_in[number] / scored_in[number], 4) if scored_in[number] else None
@@ -112,7 +115,7 @@ def _means(index: Index, query: TrajectoryQuery) -> dict[str, dict[str, float]]:
     """Return the means of rewards, extras, steps and calls by split and iteration."""
     where, values = query.where()
     means: dict[str, dict[str, float]] = {}
-    for row in read_means(index, "split", where, values):
+    for row in read_means(index, SPLIT_OR_SERVER, where, values):
         means.setdefault(f"{row['key']} {row['iteration']}", {})[row["name"]] = row["mean"]
     return means
 

@@ -68,7 +68,7 @@ class AsyncMetrics:
         stored = list(scan(self.run, window.plan.split, iteration))
         if not any(is_rolled_out(trajectory.outcome.failure) for trajectory in stored):
             return None
-        return summarize(self.run, window.plan, window.plan.policy, window, stored=stored)
+        return summarize(self.run, window.plan, window, stored=stored)
 
     def describe_batch(
         self, batch: TrainingBatch, waited: float, gate: PolicyGate, collector: Collector

@@ -30,7 +30,7 @@ from webgym_cli.tasks.source import open_tasks
 from webgym_cli.util.files import read_lines
 
 _TRIED = """
-SELECT count(*) AS episodes, count(success) AS scored, count(*) FILTER (WHERE success) AS successes
+SELECT count(DISTINCT episode) AS episodes, count(success) AS scored, count(*) FILTER (WHERE success) AS successes
 FROM trajectories WHERE split = 'train' AND iteration = ?
 """
 

@@ -37,12 +37,12 @@ from webgym_cli.rewards.selection import ScoringPlan, ScoringQuery, plan_scoring
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.rollout.queue import EpisodeQueue
-from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, apply_test_sampling, policy_urls
+from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, apply_test_sampling, name_policy, policy_urls
 from webgym_cli.rollout.runner import EpisodeRunner, open_runner
 from webgym_cli.rollout.slots import SharedRollouts
 from webgym_cli.serve.logprobs import logprobs_kind
 from webgym_cli.store.buffer import scan_stored
-from webgym_cli.store.checkpoints import checkpoints, policy_name, repair_link, version
+from webgym_cli.store.checkpoints import checkpoints, repair_link, version
 from webgym_cli.store.index.query import refresh_index
 from webgym_cli.store.metrics import append_event, read_events
 from webgym_cli.store.run import RunDir
@@ -251,7 +251,7 @@ class Pipeline:
         if policy == ORACLE:
             return PolicyEndpoint()
         if policy != VLLM:
-            name = shared.gate.policy.name if shared else policy_name(self.run, self.settings)
+            name = name_policy(self.run, self.settings, policy)
             return PolicyEndpoint(base_urls=policy_urls(policy), served=ServedPolicy(name=name))
         logprobs = logprobs_kind(self.settings)  # raises for an unsupported mode before a server is started
         base_urls = self.serving.base_urls if shared else await self.serving.current()

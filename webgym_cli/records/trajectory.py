@@ -270,7 +270,7 @@ class Trajectory(StoredRecord):
     """The instruction that the policy received: the task's, or the one that the environment generated."""
     seed: int
     policy: str
-    """The policy: `oracle`, or the model and its version."""
+    """The policy: `oracle`, the checkpoint or base model, or `MODEL at ADDRESS` of servers that are not webgym's."""
     prompt: PromptSpec
     sampling: Sampling | None = None
     """The sampling parameters; None: an expert acted, or they are unknown."""

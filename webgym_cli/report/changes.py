@@ -28,9 +28,9 @@ EXAMPLES = 4
 
 _ITERATIONS = """
 SELECT DISTINCT iteration FROM trajectories
-WHERE split = 'test' AND policy <> 'oracle' AND success IS NOT NULL ORDER BY iteration
+WHERE series = 'test' AND success IS NOT NULL ORDER BY iteration
 """
-_SCORED = "split = 'test' AND policy <> 'oracle' AND iteration = ? AND success IS NOT NULL"
+_SCORED = "series = ? AND iteration = ? AND success IS NOT NULL"
 _NUMBER = re.compile(r"[-_.]?\d+$")
 
 
@@ -81,14 +81,18 @@ def read_changes(index: Index) -> list[VersionChange]:
     return [change for change in comparisons if change["pairs"]]
 
 
-def pair_test_cases(before: tuple[Index, int], after: tuple[Index, int]) -> list[Pair]:
-    """Return the scored test episodes that two iterations share; each iteration is given with its index."""
-    cases = (read_cases(index, _SCORED, [iteration]) for index, iteration in (before, after))
+def pair_cases(before: tuple[Index, str, int], after: tuple[Index, str, int], *, by_seed: bool = True) -> list[Pair]:
+    """Return the scored episodes that two iterations share, without `by_seed` the scored tasks.
+
+    Each iteration is given as its index, series and number.
+    """
+    sides = (before, after)
+    cases = (read_cases(index, _SCORED, [series, number], by_seed=by_seed) for index, series, number in sides)
     return [(first, second) for first, second in join_cases(*cases) if first and second]
 
 
 def _compare(index: Index, before: int, after: int) -> VersionChange:
-    pairs = pair_test_cases((index, before), (index, after))
+    pairs = pair_cases((index, "test", before), (index, "test", after))
     counts = count_changes(pairs)
     name = name_family([first for first, _ in pairs])
     return {

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
 from webgym_cli.config.load import flat_values
 from webgym_cli.records.statistics import difference
-from webgym_cli.report.changes import pair_test_cases
+from webgym_cli.report.changes import pair_cases
 from webgym_cli.report.facts import RunIdentity, describe_run
 from webgym_cli.report.success import SERIES, SuccessCounts, SuccessPoint, read_failures, read_points
-from webgym_cli.store.index.paired import Change, compute_p_value, count_changes
+from webgym_cli.store.index.paired import Change, Pair, compute_p_value, count_changes
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, saved_settings
 
@@ -46,12 +47,15 @@ class ComparedRow(Difference):
     """Comparison of an iteration of the first run with one of the second."""
 
     series: str
+    """`A / B` where two servers are compared."""
     first_iteration: int
     second_iteration: int
     first: SuccessCounts | None
     second: SuccessCounts | None
     method: Literal["paired", "independent"] | None
     """`paired`: both were asked the same test tasks with the same seeds. None: a side has nothing that is scored."""
+    common_tasks: int | None
+    """Scored tasks of both sides; 0: the success rates are those of different tasks. None: without a method."""
 
 
 class ComparedFailures(Difference):
@@ -82,6 +86,8 @@ class Comparison(TypedDict):
 
 _Runs = tuple[ComparedRun, ComparedRun]
 _Points = dict[tuple[str, int], SuccessPoint]
+# The series of both sides.
+_Series = tuple[str, str]
 
 
 def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
@@ -95,7 +101,11 @@ def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     return {
         "first": describe_run(first.run, settings[0]),
         "second": describe_run(second.run, settings[1]),
-        "rows": [_row(sides, counted, series, at) for series in SERIES for at in _pairs_of_iterations(counted, series)],
+        "rows": [
+            _row(sides, counted, series, at)
+            for series in _pairs_of_series(counted)
+            for at in _pairs_of_iterations(counted, series)
+        ],
         "failures": {
             kind: _two((kinds[0].get(kind, 0), ran[0]), (kinds[1].get(kind, 0), ran[1]))
             for kind in sorted({*kinds[0], *kinds[1]})
@@ -113,9 +123,26 @@ def _points(index: Index) -> _Points:
     return {(point["series"], point["iteration"]): point for point in points if point["band"] is None}
 
 
-def _pairs_of_iterations(counted: list[_Points], series: str) -> list[tuple[int, int]]:
+def _pairs_of_series(counted: list[_Points]) -> Iterator[_Series]:
+    """Yield the pairs of series to compare: equal names, then the only other server of each run, split by split."""
+    first, second = ({name for name, _ in points} for points in counted)
+    yield from ((name, name) for name in SERIES)
+    yield from ((name, name) for name in sorted((first & second).difference(SERIES)))
+    for split in SERIES[:2]:
+        # Two models on servers of their own, each in its run, are compared although their names differ.
+        alone = [
+            sorted(name for name in names if name.startswith(f"{split} of "))
+            for names in (first - second, second - first)
+        ]
+        if [len(names) for names in alone] == [1, 1]:
+            yield alone[0][0], alone[1][0]
+        else:
+            yield from ((name, name) for names in alone for name in names)
+
+
+def _pairs_of_iterations(counted: list[_Points], series: _Series) -> list[tuple[int, int]]:
     """Return the pairs of iterations to compare: equal numbers, then the newest of each run."""
-    there = [{iteration for name, iteration in points if name == series} for points in counted]
+    there = [{at for name, at in points if name == mine} for points, mine in zip(counted, series, strict=True)]
     pairs = [(iteration, iteration) for iteration in sorted(there[0] | there[1])]
     newest = tuple(max(iterations, default=-1) for iterations in there)
     # For runs of different lengths the comparison of the final policies is the most useful one.
@@ -124,22 +151,25 @@ def _pairs_of_iterations(counted: list[_Points], series: str) -> list[tuple[int,
     return pairs
 
 
-def _row(sides: _Runs, counted: list[_Points], series: str, iterations: tuple[int, int]) -> ComparedRow:
+def _row(sides: _Runs, counted: list[_Points], series: _Series, iterations: tuple[int, int]) -> ComparedRow:
     """Compare one iteration of the first run with one of the second."""
-    points = [of_side.get((series, at)) for of_side, at in zip(counted, iterations, strict=True)]
+    points = [of_side.get(at) for of_side, at in zip(counted, zip(series, iterations, strict=True), strict=True)]
     row: ComparedRow = {
-        "series": series,
+        "series": " / ".join(dict.fromkeys(series)),
         "first_iteration": iterations[0],
         "second_iteration": iterations[1],
         "first": _summarize_point(points[0]),
         "second": _summarize_point(points[1]),
         "method": None,
+        "common_tasks": None,
     }
     tallies = [(point["successes"], point["scored"]) for point in points if point and point["scored"]]
     # Without scored trajectories on both sides there is no rate to test: the row has counts only.
     if len(tallies) < 2:
         return row
-    if series == "test" and (paired := _compare_pairs(sides, iterations)):
+    before, after = ((side.index, *of) for side, of in zip(sides, zip(series, iterations, strict=True), strict=True))
+    row["common_tasks"] = len(pair_cases(before, after, by_seed=False))
+    if series[0].startswith("test") and (paired := _compare_pairs(pair_cases(before, after))):
         return {**row, "method": "paired", **paired}
     return {**row, "method": "independent", **_apart(tallies[0], tallies[1])}
 
@@ -149,11 +179,10 @@ def _summarize_point(point: SuccessPoint | None) -> SuccessCounts | None:
     return cast("SuccessCounts | None", kept)
 
 
-def _compare_pairs(sides: _Runs, iterations: tuple[int, int]) -> Difference | None:
+def _compare_pairs(shared: Sequence[Pair]) -> Difference | None:
     """Compare shared cases by McNemar's exact test; None without shared cases."""
-    before, after = ((side.index, at) for side, at in zip(sides, iterations, strict=True))
-    counts = count_changes(pair_test_cases(before, after))
-    if not (pairs := sum(counts.values())):
+    counts = count_changes(shared)
+    if not (pairs := len(shared)):
         return None
     gained, lost, p_value = counts[Change.GAINED], counts[Change.LOST], compute_p_value(counts)
     return {

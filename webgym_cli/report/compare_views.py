@@ -11,7 +11,7 @@ from webgym_cli.report.figures import (
     format_interval,
     make_success_curve,
 )
-from webgym_cli.report.success import SERIES, SuccessCounts
+from webgym_cli.report.success import SuccessCounts
 
 # The columns of the main table.
 ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
@@ -20,13 +20,16 @@ FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
 
 def build_sections(comparison: Comparison) -> list[ReportSection]:
     """Return the sections of a comparison's page."""
-    figures = [figure for series in SERIES if (figure := _curves(comparison, series))]
+    every = dict.fromkeys(row["series"] for row in comparison["rows"])
+    figures = [figure for series in every if (figure := _curves(comparison, series))]
     success = Figure("Comparison", Table(ROWS, tuple(build_success_rows(comparison))))
     note = (
         "Where both runs were asked the same test tasks with the same seeds, these are paired and p is McNemar's, "
         "exact; else the interval is Newcombe's for two independent shares. Differences are in percentage points (pp). "
         "Each row has a chance of 5 % to tell of a difference where there is none."
     )
+    if warning := warn_of_different_tasks(comparison):
+        note = f"{warning} {note}"
     shown = [ReportSection("success", "Success", (*figures, success), note)]
     if rows := build_failure_rows(comparison):
         table = Table(FAILURES, tuple(rows))
@@ -50,6 +53,14 @@ def build_success_rows(comparison: Comparison) -> list[tuple[str, ...]]:
         )
         for row in comparison["rows"]
     ]
+
+
+def warn_of_different_tasks(comparison: Comparison) -> str:
+    """Return the warning that the runs have no task in common; empty if they have one, or nothing is compared."""
+    common = [row["common_tasks"] for row in comparison["rows"] if row["method"]]
+    if any(common) or not common:
+        return ""
+    return "The runs have no task in common: the success rates are those of different tasks, and no verdict follows."
 
 
 def build_failure_rows(comparison: Comparison) -> list[tuple[str, ...]]:
@@ -99,6 +110,8 @@ def _sure(row: ComparedRow) -> str:
 def _verdict(row: ComparedRow) -> str:
     if row["method"] is None:
         return NONE
+    if not row["common_tasks"]:
+        return "different tasks"
     if not row["significant"]:
         return "may be chance"
     return "B is better" if row["difference"] > 0 else "A is better"

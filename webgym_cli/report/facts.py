@@ -14,8 +14,7 @@ from webgym_cli.report.async_training import AsyncFacts, read_async_facts
 from webgym_cli.report.changes import VersionChange, read_changes
 from webgym_cli.report.repetition import read_repetition, warn_repetition
 from webgym_cli.report.success import (
-    DEMONSTRATIONS,
-    SERIES_SQL,
+    SERIES,
     FailureFacts,
     SuccessPoint,
     VerdictFacts,
@@ -34,8 +33,8 @@ from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.util.files import read_json
 
-# Excludes the expert, whose success is no evidence about the policy.
-_POLICIES = TrajectoryQuery(expression="policy <> 'oracle'")
+# Excludes experts and other servers, whose success is no evidence about the run's policy.
+_POLICIES = TrajectoryQuery(expression="series = split")
 _COUNTS = """
 SELECT count(*) AS trajectories, coalesce(sum(steps), 0)::BIGINT AS steps,
     strftime(min(started_at), '%Y-%m-%dT%H:%M:%SZ') AS first_started,
@@ -109,7 +108,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         **describe_run(run, settings),
         **cast("BufferCounts", index.one(_COUNTS)),
         "points": points,
-        "means": list(read_means(index, SERIES_SQL)),
+        "means": list(read_means(index, "series")),
         "pass_at_k": compute_pass_rates(index, _POLICIES),
         "changes": read_changes(index),
         "failures": read_failures(index),
@@ -142,9 +141,9 @@ def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
 
 
 def find_newest_test(facts: ReportFacts) -> SuccessPoint | None:
-    """Return the newest scored point over all bands, of the test split or else of the training split; or None."""
+    """Return the policy's newest scored point over all bands, of the test split or else of the training split."""
     scored = [point for point in facts["points"] if point["band"] is None and point["scored"]]
-    policies = [point for point in scored if point["series"] != DEMONSTRATIONS]
+    policies = [point for point in scored if point["series"] in SERIES[:2]]
     return max(policies, key=lambda point: (point["series"] == "test", point["iteration"]), default=None)
 
 

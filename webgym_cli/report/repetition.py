@@ -14,8 +14,8 @@ _REPEATED = 0.5
 _SAME = 0.9
 
 _NEWEST = """
-WITH newest AS (SELECT id, iteration, task_key FROM trajectories WHERE split = 'train' AND policy <> 'oracle'
-    AND iteration = (SELECT max(iteration) FROM trajectories WHERE split = 'train' AND policy <> 'oracle')
+WITH newest AS (SELECT id, iteration, task_key FROM trajectories WHERE series = 'train'
+    AND iteration = (SELECT max(iteration) FROM trajectories WHERE series = 'train')
 ), said AS (
     SELECT newest.iteration, task_key, response_digest,
         lag(response_digest) OVER (PARTITION BY trajectory ORDER BY step) AS before

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TypedDict, cast
 
+from webgym_cli.records.series import DEMONSTRATIONS
 from webgym_cli.records.statistics import wilson
 from webgym_cli.store.index.query import Index
 
-# The series of expert episodes, kept apart because it is no measure of a policy.
-DEMONSTRATIONS = "demonstrations"
-# All series in display order: the policies' episodes by split, then the demonstrations.
+# The run's own series in display order; those of other servers follow.
 SERIES = ("test", "train", DEMONSTRATIONS)
 # Maximum number of sites in the failure table, those with the most failures.
 SITES = 20
@@ -84,18 +83,14 @@ class VerdictFacts(TypedDict):
     same_rate: float | None
 
 
-# The series of a trajectory, in SQL.
-SERIES_SQL = f"CASE WHEN policy = 'oracle' THEN '{DEMONSTRATIONS}' ELSE split END"
-
 _POINTS = f"""
-WITH named AS (SELECT *, {SERIES_SQL} AS series FROM trajectories)
 SELECT series, iteration, CASE WHEN grouping(band) = 0 THEN band END AS band, count(*) AS trajectories,
     count(success) AS scored, count(*) FILTER (WHERE success) AS successes, count(failure) AS failures,
     round(avg(steps) FILTER (WHERE failure IS NULL), 3) AS mean_steps,
     round(avg(steps) FILTER (WHERE success), 3) AS mean_steps_solved,
     round(avg(policy_seconds), 3) AS policy_seconds, round(avg(environment_seconds), 3) AS environment_seconds
-FROM named GROUP BY GROUPING SETS ((series, iteration), (series, iteration, band))
-ORDER BY list_position({list(SERIES)}, series), iteration, grouping(band) DESC,
+FROM trajectories GROUP BY GROUPING SETS ((series, iteration), (series, iteration, band))
+ORDER BY nullif(list_position({list(SERIES)}, series), 0) NULLS LAST, series, iteration, grouping(band) DESC,
     list_position(['easy', 'medium', 'hard'], band)
 """
 

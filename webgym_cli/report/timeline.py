@@ -8,13 +8,13 @@ from typing import TypedDict
 from webgym_cli.records.stored_events import TimedEvent
 from webgym_cli.report.charts import draw_timeline, format_percent
 from webgym_cli.report.figures import Figure, Table
-from webgym_cli.report.timing import EXPERT, TimeSpan, find_spans, merge_spans, subtract_spans
+from webgym_cli.report.timing import TimeSpan, find_spans, merge_spans, subtract_spans
 from webgym_cli.store.index.query import Index
 from webgym_cli.util.text import format_duration
 
-_EPISODES = f"""
+_EPISODES = """
 SELECT epoch(started_at) AS began, epoch(started_at) + seconds AS ended FROM stored
-WHERE iteration >= ? AND policy <> '{EXPERT}' ORDER BY began
+WHERE iteration >= ? AND series <> 'demonstrations' ORDER BY began
 """
 # Events of a server that releases its GPUs to the trainer, and of one that has them back.
 _AWAY, _BACK = ("sleep", "stop"), ("wake", "serve")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TypedDict
 
+from webgym_cli.records.series import EXPERT
 from webgym_cli.records.stored_events import TimedEvent
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir
@@ -20,8 +21,6 @@ from webgym_cli.store.run import RunDir
 STAGES = ("evaluation", "survey", "generate", "rollout", "judge", "score", "prepare", "train")
 # Events of webgym's own servers: start-up; weight updates and release of the GPUs to the trainer.
 START, WEIGHTS = ("serve",), ("swap", "wake", "sleep", "stop")
-# Policy name of the scripted expert, which uses no GPU.
-EXPERT = "oracle"
 HOUR = 3600
 
 
@@ -201,6 +200,7 @@ def _rollouts(events: Sequence[TimedEvent]) -> tuple[list[TimeSpan], list[TimeSp
         for span in find_spans([event]) if event.event in ("rollout", "survey", "evaluation") else ():
             # During the judge tail the policy's GPU is idle although the rollout has not ended.
             tail = min(event.judge_tail_seconds or 0.0, span.seconds)
+            # An expert uses no GPU.
             mine = experts if event.policy == EXPERT else acting
             mine.append(replace(span, end=span.end - tail))
             tails.append(replace(span, start=span.end - tail))

@@ -55,8 +55,7 @@ def _rewards(facts: ReportFacts) -> ReportSection:
     figures = []
     for name, rows in sorted(group_rows(facts["means"], "name").items()):
         if name != "mean_steps":
-            lines = {series: of for series in SERIES if (of := [row for row in rows if row["key"] == series])}
-            figures.append(make_curve(name, "mean", lines, "mean", "{trajectories} episodes"))
+            figures.append(make_curve(name, "mean", group_rows(rows, "key"), "mean", "{trajectories} episodes"))
     note = (
         "Means over the scored episodes: the reward, the other numbers of the reward function (reward_extra/NAME) over "
         "the episodes that have them, and calls of each tool in an episode (tool_calls/NAME)."
@@ -111,7 +110,7 @@ def _failures(facts: ReportFacts) -> ReportSection:
         ends = tuple((stop, str(of["count"]), str(of["successes"])) for stop, of in failures["stops"].items())
         figures.append(Figure("How the others ended", Table(("", "episodes", "solved"), ends)))
     total = sum(failures["by_kind"].values())
-    note = f"{total} of {facts['trajectories']} episodes failed for reasons that are not the policy's."
+    note = f"{total} of {facts['trajectories']} attempts failed for reasons that are not the policy's."
     return ReportSection("failures", "Failures", tuple(figures), note)
 
 

@@ -14,6 +14,7 @@ from webgym_cli.environments.base import Environment
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sampling import Sampling
+from webgym_cli.records.series import EXPERT
 from webgym_cli.records.trajectory import Generation, PromptVersion
 
 
@@ -67,7 +68,7 @@ class ModelAgent:
 class OracleAgent:
     """The environment's expert; writes its actions in the policy's response format."""
 
-    name = "oracle"
+    name = EXPERT
 
     def __init__(
         self, mode: InteractionMode, action_set: str = PromptVersion.VANILLA, call_format: str = "hermes"

@@ -86,7 +86,7 @@ class RolloutEngine:
         stored trajectories that still need a judgement. Raises `WebGymError` when nothing could be collected.
         """
         await self.run_all(watch, unjudged)
-        summary = summarize(self.run, self.plan, self.runner.name, self.monitor, self.judge_down)
+        summary = summarize(self.run, self.plan, self.monitor, self.judge_down)
         return cast(RolloutSummary, {**summary, **self.runner.facts()})
 
     async def run_all(self, watch: Watch | None = None, unjudged: Iterable[Trajectory] = ()) -> None:
@@ -243,7 +243,6 @@ def make_claims(settings: Settings) -> ResourceClaims:
 def summarize(
     run: RunDir,
     plan: RolloutPlan,
-    policy: str,
     monitor: Monitor,
     judge_down: str = "",
     *,
@@ -251,13 +250,15 @@ def summarize(
 ) -> RolloutSummary:
     """Return the summary event of the iteration so far. Raises `WebGymError` if nothing was collected or judged.
 
+    The rewards are those of the acting policy: an expert's or another server's are no result of it.
     `stored`: all trajectories of the iteration; None: read them from the buffer.
     """
     if judge_down:
         raise WebGymError(
             f"the judge does not answer: {judge_down}", hint=f"webgym judge {run.root} once it does: all is stored"
         )
-    all_stored = list(scan(run, plan.split, plan.iteration)) if stored is None else stored
+    whole = list(scan(run, plan.split, plan.iteration)) if stored is None else stored
+    all_stored = [trajectory for trajectory in whole if plan.counts(trajectory)]
     collected = [trajectory for trajectory in all_stored if is_rolled_out(trajectory.outcome.failure)]
     worked = [trajectory for trajectory in collected if trajectory.outcome.failure is None]
     if collected and not worked:
@@ -272,10 +273,11 @@ def summarize(
         cause = f"; the last one: {last.failure_detail}" if last.failure_detail else ""
         hint = _advise(last.failure) if monitor.failures else f"webgym rollout {run.root} --again given-up"
         raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=hint)
-    head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": policy}
+    head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": plan.policy_name}
     owed = len(plan.episodes) - len({trajectory.episode for trajectory in collected})
     counts = {"owed": owed, "unjudged": sum(trajectory.awaits_judgement for trajectory in worked)}
-    return cast(RolloutSummary, {**head, **summarize_rewards(worked), **counts, **monitor.summary()})
+    rewards = summarize_rewards(list(filter(plan.is_by_policy, worked)))
+    return cast(RolloutSummary, {**head, **rewards, **counts, **monitor.summary()})
 
 
 def _advise(failure: FailureKind | None) -> str:

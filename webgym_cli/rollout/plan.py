@@ -12,9 +12,11 @@ from webgym_cli.environments.registry import map_isolation
 from webgym_cli.errors import StoreError
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, is_rolled_out
+from webgym_cli.records.series import name_series
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.draw import EpisodeSampler
+from webgym_cli.rollout.resources import name_policy
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.plans import read_plan
@@ -26,7 +28,7 @@ from webgym_cli.util.urls import site_of
 
 _PASS_RATES = """
 SELECT task, avg(success::INT) AS rate FROM trajectories
-WHERE split = 'train' AND iteration < ? AND success IS NOT NULL AND policy <> 'oracle'
+WHERE series = 'train' AND iteration < ? AND success IS NOT NULL
 GROUP BY task, iteration QUALIFY row_number() OVER (PARTITION BY task ORDER BY iteration DESC) = 1
 """
 
@@ -54,7 +56,7 @@ class RolloutPlan:
     split: Split
     iteration: int
     policy: str
-    """`vllm`, `oracle` or a base URL."""
+    """`vllm`, `oracle` or base URLs."""
     episodes: tuple[Episode, ...]
     """All episodes planned so far for this iteration and split."""
     owed: tuple[PendingEpisode, ...]
@@ -70,6 +72,8 @@ class RolloutPlan:
     """Notes on the sampling for the user."""
     wanted: int = 0
     """Number of requested episodes; more are planned to replace groups without gradient."""
+    policy_name: str = ""
+    """Name of the acting policy in the trajectories."""
     sites: Mapping[str, str] = field(default_factory=dict)
     """Isolation mode of each exclusive resource (WebArena site) of the pending episodes (`webarena.*.isolation`)."""
 
@@ -77,6 +81,14 @@ class RolloutPlan:
     def done(self) -> int:
         """Number of episodes with a final trajectory."""
         return len(self.episodes) - len(self.owed) - self.given_up - self.blocked
+
+    def is_by_policy(self, trajectory: Trajectory) -> bool:
+        """Whether a trajectory's result is one of the acting policy, not an expert's or another server's."""
+        return name_series(trajectory.policy, self.split) == name_series(self.policy_name, self.split)
+
+    def counts(self, trajectory: Trajectory) -> bool:
+        """Whether a trajectory can finish its episode: in training anybody's, in an evaluation only the policy's."""
+        return self.split is Split.TRAIN or self.is_by_policy(trajectory)
 
     def extend(self, later: RolloutPlan) -> RolloutPlan:
         """Return the plan of this and a later iteration's episodes, with the later iteration's number."""
@@ -150,10 +162,12 @@ def plan_rollout(
         for repeat, count in more.items():
             planned += draw.further(count, planned, earlier, hidden, repeat) if count > 0 else ()
         notes = draw.notes(hidden, planned)
+    acting = policy or settings.rollout.policy
     whole = RolloutPlan(
         split=split,
         iteration=iteration,
-        policy=policy or settings.rollout.policy,
+        policy=acting,
+        policy_name=name_policy(run, settings, acting),
         episodes=planned,
         owed=(),
         given_up=0,
@@ -206,11 +220,14 @@ class _EpisodeAttempts:
     newest: str = ""
     outcome: Outcome | None = None
 
-    def add(self, trajectory: Trajectory) -> None:
-        """Count one stored attempt."""
+    def add(self, trajectory: Trajectory, *, counts: bool) -> None:
+        """Count one stored attempt. `counts`: whether it can finish the episode; if not, only its number is used up."""
         kind = trajectory.outcome.failure
-        if trajectory.attempt >= self.next:
-            self.next, self.newest, self.outcome = trajectory.attempt + 1, trajectory.id, trajectory.outcome
+        newest, self.next = trajectory.attempt >= self.next, max(self.next, trajectory.attempt + 1)
+        if not counts:
+            return
+        if newest:
+            self.newest, self.outcome = trajectory.id, trajectory.outcome
         if kind in (None, FailureKind.JUDGE_FAILED):
             self.rolled_out = True
         elif kind.counts_as_attempt:
@@ -240,7 +257,7 @@ def _without_stored(
     """Return the plan with its pending episodes: those that are not stored and may be run."""
     damage, stored = list[str](), defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
     for trajectory in scan(run, plan.split, plan.iteration, damage):
-        stored[trajectory.episode].add(trajectory)
+        stored[trajectory.episode].add(trajectory, counts=plan.counts(trajectory))
     open_ = [episode for episode in plan.episodes if not stored[episode.id].rolled_out]
     limit = settings.rollout.max_attempts
     if again:

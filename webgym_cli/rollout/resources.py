@@ -13,8 +13,10 @@ from webgym_cli.config.secrets import POLICY_KEY, refuse_keys
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.records.sampling import Logprobs
+from webgym_cli.records.series import EXPERT, name_served
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import Agent, ModelAgent, OracleAgent
+from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.secrets import expand_variables, require_header_value
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from webgym_cli.agent.load_balancer import BalancedPolicy
 
 # Values of `rollout.policy` other than base URLs: the environment's expert, webgym's own server.
-ORACLE, VLLM = OracleAgent.name, "vllm"
+ORACLE, VLLM = EXPERT, "vllm"
 _CHOICES = "--policy vllm, --policy oracle or --policy http://HOST:PORT/v1[,http://HOST:PORT/v1...]"
 
 
@@ -52,6 +54,17 @@ def policy_urls(policy: str) -> tuple[str, ...]:
             raise UsageError(f"rollout.policy: {server} is named twice", hint="name each server once")
         servers.add(server)
     return urls
+
+
+def name_policy(run: RunDir, settings: Settings, policy: str) -> str:
+    """Return the name that the episodes of a policy store. `policy`: what `rollout.policy` takes."""
+    if policy == ORACLE:
+        return EXPERT
+    if policy == VLLM:
+        return policy_name(run, settings)
+    # Without credentials, in one spelling and order: the same servers are one series.
+    addresses = sorted(f"{urlsplit(url).scheme}://{_server_key(url, alone=True)}" for url in policy_urls(policy))
+    return name_served(settings.serve.served_model_name, ", ".join(addresses))
 
 
 def _server_key(url: str, *, alone: bool) -> str:

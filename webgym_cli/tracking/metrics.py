@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from webgym_cli.records.series import is_served_elsewhere
+
 # The step metric (x axis) of all metrics of webgym.
 AXIS = "iteration"
 
@@ -23,9 +25,16 @@ _BOUNDS = {"interval": ("low", "high")}
 def extract_metrics(event: Mapping[str, Any]) -> dict[str, float]:
     """Return an event's finite numbers, named `<event>/<fact>`, of nested facts `<event>/<fact>/<fact>`."""
     facts = {key: value for key, value in event.items() if key not in _LEFT_OUT}
-    named = {f"{_clean(event['event'])}/{name}": value for name, value in _numbers(facts)}
+    named = {f"{name_event(event)}/{name}": value for name, value in _numbers(facts)}
     own: dict[str, float] = event.get(_OWN, {})
     return {_RENAMED.get(name, name): value for name, value in named.items()} | own
+
+
+def name_event(event: Mapping[str, Any]) -> str:
+    """Return the first part of an event's metric names; results of another server have names of their own."""
+    policy = event.get("policy")
+    other = [policy] if isinstance(policy, str) and is_served_elsewhere(policy) else []
+    return "/".join(map(_clean, [event["event"], *other]))
 
 
 def _numbers(facts: dict[str, Any]) -> Iterator[tuple[str, float]]:

@@ -12,7 +12,7 @@ from PIL import Image
 from webgym_cli.errors import StoreError
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.store.buffer import read
-from webgym_cli.store.index.query import open_index
+from webgym_cli.store.index.query import SPLIT_OR_SERVER, open_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -43,10 +43,13 @@ _CHOICE = """
 Picture = Callable[[Image.Image, str], Any]
 
 
-def choose_trajectories(run: RunDir, split: str, iteration: int, count: int, seed: int) -> list[Trajectory]:
-    """Return at most `count` trajectories with their judgements. Raises `StoreError`."""
+def choose_trajectories(run: RunDir, series: str, iteration: int, count: int, seed: int) -> list[Trajectory]:
+    """Return at most `count` trajectories with their judgements. Raises `StoreError`.
+
+    `series`: a split, or the series of another server.
+    """
     with open_index(run) as index:
-        places = index.places("split = ? AND iteration = ?", [split, iteration, str(seed)], order=_CHOICE)
+        places = index.places(f"{SPLIT_OR_SERVER} = ? AND iteration = ?", [series, iteration, str(seed)], order=_CHOICE)
         return [read(run, place, without=("token_ids", "logprobs")) for place in islice(places, count)]
 
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.secrets import add_settings_secrets
 from webgym_cli.errors import WebGymError
+from webgym_cli.records.series import is_served_elsewhere, name_series
 from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.tracking.metrics import AXIS, extract_metrics
+from webgym_cli.tracking.metrics import AXIS, extract_metrics, name_event
 from webgym_cli.tracking.pending import mark_sent, read_pending
 from webgym_cli.tracking.plan import TrackingPlan
 from webgym_cli.tracking.trainer_log import TRAINER_AXIS, read_offline_curve
@@ -74,7 +75,9 @@ def _table(plan: TrackingPlan, event: Mapping[str, Any]) -> dict[str, Any]:
     run = RunDir(plan.root)
     store = ScreenshotStore(run.screenshots)
     try:
-        chosen = choose_trajectories(run, SAMPLED[event["event"]], event["iteration"], plan.samples, plan.seed)
+        split, policy = SAMPLED[event["event"]], str(event.get("policy"))
+        series = name_series(policy, split) if is_served_elsewhere(policy) else split
+        chosen = choose_trajectories(run, series, event["iteration"], plan.samples, plan.seed)
     except WebGymError as error:
         logging.getLogger(__name__).warning("no table of samples: %s", error)
         return {}
@@ -83,7 +86,7 @@ def _table(plan: TrackingPlan, event: Mapping[str, Any]) -> dict[str, Any]:
         for trajectory in chosen
     ]
     rows = map_texts(rows, redact)
-    return {f"{event['event']}/samples": wandb.Table(columns=list(COLUMNS), data=rows, allow_mixed_types=True)}
+    return {f"{name_event(event)}/samples": wandb.Table(columns=list(COLUMNS), data=rows, allow_mixed_types=True)}
 
 
 if __name__ == "__main__":

@@ -67,6 +67,8 @@ def test_the_rollout_phase_collects_and_ends(tmp_path):
 def test_an_evaluation_whose_rewards_are_unknown_is_shown_as_such():
     known = {"iteration": 0, "episodes": 10, "successes": 2, "success_rate": 0.2, "interval": [0.06, 0.51]}
     unknown = {"iteration": 1, "episodes": 0, "successes": 0, "success_rate": None, "interval": [0.0, 1.0]}
+    served = {**known, "policy": "policy at http://host:1/v1"}
+    assert progress_table([served])[1][0][0] == served["policy"], "it is no version of the run's policy"
     _, rows = progress_table([known, unknown, {**known, "iteration": 2}])
     assert [row[2] for row in rows] == ["0.200", "", "0.200"]
     assert [row[4] for row in rows] == ["", "", ""]

@@ -29,7 +29,8 @@ def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: Json
 
     Shows success by split and iteration, steps, failures, and the settings that differ. Test episodes of the same task
     and seed are paired and compared by McNemar's exact test; without pairs, the 95 % interval of the difference of two
-    proportions is given. `webgym diff RUN A B --with RUN2` shows which tasks changed.
+    proportions is given. Rates of different tasks get no verdict.
+    `webgym diff RUN A B --with RUN2` shows which tasks changed.
 
     Examples:
       webgym compare runs/a runs/b
@@ -65,7 +66,13 @@ def compare(first: FirstArg, second: SecondArg, html: HtmlOpt = None, json: Json
 
 
 def _show(output: Output, compared: Comparison) -> None:
-    from webgym_cli.report.compare_views import FAILURES, ROWS, build_failure_rows, build_success_rows
+    from webgym_cli.report.compare_views import (
+        FAILURES,
+        ROWS,
+        build_failure_rows,
+        build_success_rows,
+        warn_of_different_tasks,
+    )
 
     def table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
         if rows:
@@ -80,3 +87,5 @@ def _show(output: Output, compared: Comparison) -> None:
     table("settings that differ", ("", "A", "B"), differ)
     if not compared["rows"]:
         output.note("neither run has trajectories")
+    if warning := warn_of_different_tasks(compared):
+        output.note(warning)

@@ -163,6 +163,8 @@ def _picture(facts: dict[str, Any]) -> Any:
 
 def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]]:
     """Yield the tables below the board: title, columns and rows."""
+    from webgym_cli.records.series import name_version
+
     if any(rank["state"] in ("silent", "lost") for rank in facts["ranks"]):
         columns = ("rank", "host", "pid", "state", "updated_at")
         yield "ranks", columns, [tuple(rank[name] for name in columns) for rank in facts["ranks"]]
@@ -174,7 +176,7 @@ def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[
         ("policy version", "episodes", "success", "95 %"),
         [
             (
-                event["iteration"],
+                name_version(event.get("policy", ""), event["iteration"]),
                 event["episodes"],
                 _rate(event["success_rate"]),
                 "-".join(map(_rate, event["interval"])),
@@ -186,6 +188,8 @@ def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[
 
 def _lines(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     """Yield the same data for a pipe: lines whose first cell is their kind."""
+    from webgym_cli.records.series import name_version
+
     command, rollout = facts["command"], facts["rollout"]
     yield "policy", facts["policy_version"], facts["policy"]
     if command:
@@ -214,7 +218,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
     for event in facts["phases"]:
         yield "phase", *(event[name] for name in _PHASE)
     for event in facts["evaluations"]:
-        yield "evaluation", event["iteration"], event["episodes"], event["success_rate"], *event["interval"]
+        name = name_version(event.get("policy", ""), event["iteration"])
+        yield "evaluation", name, event["episodes"], event["success_rate"], *event["interval"]
 
 
 def _note_next_commands(output: Output, facts: dict[str, Any], run: str, directory: RunDir, settings: Settings) -> None:

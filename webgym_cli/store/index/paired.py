@@ -16,7 +16,7 @@ SOLVED_SHARE = 0.5
 
 _CASES = """
 SELECT task_key, {seed} AS seed, min(task) AS task, min(site) AS site, arg_max(id, (started_at, id)) AS id,
-    avg(success::INTEGER) AS rate, avg(steps) AS steps
+    avg(success::INTEGER) AS rate, avg(steps) FILTER (failure IS NULL) AS steps
 FROM trajectories WHERE {where} GROUP BY ALL ORDER BY task_key, seed
 """
 
@@ -48,8 +48,8 @@ class PairedCase:
     """Id of the newest trajectory."""
     rate: float | None
     """Success rate of the scored attempts; None without any."""
-    steps: float
-    """Mean over the attempts."""
+    steps: float | None
+    """Mean over the attempts that did not fail."""
 
     @property
     def solved(self) -> bool:

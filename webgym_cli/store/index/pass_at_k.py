@@ -7,16 +7,17 @@ from itertools import count, takewhile
 from typing import TypedDict
 
 from webgym_cli.records.statistics import pass_at_k
-from webgym_cli.store.index.query import Index
+from webgym_cli.store.index.query import SPLIT_OR_SERVER, Index
 from webgym_cli.store.index.selection import TrajectoryQuery
 
 # Minimum share of tasks with at least k scored attempts; below it pass@k would describe other tasks.
 ENOUGH = 0.5
 
-_TASKS = """
+_TASKS = f"""
 WITH tasks AS (
-    SELECT split, iteration, task_key, count(success) AS attempts, count(*) FILTER (WHERE success) AS successes
-    FROM trajectories WHERE {where} GROUP BY ALL
+    SELECT {SPLIT_OR_SERVER} AS split, iteration, task_key, count(success) AS attempts,
+        count(*) FILTER (WHERE success) AS successes
+    FROM trajectories WHERE {{where}} GROUP BY ALL
 )
 SELECT split, iteration, attempts, successes, count(*) AS tasks FROM tasks WHERE attempts > 0
 GROUP BY split, iteration, attempts, successes ORDER BY split = 'test', iteration, attempts, successes

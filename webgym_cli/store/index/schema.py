@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.judgement import Judgement, environment_score, scored_by_environment
+from webgym_cli.records.series import name_series
 from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.util.urls import site_of
 
@@ -56,6 +57,7 @@ TRAJECTORY: Columns[Trajectory] = {
     "instruction": (TEXT, lambda one: one.instruction),
     "seed": (LONG, lambda one: one.seed),
     "policy": (TEXT, lambda one: one.policy),
+    "series": (TEXT, lambda one: name_series(one.policy, one.split.value)),
     "sampling": (SAMPLING, lambda one: one.sampling and one.sampling.model_dump()),  # null if unknown
     "prompt_version": (TEXT, lambda one: str(one.prompt.version)),
     "interaction_mode": (TEXT, lambda one: one.prompt.interaction_mode.value),
