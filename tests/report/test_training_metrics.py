@@ -7,7 +7,8 @@ from tests.report.runs import at, did, facts, note
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.records.task import Split
 from webgym_cli.report.page import render_report
-from webgym_cli.report.training_metrics import build_training_section, find_warnings
+from webgym_cli.report.training_metrics import build_training_section, find_warnings, read_warnings
+from webgym_cli.store.run import RunDir
 
 WELL = {
     "actor/entropy": 0.8,
@@ -53,10 +54,52 @@ def test_what_shows_a_collapse_is_said(changed, words):
     assert words in found
 
 
-def test_success_that_is_gone_is_said():
-    (found,) = find_warnings([], success(2, 4, 0))
-    assert "iteration 2" in found and "4 of 10" in found
-    assert find_warnings([], success(0, 0)) == []
+@pytest.mark.parametrize(
+    ("counts", "scored", "warns"),
+    [
+        ((2, 4, 0), 10, True),
+        ((79, 60, 13), 100, True),
+        ((20, 79, 70, 13), 100, True),
+        ((79, 40), 100, False),
+        ((79, 39), 100, True),
+        ((3, 1), 4, False),  # chance
+        ((13, 79), 100, False),
+        ((79, 13, 70), 100, False),  # it has recovered
+        ((0, 0), 10, False),
+        ((79,), 100, False),
+    ],
+)
+def test_success_that_falls_steeply_is_said(counts, scored, warns):
+    found = find_warnings([], success(*counts, scored=scored))
+    assert bool(found) == warns
+    assert all(f"to {counts[-1] / scored:.2f} " in words and words.endswith(").") for words in found)
+
+
+@pytest.mark.parametrize(
+    ("entropies", "words"),
+    [
+        ((0.5, 0.9, 2.4), "while the entropy rose from 0.5 to 2.4 nats"),
+        ((0.5, 0.55, 0.55), None),
+        ((2.0, 1.0, 1.3), None),
+    ],
+)
+def test_the_entropy_that_rose_meanwhile_is_named(entropies, words):
+    trainings = trained(*(WELL | {"actor/entropy": entropy} for entropy in entropies))
+    (found,) = find_warnings(trainings, success(30, 79, 50, 13, scored=100))
+    assert "fell from 0.79" in found and (words in found if words else found.endswith("iteration 3)."))
+
+
+def test_the_metrics_alone_show_a_collapse_of_the_runs_own_policy(tmp_path):
+    run = RunDir(tmp_path)
+    rates = [("test", 0, 79, "m"), ("test", 1, 13, "m"), ("train", 0, 5, "m"), ("train", 1, 60, "m")]
+    rates += [("train", 2, 1, "oracle"), ("test", 2, 0, "x at http://h:1/v1"), ("test", 1, 14, "m")]
+    for split, iteration, successes, policy in rates:
+        name = "rollout" if split == "train" else "evaluation"
+        counted = {"iteration": iteration, "split": split, "policy": policy, "episodes": 100, "successes": successes}
+        note(run, {"event": name, **counted})
+    note(run, {"event": "rollout", "iteration": None})
+    (found,) = read_warnings(run)
+    assert "test episodes fell from 0.79 (79 of 100, iteration 0) to 0.14 (14 of 100, iteration 1)" in found
 
 
 def test_the_report_has_the_curves_and_the_warnings(tmp_path):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from webgym_cli.records.series import name_series
+from webgym_cli.records.statistics import difference
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.report.charts import format_percent
 from webgym_cli.report.figures import Figure, ReportSection, make_curve
 from webgym_cli.report.success import SuccessPoint
+from webgym_cli.store.metrics import read_events, read_records
+from webgym_cli.store.run import RunDir
 
 # Title, axis label, metric name, and whether the metric is a fraction.
 CURVES = (
@@ -22,6 +27,23 @@ _ENTROPY_LEFT = 0.2
 # Warning threshold of the KL divergence between server and trainer, in nats per token.
 _MISMATCH = 0.1
 _FEW_ROWS = 0.5
+# Collapse of success: the warning threshold as a fraction of the best earlier rate.
+_SUCCESS_LEFT = 0.5
+# Rise of the entropy, as a factor, that is named with a falling success rate.
+_ENTROPY_RISE = 1.2
+
+
+class _Success(NamedTuple):
+    """Successes of one iteration of a series."""
+
+    series: str
+    iteration: int
+    scored: int
+    successes: int
+
+    @property
+    def rate(self) -> float:
+        return self.successes / self.scored
 
 
 def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
@@ -36,7 +58,31 @@ def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
 def find_warnings(trainings: Sequence[TrainingEvent], points: Sequence[SuccessPoint]) -> list[str]:
     """Return warnings of a policy collapse, from entropy, rewards, gradient norm, mismatch and success rate."""
     trained = [training for training in trainings if training.metrics]
-    return [*(_judge_trainings(trained) if trained else ()), *_judge_success(points)]
+    rates = [
+        _Success(point["series"], point["iteration"], point["scored"], point["successes"])
+        for point in points
+        if point["band"] is None
+    ]
+    return [*(_judge_trainings(trained) if trained else ()), *_judge_success(rates, trained)]
+
+
+def read_warnings(run: RunDir) -> list[str]:
+    """Return the warnings of a policy collapse that follow from `metrics.jsonl` alone, without the index."""
+    trained = [training for training in read_records(run, TrainingEvent) if training.metrics]
+    newest = {
+        (rate.series, rate.iteration): rate
+        for event in read_events(run, "rollout", "evaluation")
+        for rate in _read(event)
+    }
+    return [*(_judge_trainings(trained) if trained else ()), *_judge_success(newest.values(), trained)]
+
+
+def _read(event: Mapping[str, Any]) -> Iterator[_Success]:
+    """Yield the result that an event holds; nothing for an event of another version."""
+    series = name_series(str(event.get("policy")), str(event.get("split")))
+    numbers = [event.get(name) for name in ("iteration", "episodes", "successes")]
+    if all(isinstance(number, int) for number in numbers):
+        yield _Success(series, *numbers)
 
 
 def _judge_trainings(trained: Sequence[TrainingEvent]) -> Iterator[str]:
@@ -66,11 +112,31 @@ def _judge_trainings(trained: Sequence[TrainingEvent]) -> Iterator[str]:
         )
 
 
-def _judge_success(points: Sequence[SuccessPoint]) -> Iterator[str]:
-    scored = [point for point in points if point["series"] == "train" and point["band"] is None and point["scored"]]
-    scored.sort(key=lambda point: point["iteration"])
-    if len(scored) > 1 and scored[-1]["successes"] == 0 and (solved := [one for one in scored if one["successes"]]):
-        yield (
-            f"No training episode of iteration {scored[-1]['iteration']} succeeded, {solved[-1]['successes']} of "
-            f"{solved[-1]['scored']} did in iteration {solved[-1]['iteration']}."
-        )
+def _judge_success(rates: Iterable[_Success], trained: Sequence[TrainingEvent]) -> Iterator[str]:
+    """Yield a warning for each split whose newest success rate is at most half of its best one, beyond chance."""
+    for split in ("test", "train"):
+        mine = sorted((one for one in rates if one.series == split and one.scored), key=lambda one: one.iteration)
+        if len(mine) < 2:
+            continue
+        newest = mine[-1]
+        best = max(mine[:-1], key=lambda one: (one.rate, one.iteration))
+        _, _, high = difference((best.successes, best.scored), (newest.successes, newest.scored))
+        if newest.rate <= _SUCCESS_LEFT * best.rate and (high < 0 or newest.successes == 0 < best.successes):
+            yield (
+                f"The success rate of the {split} episodes fell from {best.rate:.2f} ({best.successes} of "
+                f"{best.scored}, iteration {best.iteration}) to {newest.rate:.2f} ({newest.successes} of "
+                f"{newest.scored}, iteration {newest.iteration}){_describe_entropy(trained, best.iteration)}"
+            )
+
+
+def _describe_entropy(trained: Sequence[TrainingEvent], since: int) -> str:
+    """Return the end of the sentence on a falling success rate: how the entropy changed since that iteration."""
+    known = [(one.version, one.metrics["actor/entropy"]) for one in trained if "actor/entropy" in one.metrics]
+    before = next((entropy for version, entropy in reversed(known) if version <= since), known[0][1] if known else 0.0)
+    if not known or known[-1][1] < _ENTROPY_RISE * before:
+        return "."
+    return (
+        f" while the entropy rose from {before:.3g} to {known[-1][1]:.3g} nats a token: the policy becomes random; a "
+        "smaller rl.actor.optim.lr, no rl.actor.entropy_coeff or a KL loss keeps it from that, and an earlier "
+        "checkpoint is better."
+    )

@@ -107,9 +107,11 @@ def work(
 ) -> None:
     """Have the loop that `make_loop` returns for the run's pipeline do its work, as a command with these `options`.
 
-    Shows how the policies did, what was gained over the SFT baseline, if there is one, and what failed meanwhile.
+    Shows how the policies did, what was gained over the SFT baseline, if there is one, what failed meanwhile, and signs
+    of a collapse.
     """
     from webgym_cli.cli.stage import stage
+    from webgym_cli.report.training_metrics import read_warnings
 
     with stage(command, run, settings, output, options) as at:
 
@@ -121,7 +123,7 @@ def work(
     if evaluations:
         output.summary_table("held-out episodes by policy", *progress_table(evaluations))
     lost = (failure["message"] for failure in failures)
-    for line in [*format_improvements(evaluations, settings.loop.demonstration_iterations), *lost]:
+    for line in [*format_improvements(evaluations, settings.loop.demonstration_iterations), *lost, *read_warnings(run)]:
         output.note(line)
 
 

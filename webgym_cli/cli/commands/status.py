@@ -87,6 +87,7 @@ def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iter
 def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> RunStatus:
     """Read the current status of a run. Raises `StoreError`."""
     from webgym_cli.records.stored_events import EvaluationEvent, PhaseEvent
+    from webgym_cli.report.training_metrics import read_warnings
     from webgym_cli.store.checkpoints import policy_name, version
     from webgym_cli.store.metrics import read_valid_events
     from webgym_cli.store.state import read_running_command
@@ -110,6 +111,7 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
         "stored": counts.rows(),
         "phases": list(read_valid_events(run, PhaseEvent)),
         "evaluations": list(read_valid_events(run, EvaluationEvent)),
+        "warnings": read_warnings(run),
     }
     # A command may have begun before its rollout has written its first snapshot.
     since = datetime.fromisoformat(command.since) if at_work and command and command.command in _ROLLOUTS else None
@@ -224,6 +226,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
 
 def _note_next_commands(output: Output, facts: dict[str, Any], run: str, directory: RunDir, settings: Settings) -> None:
     command, rollout = facts["command"], facts["rollout"]
+    for warning in facts["warnings"]:
+        output.note(warning)
     if command and command["at_work"]:
         output.note(f"webgym {command['command']} has run since {command['since']}")
     elif command:
