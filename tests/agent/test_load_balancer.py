@@ -246,14 +246,14 @@ async def test_a_server_that_refuses_whatever_it_is_asked_draws_no_requests(host
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_a_key_that_no_server_takes_is_a_refusal_at_once(hosts, over, count):
+async def test_a_key_that_no_server_takes_fails_at_once(hosts, over, count):
     for host in hosts:
         host.status = host.health = 401
     policy = over(*hosts[:count])
     async with asyncio.timeout(5):
-        assert (await failure(policy.reply(PROMPT))).kind is FailureKind.POLICY_REFUSED
+        assert (await failure(policy.reply(PROMPT))).kind is FailureKind.POLICY_UNAVAILABLE
         assert "".join(hosts[0].log) == "abc"[:count]
-        assert (await failure(policy.reply(PROMPT))).kind is FailureKind.POLICY_REFUSED
+        assert (await failure(policy.reply(PROMPT))).kind is FailureKind.POLICY_UNAVAILABLE
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 503])

@@ -168,6 +168,7 @@ def test_success_is_the_whole_reward():
 def test_what_is_not_the_fault_of_an_episode_is_no_attempt_of_it():
     ours = {kind.value for kind in FailureKind if not kind.counts_as_attempt}
     assert ours == {
-        *("browser_crashed", "policy_unavailable", "environment_unavailable", "judge_failed", "cancelled", "internal_error"),
+        *("browser_crashed", "policy_unavailable", "environment_unavailable", "internal_error"),
+        *("judge_failed", "cancelled"),
         *("address_refused", "authentication_required"),  # wrong settings
     }

@@ -187,14 +187,16 @@ async def test_rewards_are_real_numbers_with_a_threshold_and_their_means(roll, t
     with open_index(run) as index:
         seen = build_overview(run, index, TrajectoryQuery())
         facts = gather_facts(run, index, 0, None)
-    assert seen["means"] == {"test 0": {**means, "tool_calls/calculator": 0.5}}
+    series = f"test of {summary['policy']}"
+    means = {**means, "tool_calls/calculator": 0.5}
+    assert seen["means"] == {f"{series} 0": means}
     assert (seen["successes"], seen["scored"]) == (1, 4)
     assert {(row["key"], row["name"]): row["mean"] for row in facts["means"]} == {
-        ("test", name): mean for name, mean in seen["means"]["test 0"].items()
+        (series, name): mean for name, mean in means.items()
     }
     (section,) = (section for section in build_sections(facts) if section.id == "rewards")
-    assert [figure.title for figure in section.figures] == sorted(set(seen["means"]["test 0"]) - {"mean_steps"})
-    named = extract_metrics({**summary, "event": "evaluation"})
+    assert [figure.title for figure in section.figures] == sorted(set(means) - {"mean_steps"})
+    named = extract_metrics({**summary, "event": "evaluation", "policy": "model"})
     assert (named["evaluation/mean_reward"], named["evaluation/reward_extra/em"]) == (0.25, 0.25)
     assert named["evaluation/tool_calls/calculator"] == 0.5
 

@@ -219,4 +219,4 @@ class BalancedPolicy:
 
 def _is_server_fault(error: BoundaryError) -> bool:
     """Whether another server may answer the request; False if the request itself was refused."""
-    return error.kind is FailureKind.POLICY_UNAVAILABLE or isinstance(error, ServerMisconfiguredError)
+    return error.kind is FailureKind.POLICY_UNAVAILABLE

@@ -28,8 +28,8 @@ from webgym_cli.util.text import replace_surrogates
 PROBE_TIMEOUT = 10.0
 # Statuses below 500 after which the same request may succeed later.
 _RETRYABLE_STATUSES = (408, 409, 429)
-# Statuses of a server that would refuse every request: wrong key, wrong model or wrong path.
-_MISCONFIGURED_STATUSES = (401, 403, 404)
+# Statuses of a server that would refuse every request: wrong key, no credit, wrong model or wrong path.
+_MISCONFIGURED_STATUSES = (401, 402, 403, 404, 405)
 # `finish_reason` of a reply that the server did not finish: vLLM's of an aborted request, and OpenRouter's.
 _ABORTED = ("abort", "error")
 # Maximum length of a reply in characters per allowed token, about four times the usual length: a server that ignores
@@ -95,7 +95,7 @@ class ChatPolicy:
         try:
             await self._send(json.dumps(probe).encode(), self._client.with_options(timeout=PROBE_TIMEOUT))
         except BoundaryError as error:
-            return error.kind is FailureKind.POLICY_REFUSED and not isinstance(error, ServerMisconfiguredError)
+            return error.kind is FailureKind.POLICY_REFUSED
         return True
 
     async def _send(self, body: bytes, client: openai.AsyncOpenAI) -> PolicyReply:
@@ -182,9 +182,10 @@ def digest_tokens(ids: Sequence[int]) -> str:
 
 
 def _classify_failure(error: openai.APIError) -> FailureKind:
-    """Distinguish a server that is unavailable for now from one that rejects the request for good."""
+    """Distinguish a server that is unavailable, or set up wrongly, from one that rejects the request for good."""
     status = error.status_code if isinstance(error, openai.APIStatusError) else 0
-    if isinstance(error, openai.APIConnectionError) or status >= 500 or status in _RETRYABLE_STATUSES:
+    passing = status >= 500 or status in (*_RETRYABLE_STATUSES, *_MISCONFIGURED_STATUSES)
+    if isinstance(error, openai.APIConnectionError) or passing:
         return FailureKind.POLICY_UNAVAILABLE
     return FailureKind.POLICY_REFUSED
 

@@ -14,6 +14,7 @@ from webgym_cli.cli.output import Output
 from webgym_cli.cli.streams import explain_os_error
 from webgym_cli.config.load import list_unused_variables, load_with_sources, trust_run
 from webgym_cli.config.model import Settings
+from webgym_cli.config.partners import list_ineffective
 from webgym_cli.config.secrets import check_secrets
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event, EventSink
@@ -129,6 +130,9 @@ def stage(
             output.note(line)
     check_secrets(settings)
     check_network_variables()
+    if command in _SERVING:
+        for line in list_ineffective(settings):
+            output.note(line)
     check_model(command, run, settings, options or {})
     topology = from_env(os.environ) if command in _MULTI_NODE else None
     with lock_run(run, f"{command} {run.root}"):

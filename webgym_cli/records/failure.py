@@ -37,7 +37,7 @@ class FailureKind(StrEnum):
     PAGE_TIMEOUT = "page_timeout"
     """A browser call exceeded its timeout."""
     POLICY_UNAVAILABLE = "policy_unavailable"
-    """The policy server did not answer, or answered with a server error."""
+    """The policy server did not answer, answered with a server error, or refuses every request (key, model, path)."""
     POLICY_REFUSED = "policy_refused"
     """The policy server rejected the request itself (for example a prompt over its context length)."""
     PAGE_ERROR = "page_error"

@@ -80,9 +80,9 @@ def read_warnings(run: RunDir) -> list[str]:
 def _read(event: Mapping[str, Any]) -> Iterator[_Success]:
     """Yield the result that an event holds; nothing for an event of another version."""
     series = name_series(str(event.get("policy")), str(event.get("split")))
-    numbers = [event.get(name) for name in ("iteration", "episodes", "successes")]
-    if all(isinstance(number, int) for number in numbers):
-        yield _Success(series, *numbers)
+    iteration, episodes, successes = (event.get(name) for name in ("iteration", "episodes", "successes"))
+    if isinstance(iteration, int) and isinstance(episodes, int) and isinstance(successes, int):
+        yield _Success(series, iteration, episodes, successes)
 
 
 def _judge_trainings(trained: Sequence[TrainingEvent]) -> Iterator[str]:

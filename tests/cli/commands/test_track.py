@@ -7,7 +7,8 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from tests.tracking.conftest import happened, new_run
+from tests.tracking.conftest import KEY, happened, new_run
+from tests.tracking.fake_server import FakeServer
 from webgym_cli.cli.app import app
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, MissingStageError, UsageError
@@ -43,8 +44,29 @@ def test_a_dry_run_tells_what_would_be_sent_where(run, monkeypatch):
 
 
 def test_what_is_sent_is_not_sent_again(run, monkeypatch):
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    assert [json.loads(asked(run.root, "--json").stdout)["events"] for _ in range(2)] == [5, 0]
+    with FakeServer() as server:
+        monkeypatch.setenv("WANDB_BASE_URL", server.url)
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+        monkeypatch.setenv("WANDB_MODE", "online")
+        first, second = (asked(run.root, "--json", "-s", "log_config.sample_trajectories=0") for _ in range(2))
+    assert [json.loads(found.stdout)["events"] for found in (first, second)] == [5, 0]
+    assert "sent before" in second.stderr
+
+
+@pytest.mark.parametrize("mode", ["offline", ""])
+def test_nothing_sent_is_no_success(run, monkeypatch, mode):
+    """Without a key wandb writes files only."""
+    monkeypatch.setenv("WANDB_MODE", mode)
+    with pytest.raises(UsageError, match="nothing can be sent") as caught:
+        asked(run.root)
+    assert "WANDB_API_KEY" in caught.value.hint and not run.logs.exists()
+
+
+def test_a_run_without_metrics_has_nothing_to_send(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    monkeypatch.setenv("WANDB_MODE", "online")
+    with pytest.raises(MissingStageError, match="no metrics"):
+        asked(new_run(tmp_path / "empty", load()).root)
 
 
 def test_refusals_name_the_reason(run, tmp_path, monkeypatch):

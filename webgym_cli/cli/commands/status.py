@@ -105,8 +105,8 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
         "policy": policy_name(run, settings),
         "command": None if command is None else {**command.model_dump(mode="json"), "at_work": at_work is not None},
         "holder": at_work,
-        "rollout": first and _rollout(first),
-        "evaluation": beside and _rollout(beside),
+        "rollout": first and _rollout(run, first),
+        "evaluation": beside and _rollout(run, beside),
         "ranks": [_rank(first)] if first else [],
         "stored": counts.rows(),
         "phases": list(read_valid_events(run, PhaseEvent)),
@@ -119,12 +119,21 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
     return RunStatus(facts, coming or any(status.may_go_on() for status in rollouts))
 
 
-def _rollout(status: RankStatus) -> dict[str, Any]:
+def _rollout(run: RunDir, status: RankStatus) -> dict[str, Any]:
     """Return a rollout's snapshot with its state. Raises `StoreError` if another version wrote it."""
-    from webgym_cli.rollout.monitoring.snapshot import complete, end_snapshot, without_buckets
+    from webgym_cli.records.task import Split
+    from webgym_cli.rollout.monitoring.snapshot import complete, end_snapshot, recount, without_buckets
+    from webgym_cli.store.buffer import scan
+    from webgym_cli.store.plans import read_plan
+    from webgym_cli.store.status import RolloutState
 
+    snapshot = status.snapshot
     try:
-        shown = without_buckets((complete if status.may_go_on() else end_snapshot)(status.snapshot))
+        where = Split(snapshot["split"]), snapshot["iteration"]
+        # The last snapshot is missing. An asynchronous loop's covers several iterations and stays as it is.
+        if status.seen() is RolloutState.LOST and len(read_plan(run, *where)) == snapshot["total"]:
+            snapshot = recount(snapshot, scan(run, *where))
+        shown = without_buckets((complete if status.may_go_on() else end_snapshot)(snapshot))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(
             f"the status of rank {status.rank} was written by another version: {error!r}",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from webgym_cli.cli.options import RunArg, StageOptions
 from webgym_cli.cli.output import Output
-from webgym_cli.errors import JobError, UsageError
+from webgym_cli.errors import JobError, MissingStageError, UsageError
 
 
 def track(run: RunArg, options: StageOptions) -> None:
@@ -12,7 +12,7 @@ def track(run: RunArg, options: StageOptions) -> None:
 
     Each command on a run uploads what it can without waiting. This command waits until everything is uploaded: events
     of RUN/metrics.jsonl, tables of trajectories, and the curves of trainings that were logged offline. For a run on a
-    machine without network, copy its folder to one that has network access.
+    machine without network, copy its folder to one that has network access. If nothing can be sent, that is an error.
 
     Examples:
       webgym track runs/a --dry-run
@@ -39,6 +39,12 @@ def track(run: RunArg, options: StageOptions) -> None:
         return
     if not plan.enabled:
         raise UsageError(f"{run}: nothing is tracked: {plan.reason}", hint=f"webgym track {run} --dry-run")
+    if plan.mode == "offline":
+        raise UsageError(
+            f"{run}: nothing can be sent: {plan.reason}", hint=f"WANDB_API_KEY=... WANDB_MODE=online webgym track {run}"
+        )
+    if not directory.metrics.is_file():
+        raise MissingStageError(f"{run}: there are no metrics to send", hint=f"webgym rollout {run}")
     with lock_run(directory, f"track {directory.root}"):
         logs = new_attempt(directory)
         tracker = Tracker(directory, settings, logs, lambda event: None)
@@ -52,3 +58,5 @@ def track(run: RunArg, options: StageOptions) -> None:
         if failure := run_async(work()):
             raise JobError(f"Weights & Biases: {failure}; log: {logs / LOG}", hint=f"webgym track {run}")
     output.show(facts)
+    if not facts["events"]:
+        output.note("all events were sent before")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from webgym_cli.agent.reply import ServerCounters
+from webgym_cli.records.base import moment_of
 from webgym_cli.records.statistics import wilson
+from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.latency import Histogram
 
 # Maximum number of running episodes listed (the oldest); the others are only counted.
@@ -59,6 +61,27 @@ def end_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
     pace = round(snapshot["steps"] / max(1.0, snapshot["elapsed"]), 2)
     still = {"queues": {}, "episodes_per_second": 0.0, "steps_per_second": pace}
     return complete({**idle_timings(snapshot), **still})
+
+
+def recount(snapshot: dict[str, Any], stored: Iterable[Trajectory]) -> dict[str, Any]:
+    """Return the snapshot of a rollout that ended without its last one, with the numbers of what it has stored.
+
+    A full disk or SIGKILL prevents the last one. `stored`: all trajectories of the iteration.
+    """
+    began = moment_of(snapshot["started_at"])
+    mine = [trajectory for trajectory in stored if moment_of(trajectory.started_at) >= began]
+    rewards = [trajectory.outcome.success for trajectory in mine if trajectory.outcome.success is not None]
+    failures = Counter(trajectory.outcome.failure.value for trajectory in mine if trajectory.outcome.failure)
+    finished = len(mine) - failures.total()
+    counted = {
+        "collected": finished,
+        "steps": sum(len(trajectory.steps) for trajectory in mine),
+        "known": len(rewards),
+        "successes": sum(rewards),
+        "unjudged": finished - len(rewards),
+        "failures": dict(sorted(failures.items())),
+    }
+    return {**snapshot, **counted}
 
 
 def without_buckets(snapshot: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,34 @@
+"""Settings that have no effect without another one."""
+
+from __future__ import annotations
+
+import pytest
+
+from webgym_cli.config.load import load
+from webgym_cli.config.partners import list_ineffective
+
+
+@pytest.mark.parametrize(
+    ("given", "partner"),
+    [
+        ("judge.protocol=webgym2", "judge.base_url=http://h/v1"),
+        ("judge.model=m", "judge.base_url=scripted"),
+        ("judge.votes=3", "judge.base_url=scripted"),
+        ("judge.key_points_base_url=http://h/v1", "judge.base_url=scripted"),
+        ('tasks.difficulty_ratio={"easy": 1, "hard": 1}', "tasks.sampler=ratio"),
+        ("tasks.pool_bounds=[0.1, 0.9]", "tasks.sampler=pass_rate"),
+        ("rollout.completion_grace=5", "rollout.completion_threshold=0.9"),
+        ("rollout.ray_address=h:6379", "rollout.executor=ray"),
+        ("loop.max_staleness=2", "loop.mode=async"),
+        ("loop.stale=drop", "loop.mode=async"),
+        ("loop.demonstration_episodes=9", "loop.demonstration_iterations=1"),
+    ],
+)
+def test_a_setting_without_its_partner_is_named(given, partner):
+    (note,) = list_ineffective(load(overrides=[given]))
+    assert note.startswith(given.partition("=")[0]) and partner.partition("=")[0].rpartition(".")[0] in note
+    assert list_ineffective(load(overrides=[given, partner])) == []
+
+
+def test_defaults_have_no_note():
+    assert list_ineffective(load()) == []

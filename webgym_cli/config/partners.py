@@ -1,0 +1,58 @@
+"""Settings that have no effect without another one, which a command names before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from webgym_cli.config.load import flat_values
+from webgym_cli.config.model import Settings
+
+
+class _Partner(NamedTuple):
+    """A condition on which settings have an effect."""
+
+    names: tuple[str, ...]
+    """Dotted keys, or sections."""
+    holds: Callable[[Settings], bool]
+    reason: str
+    """Why they have no effect."""
+
+
+_PARTNERS = (
+    _Partner(("judge",), lambda of: bool(of.judge.base_url), "nothing is judged, because judge.base_url is empty"),
+    _Partner(("tasks.difficulty_ratio",), lambda of: of.tasks.sampler == "ratio", "tasks.sampler is not ratio"),
+    _Partner(
+        ("tasks.pool_shares", "tasks.pool_bounds"),
+        lambda of: of.tasks.sampler == "pass_rate",
+        "tasks.sampler is not pass_rate",
+    ),
+    _Partner(
+        ("rollout.completion_grace",),
+        lambda of: of.rollout.completion_threshold < 1,
+        "rollout.completion_threshold is 1",
+    ),
+    _Partner(
+        ("rollout.ray_address", "rollout.ray_cpus"),
+        lambda of: of.rollout.executor == "ray" or of.loop.mode == "async",
+        "rollout.executor is local",
+    ),
+    _Partner(("loop.max_staleness", "loop.stale"), lambda of: of.loop.mode == "async", "loop.mode is sync"),
+    _Partner(
+        ("loop.demonstration_episodes", "loop.demonstration_algorithm"),
+        lambda of: of.loop.demonstration_iterations > 0,
+        "loop.demonstration_iterations is 0",
+    ),
+)
+
+
+def list_ineffective(settings: Settings) -> list[str]:
+    """Return a note for each group of changed settings that has no effect because of another one's value."""
+    usual, values = flat_values(Settings()), flat_values(settings)
+    changed = [key for key, value in values.items() if value != usual.get(key)]
+    notes = []
+    for partner in _PARTNERS:
+        given = [key for key in changed if any(key == name or key.startswith(f"{name}.") for name in partner.names)]
+        if given and not partner.holds(settings):
+            notes.append(f"{', '.join(given)}: no effect: {partner.reason}")
+    return notes
