@@ -44,7 +44,6 @@ ALONE = [
     "testing/tiny_model_build.py",
     "tools/sandbox.py",
     "tools/sandbox_script.py",
-    "scoring/latex_script.py",
     "train/rl/launch.py",
     "train/llamafactory/optimizer_carryover_script.py",
 ]

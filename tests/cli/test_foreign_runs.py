@@ -125,6 +125,12 @@ def test_a_stored_step_names_no_code(stranger, code, tmp_path, field):
         {"train": {"extra.trust_remote_code": True}},
         {"rollout__ray_address": "ray://elsewhere:10001"},
         {"webarena__shopping__reset": "CODE now"},
+        {"webarena__shopping__url": "https://elsewhere.example"},
+        {"judge__base_url": "https://elsewhere.example/v1"},
+        {"judge__blocking_base_url": "https://elsewhere.example/v1"},
+        {"orm__base_url": "https://elsewhere.example/v1"},
+        {"generate__base_url": "https://elsewhere.example/v1"},
+        {"rl__replay__base_url": "https://elsewhere.example/v1"},
     ],
     ids=lambda setting: next(iter(setting)),
 )
@@ -136,6 +142,7 @@ def test_a_copy_that_executes_something_asks_for_trust(stranger, code, tmp_path,
 
 def test_a_copy_without_such_settings_needs_no_trust(stranger):
     change(stranger, webarena__shopping__reset="http://127.0.0.1:1/reset", agent__tools=["calculator"])
+    change(stranger, judge__base_url="http://127.0.0.1:1/v1")
     assert not refused(stranger)
 
 

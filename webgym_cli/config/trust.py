@@ -1,4 +1,4 @@
-"""What a run's settings execute, and whose runs may: those made here by this user, and those trusted once.
+"""What a run's settings execute and where they send keys, and whose runs may: those made here, and those trusted once.
 
 Anyone can write the settings of a run. What this user made or trusts is therefore recorded outside of runs, by the
 inode and change time of `run.json`: no copy and no archive keeps both, whoever owns its files.
@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.util.files import read_json, write_json
+from webgym_cli.util.urls import is_loopback
 
 
 def _names_place(value: Any) -> bool:
@@ -25,12 +27,17 @@ def _is_command(value: Any) -> bool:
     return bool(str(value).strip()) and not str(value).strip().startswith(("http://", "https://"))
 
 
+def _is_elsewhere(value: Any) -> bool:
+    """Whether an address is on another machine: keys and passwords of this user are sent there."""
+    return bool(value) and not is_loopback(urlsplit(str(value)).hostname or "")
+
+
 # Settings that may name a registered item by its location.
 PLACES = (
     *("agent.tools", "agent.reward_name", "agent.call_format", "context_config.prompt_version", "judge.protocol"),
     *("train.algorithm", "loop.demonstration_algorithm"),
 )
-# Settings by which a program or code of the writer's choice is executed -> whether a value does so.
+# Settings that execute code that the writer chose, or send keys to an address of the writer's -> whether a value does.
 _EXECUTED: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(PLACES, _names_place),
     **dict.fromkeys(("plugins", "venvs.serve", "venvs.train", "browser.executable", "browser.args"), bool),
@@ -39,16 +46,19 @@ _EXECUTED: dict[str, Callable[[Any], bool]] = {
         ("policy_config.trust_remote_code", "train.extra", "serve.extra_args", "rollout.ray_address"), bool
     ),
     "webarena.SITE.reset": _is_command,
+    "webarena.SITE.url": _is_elsewhere,
+    **dict.fromkeys(("judge.base_url", "judge.key_points_base_url", "judge.blocking_base_url"), _is_elsewhere),
+    **dict.fromkeys(("orm.base_url", "generate.base_url", "rl.replay.base_url"), _is_elsewhere),
 }
 
 
 def select_executed(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings, by dotted key, whose values execute a program or code."""
+    """Return the settings, by dotted key, whose values execute a program or code, or send keys elsewhere."""
     return {key: value for key, value in flat.items() if _find_rule(key)(value)}
 
 
 def _find_rule(key: str) -> Callable[[Any], bool]:
-    name = re.sub(r"^webarena\.\w+\.reset$", "webarena.SITE.reset", key)
+    name = re.sub(r"^webarena\.\w+\.(reset|url)$", r"webarena.SITE.\1", key)
     # a free-form mapping may be given by the key of one entry
     rules = (rule for executed, rule in _EXECUTED.items() if f"{name}.".startswith(f"{executed}."))
     return next(rules, lambda value: False)
@@ -75,7 +85,7 @@ def require_trust(run: Path, executed: Mapping[str, Any]) -> None:
     """Raise `SettingsError` if this user neither gave a run these settings nor trusts it."""
     known = _read_record(run).get("executed", {})
     if untrusted := [key for key, value in executed.items() if key not in known or known[key] != value]:
-        raise refuse_foreign(run, f"its settings execute what its author chose ({', '.join(untrusted)})")
+        raise refuse_foreign(run, f"its settings execute or address what its author chose ({', '.join(untrusted)})")
 
 
 def refuse_foreign(run: Path, danger: str) -> SettingsError:

@@ -176,7 +176,7 @@ class PhaseSummary(Event):
 
 
 class ServerEvent(Event, total=False):
-    """State of a server: `serve`, `swap`, `sleep`, `wake`, `stop`, `replica`, `silent`, `swap_failed` and others."""
+    """`serve`, `swap`, `sleep`, `wake`, `stop`, `replica`, `silent`, `swap_failed` and others: state of a server."""
 
     seconds: float
     how: str

@@ -168,10 +168,11 @@ def _tokens(server, asked):
     return FRAME + sum(len(server.ids_of(message["content"])) for message in asked["messages"])
 
 
-@pytest.mark.parametrize(("patience", "refused"), [(10.0, 3), (0.0, 1)])
-async def test_a_server_that_is_being_restarted_is_waited_for(server, monkeypatch, patience, refused):
+@pytest.mark.parametrize(("restart_timeout", "refused"), [(10.0, 3), (0.0, 1)])
+async def test_a_server_that_is_being_restarted_is_waited_for(server, monkeypatch, restart_timeout, refused):
     monkeypatch.setattr(client, "_PAUSE", 0.01)
-    one, left = OrmClient(OrmSettings(base_url=server.base_url, model=MODEL, retries=0), patience), [None] * refused
+    settings = OrmSettings(base_url=server.base_url, model=MODEL, retries=0)
+    one, left = OrmClient(settings, restart_timeout), [None] * refused
     post = one._client.post
 
     async def refuse(*given, **options):
@@ -181,7 +182,7 @@ async def test_a_server_that_is_being_restarted_is_waited_for(server, monkeypatc
         return await post(*given, **options)
 
     monkeypatch.setattr(one._client, "post", refuse)
-    if patience:
+    if restart_timeout:
         assert (await one.ask(build_orm_prompt(answered()))).probability
     else:
         with pytest.raises(OrmError):

@@ -55,12 +55,12 @@ class OrmReply:
 class OrmClient:
     """The model `orm.model` at `orm.base_url`."""
 
-    def __init__(self, settings: OrmSettings, patience: float = 0.0) -> None:
-        """Initialize without connecting. `patience`: seconds to wait for a server that is being restarted.
+    def __init__(self, settings: OrmSettings, restart_timeout: float = 0.0) -> None:
+        """Initialize without connecting. `restart_timeout`: seconds to wait for a server that is being restarted.
 
         Raises `SettingsError` without a usable `orm.base_url`.
         """
-        self._patience = patience
+        self._restart_timeout = restart_timeout
         require_address("orm", settings.base_url, HINT)
         self._settings = settings
         self._client = openai_client(
@@ -149,7 +149,7 @@ class OrmClient:
 
     async def _post_patiently(self, path: str, body: Mapping[str, Any]) -> Any:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience
+        deadline = loop.time() + self._restart_timeout
         while True:
             try:
                 return await self._client.post(path, body=dict(body), cast_to=object)

@@ -35,9 +35,9 @@ class OrmScorer(Scorer[ScoreSummary]):
         ScoringSkip.OTHER_MODEL,
     )
 
-    def __init__(self, settings: OrmSettings, patience: float = 0.0) -> None:
-        """Initialize without connecting, as plans need no server. `patience`: that of `OrmClient`."""
-        self._patience = patience
+    def __init__(self, settings: OrmSettings, restart_timeout: float = 0.0) -> None:
+        """Initialize without connecting, as plans need no server. `restart_timeout`: that of `OrmClient`."""
+        self._restart_timeout = restart_timeout
         self._settings = settings
         self.settings_digest = compute_prompt_digest(settings)
         self.concurrency = settings.concurrency
@@ -67,7 +67,7 @@ class OrmScorer(Scorer[ScoreSummary]):
         began = time.monotonic()
         reply, problem = None, ""
         if pending.probability is None:
-            self._client = self._client or OrmClient(self._settings, self._patience)
+            self._client = self._client or OrmClient(self._settings, self._restart_timeout)
             try:
                 reply = await self._client.ask(build_orm_prompt(trajectory))
             except OrmError as error:
