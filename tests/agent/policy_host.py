@@ -25,6 +25,7 @@ class Host:
     def __init__(self, name="host", content="Hi."):
         self.name = name
         self.content = content
+        self.model = "policy"
         self.status = 200
         """Of the answers to chat requests."""
         self.statuses = []
@@ -91,7 +92,7 @@ class Host:
         message = {"role": "assistant", "content": self.content}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return web.json_response(
-            {"id": "1", "object": "chat.completion", "created": 1, "model": "policy", "choices": [choice]}
+            {"id": "1", "object": "chat.completion", "created": 1, "model": self.model, "choices": [choice]}
         )
 
     async def _probe(self):

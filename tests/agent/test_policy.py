@@ -250,6 +250,7 @@ async def test_token_ids_and_log_probabilities_are_kept(ask, server):
         "token_ids": (5, 6),
         "logprobs": (-0.5, -0.25),
         "finish_reason": "stop",
+        "other_model": None,
         "policy_version": None,
     }
     assert digest_tokens([1, 22, 3]) == found.prompt_token_digest
@@ -403,6 +404,22 @@ async def test_a_reply_that_ignores_its_limit_is_cut(ask, server):
         None,
         None,
     )
+
+
+@pytest.mark.parametrize(
+    ("named", "other"),
+    [
+        ("policy", None),
+        ("policy-2026-01-31", None),
+        ("", None),
+        ("base", "base"),
+        ("b\ud800", "b?"),
+        ("x" * 999, "x" * 200),
+    ],
+)
+async def test_another_models_name_is_kept(ask, server, named, other):
+    server.answers = [(200, {**VLLM_ANSWER, "model": named})]
+    assert (await ask()).generation.other_model == other
 
 
 async def test_the_error_names_the_server_and_the_reason(ask, server):

@@ -97,6 +97,16 @@ async def test_one_server_is_counted_too(world, hosts):
     assert hosts[0].answered == 4
 
 
+async def test_a_server_that_names_another_model_is_noted_once(world, hosts):
+    hosts[0].model = "base"
+    acting = PolicyEndpoint(base_urls=(hosts[0].url,), served=ServedPolicy(name="model"))
+    async with open_agent(world.run, world.settings, acting) as agent:
+        await world.roll(3, agent=agent)
+    assert {step.generation.other_model for found in world.stored for step in found.steps} == {"base"}
+    notes = [event["message"] for event in world.events if event["event"] == "note"]
+    assert len(notes) == 1 and "'base'" in notes[0]
+
+
 async def test_each_rank_balances_by_itself_and_the_summary_adds_them_up(world, hosts, monkeypatch):
     @asynccontextmanager
     async def opener(run, settings, endpoint, environment):

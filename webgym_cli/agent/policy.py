@@ -35,6 +35,8 @@ _ABORTED = ("abort", "error")
 # Maximum length of a reply in characters per allowed token, about four times the usual length: a server that ignores
 # `max_tokens` must not fill the buffer.
 _CHARACTERS_PER_TOKEN = 16
+# Characters of a model's name that are stored.
+_MODEL_LIMIT = 200
 # vLLM raises temperatures between 0 and this value to this value.
 _MIN_TEMPERATURE = 0.01
 
@@ -79,8 +81,9 @@ class ChatPolicy:
 
     async def reply(self, prompt: Prompt) -> PolicyReply:
         """Send the prompt; the reply has token ids and log-probabilities if the server returns them."""
-        body = build_request_body(prompt, self._images, await self._parameters(prompt))
-        reply = await self._send(body, self._client)
+        parameters = await self._parameters(prompt)
+        body = build_request_body(prompt, self._images, parameters)
+        reply = await self._send(body, parameters["model"], self._client)
         # A reply that the server aborts, for a weight update or its shutdown, is partial and no action.
         if reply.generation.finish_reason in _ABORTED:
             raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self.address}: the server broke the reply off")
@@ -93,12 +96,13 @@ class ChatPolicy:
         """
         probe = {"model": self._model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
         try:
-            await self._send(json.dumps(probe).encode(), self._client.with_options(timeout=PROBE_TIMEOUT))
+            client = self._client.with_options(timeout=PROBE_TIMEOUT)
+            await self._send(json.dumps(probe).encode(), self._model, client)
         except BoundaryError as error:
             return error.kind is FailureKind.POLICY_REFUSED
         return True
 
-    async def _send(self, body: bytes, client: openai.AsyncOpenAI) -> PolicyReply:
+    async def _send(self, body: bytes, model: str, client: openai.AsyncOpenAI) -> PolicyReply:
         from openai.types.chat import ChatCompletion
 
         try:
@@ -106,7 +110,7 @@ class ChatPolicy:
             answer = await client.post("/chat/completions", cast_to=ChatCompletion, content=body)
             if not isinstance(answer, ChatCompletion):
                 raise ValueError(str(answer))
-            return _read_reply(answer)
+            return _read_reply(answer, model)
         except openai.APIError as error:
             raise self._to_boundary_error(_classify_failure(error), error) from error
         except (
@@ -190,19 +194,22 @@ def _classify_failure(error: openai.APIError) -> FailureKind:
     return FailureKind.POLICY_REFUSED
 
 
-def _read_reply(answer: Any) -> PolicyReply:
+def _read_reply(answer: Any, model: str) -> PolicyReply:
     if not answer.choices:
         raise ValueError("no choice")
     choice = answer.choices[0]
     prompt_ids = getattr(answer, "prompt_token_ids", None)
     ids = getattr(choice, "token_ids", None)
     logprobs = choice.logprobs.content if choice.logprobs else None
+    # Servers answer for an alias with its dated release: for `NAME` with `NAME-2026-01-31`.
+    named = replace_surrogates(str(answer.model or model))[:_MODEL_LIMIT]
     generation = Generation(
         prompt_tokens=answer.usage.prompt_tokens if answer.usage else None,
         prompt_token_digest=digest_tokens(prompt_ids) if prompt_ids else None,
         token_ids=tuple(ids) if ids else None,
         logprobs=tuple(entry.logprob for entry in logprobs) if logprobs else None,
         finish_reason=choice.finish_reason,
+        other_model=None if named.startswith(model) else named,
     )
     text = replace_surrogates(_read_text(choice))
     return PolicyReply(text=text, generation=generation)

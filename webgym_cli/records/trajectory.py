@@ -124,6 +124,8 @@ class Generation(Record):
     logprobs: tuple[Annotated[float, Field(allow_inf_nan=True)], ...] | None = None
     """Natural log-probability of each of `token_ids`; the trajectory's `sampling` names the distribution."""
     finish_reason: str | None = None
+    other_model: str | None = None
+    """Name of the model that the server says it used, if it is not the requested one."""
     policy_version: PolicyVersion | None = None
     """The weights that produced the response; None: an expert, or a server that webgym did not start."""
 

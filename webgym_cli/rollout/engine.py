@@ -185,6 +185,8 @@ class RolloutEngine:
             append(self.run, trajectory)
         self.sink(self.monitor.record_stored(trajectory))
         self.on_outcome(trajectory, False)
+        for model in self.monitor.find_other_models(trajectory):
+            self.sink(make_event("note", message=f"the policy server answers as {model!r}, which was not requested"))
         if trajectory.outcome.failure is FailureKind.SITE_BLOCKED:
             self._block_site(trajectory)
         elif trajectory.outcome.failure is FailureKind.INTERNAL_ERROR:

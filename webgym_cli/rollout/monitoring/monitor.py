@@ -55,6 +55,7 @@ class Monitor:
     skip_reasons: Counter[str] = field(default_factory=Counter)
     queues: dict[str, int] = field(default_factory=dict)
     _unjudged: set[str] = field(default_factory=set)
+    _other_models: set[str | None] = field(default_factory=lambda: {None})
     _withdrawn: int = 0
     """Number of earlier commands' trajectories whose judgement failed now: their episodes are owed again."""
     _done: EpisodeTotals = field(default_factory=EpisodeTotals)
@@ -102,6 +103,12 @@ class Monitor:
             if outcome.success is None:
                 self._unjudged.add(trajectory.id)
         return self._event("trajectory", trajectory)
+
+    def find_other_models(self, trajectory: Trajectory) -> list[str]:
+        """Return the models that servers named instead of the requested one, each once per rollout."""
+        named = {step.generation.other_model for step in trajectory.steps} - self._other_models
+        self._other_models |= named
+        return sorted(str(model) for model in named)
 
     def record_judged(self, trajectory: Trajectory) -> EpisodeEvent:
         """Count a trajectory whose outcome contains its judgement, and return its event.
