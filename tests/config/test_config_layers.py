@@ -1,10 +1,12 @@
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 from pydantic import ValidationError
 
+from webgym_cli.config.foreign_names import FOREIGN, MOVED
 from webgym_cli.config.load import (
     changed_frozen_keys,
     flatten,
@@ -16,7 +18,7 @@ from webgym_cli.config.load import (
 )
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
-from webgym_cli.config.renamed import RENAMED, WITHOUT_EFFECT, RenamedSettingWarning, current_name
+from webgym_cli.config.renamed import OPPOSITE, RENAMED, WITHOUT_EFFECT, RenamedSettingWarning, current_name
 from webgym_cli.errors import SettingsError
 
 
@@ -230,6 +232,8 @@ def test_loading_leaves_the_machine_learning_stack_alone():
 
 
 OLD_NAMES = {
+    "algorithm_config.num_nodes": 2,
+    "algorithm_config.warmup_ratio": 0.25,
     "browser.settle_seconds": 1.5,
     "filters.bands": ["easy"],
     "roles.device": "cpu",
@@ -294,6 +298,9 @@ algorithm_config:
   do_eval: false
   eval_strategy: epoch
   bf16: True
+  num_nodes: 2
+  warmup_ratio: 0.1
+  gradient_checkpointing: False  # LLaMA-Factory does not read it
   deepspeed_config_filename: ds_config_b200_zero1.json
   report_to: wandb
 """
@@ -304,12 +311,88 @@ def test_a_file_of_webgyms_is_read_and_its_lines_without_effect_are_named(writte
         settings = load([written("update_online.yaml", UPDATE_ONLINE)])
     algorithm = settings.algorithm_config
     assert (algorithm.positive_samples_to_train, algorithm.learning_rate, algorithm.do_eval) == (900, 1e-6, False)
+    assert (algorithm.warmup_steps, algorithm.disable_gradient_checkpointing) == (0.1, False)
     assert (settings.train.nodes, settings.context_config.prompt_version) == (2, "vanilla")
     told = [str(note.message).partition("update_online.yaml: ")[2].split()[0] for note in noted]
     assert sorted(told) == [
+        *(f"algorithm_config.{name}" for name in ("gradient_checkpointing=false", "num_nodes", "warmup_ratio")),
         *("data_path", "defaults", "hydra", "model_config.model_type", "model_config.prompt_version", "num_nodes"),
         *("save_path", "vllm_server_url"),
     ]
+
+
+DISABLED = "algorithm_config.disable_gradient_checkpointing"
+
+
+@pytest.mark.parametrize("text", ["false", "False", "no", "0"])
+def test_webgyms_dead_switch_turns_nothing_off_but_in_the_settings_of_an_older_run_it_did(text, written, monkeypatch):
+    key, name = f"{OPPOSITE}={text}", f"WEBGYM_{OPPOSITE.replace('.', '__').upper()}"
+    with pytest.warns(RenamedSettingWarning, match="has no effect"):
+        assert load(overrides=[key]) == load()
+    with monkeypatch.context() as patch, pytest.warns(RenamedSettingWarning, match="has no effect"):
+        patch.setenv(name, text)
+        assert load().algorithm_config.disable_gradient_checkpointing is False
+    old = {"algorithm_config": {"gradient_checkpointing": False}}
+    assert parse_saved(old).algorithm_config.disable_gradient_checkpointing is True
+    run = written("config.json", json.dumps(old))
+    with pytest.warns(RenamedSettingWarning, match=f"is called {DISABLED} now"):
+        assert load(run_config=run).algorithm_config.disable_gradient_checkpointing is True
+
+
+@pytest.mark.parametrize("text", ["true", "True", "yes", "1"])
+def test_the_old_switch_that_is_on_leaves_checkpointing_on(text, monkeypatch):
+    monkeypatch.setenv(f"WEBGYM_{DISABLED.replace('.', '__').upper()}", "true")
+    with pytest.warns(RenamedSettingWarning, match=f"is called {DISABLED} now"):
+        assert load(overrides=[f"{OPPOSITE}={text}"]).algorithm_config.disable_gradient_checkpointing is False
+
+
+def test_the_old_switch_takes_no_other_value():
+    with pytest.warns(RenamedSettingWarning), pytest.raises(SettingsError, match=DISABLED):
+        load(overrides=[f"{OPPOSITE}=maybe"])
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    {
+        "algorithm.adv_estimator": "train.algorithm",
+        "algorithm.gamma": "rl.algorithm.gamma",
+        "algorithm.filter_groups.enable": "rl.data.filter_groups.enable",
+        "actor_rollout_ref.actor.optim.lr": "rl.actor.optim.lr",
+        "actor_rollout_ref.actor.policy_loss.loss_mode": "rl.actor.loss_mode",
+        "actor_rollout_ref.rollout.n": "agent.num_chains",
+        "actor_rollout_ref.rollout.enforce_eager": "serve.enforce_eager",
+        "actor_rollout_ref.rollout.val_kwargs.top_p": "rollout.test_sampling.top_p",
+        "agent.init_config.tools": "agent.tools",
+        "agent.run_config.generation_config.temperature": "policy_config.temperature",
+        "agent.train_on_last_turn": "rl.data.train_on_last_turn",
+        "+data.train_files": "tasks.train",
+        "trainer.total_training_steps": "loop.iterations",
+        "trainer.critic_warmup": "rl.trainer.critic_warmup",
+        "env_config.server_size": "rollout.concurrency",
+        "env_config.train_difficulty_max_steps.easy": "rollout.train_max_steps.easy",
+        "openai_config.evaluation.model": "judge.model",
+    }.items(),
+)
+def test_a_setting_of_verl_agentfly_or_webgym_is_answered_with_ours(theirs, ours):
+    with pytest.raises(SettingsError, match=f"it is '{re.escape(ours)}' here"):
+        load(overrides=[f"{theirs}=1"])
+
+
+@pytest.mark.parametrize("key", ["data.train_batch_size", "trainer.save_freq", "env_config.host_ip", "env_config.new"])
+def test_a_setting_without_one_counterpart_gets_no_wrong_neighbour(key):
+    with pytest.raises(SettingsError) as caught:
+        load(overrides=[f"{key}=1"])
+    assert "did you mean" not in str(caught.value)
+    assert FOREIGN.get(key, FOREIGN[key.split(".")[0]]) in str(caught.value)
+
+
+def test_foreign_names_are_no_settings_and_their_answers_name_settings_that_there_are():
+    known = known_keys()
+    sections = {key[: match.start()] for key in known for match in re.finditer(r"\.", key)}
+    assert not known.keys() & FOREIGN.keys()
+    for words in (*FOREIGN.values(), *MOVED.values()):
+        for name in re.findall(r"\b[a-z_]+(?:\.[a-z_]+)+\b(?!\.md)", words):
+            assert name in known or name in sections or name.endswith((".md", ".jsonl")), words
 
 
 def test_the_new_name_wins_over_the_old_one_beside_it(written):

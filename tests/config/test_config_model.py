@@ -45,17 +45,18 @@ SEED_DOCUMENT = {
     "dataloader_pin_memory": True,
     "remove_unused_columns": False,
     "min_token_length": 10,
-    "gradient_checkpointing": False,
     "plot_loss": False,
     "deepspeed_config_filename": "ds_config_b200_zero1.json",
     "report_to": "wandb",
 }
-"""`algorithm_config` of `update_online.yaml`, as WebGym's page on `update_prepare.py` lists it."""
+"""`algorithm_config` of `update_online.yaml`, as WebGym's page on `update_prepare.py` lists it, without
+`gradient_checkpointing: False`, which LLaMA-Factory does not read."""
 
 
 def test_algorithm_config_has_the_defaults_of_webgym():
     made = AlgorithmSettings().model_dump()
     assert {name: made.get(name, "missing") for name in SEED_DOCUMENT} == SEED_DOCUMENT
+    assert made["disable_gradient_checkpointing"] is False
 
 
 def test_the_rest_of_the_page_holds_too():

@@ -210,7 +210,7 @@ def test_what_cannot_be_described_is_refused_when_it_is_decorated(given, reason)
         tool(given)
 
 
-@pytest.mark.parametrize("options", [{"name": "no spaces"}, {"timeout": 0}, {"max_length": -1}])
+@pytest.mark.parametrize("options", [{"name": "no spaces"}, {"timeout": 0}, {"max_length": -1}, {"fields": ["x"]}])
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(UsageError):
         tool(**options)(search.make())

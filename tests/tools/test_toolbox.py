@@ -5,10 +5,12 @@ import pytest
 
 from tests.records.made import png
 from webgym_cli.config.agent import AgentSettings
-from webgym_cli.errors import BoundaryError
+from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.tools import ToolOutput, tool
+from webgym_cli.tools.context import EpisodeContext
+from webgym_cli.tools.registry import require_record_fields
 from webgym_cli.tools.toolbox import CallResult, Toolbox, as_openai
 from webgym_cli.tools.workers import Workers
 
@@ -42,6 +44,27 @@ class Counter:
 
     def close(self):
         Counter.make.closed += 1
+
+
+@tool(fields=["image_id", "branch"])
+def look(path: str, image_id, branch: str = "main") -> str:
+    """Look into a file."""
+    return f"{image_id}:{branch}:{path}"
+
+
+async def test_a_parameter_may_receive_a_field_of_the_record():
+    record = {"image_id": 7, "answer": "42"}
+    toolbox = Toolbox([look], AgentSettings(), Workers(), EpisodeContext(fields=record))
+    told, guessed = await toolbox.call_all([call("look", path="a"), call("look", path="a", image_id=8)])
+    assert (told.text, told.error) == ("7:main:a", False)
+    assert (guessed.text, guessed.error) == ("Error: there is no argument image_id", True)
+    assert look.schema["function"]["parameters"]["properties"].keys() == {"path"}
+
+
+def test_a_record_without_a_field_that_a_tool_requires_is_refused():
+    require_record_fields([echo, look], "t1", {"image_id": 7})
+    with pytest.raises(UsageError, match=r"look needs image_id, which the task t2"):
+        require_record_fields([echo, look], "t2", {"branch": "b"})
 
 
 async def test_a_call_gives_its_result():

@@ -86,12 +86,12 @@ class AlgorithmSettings(ConfigSection):
     eval_strategy: Literal["no", "steps", "epoch"] = "epoch"
     """Evaluation schedule when `do_eval` is set."""
     eval_steps: int | float | None = Field(default=None, gt=0)
-    """Interval of evaluations with `eval_strategy=steps`, in optimizer steps; below 1: their fraction; null: as
+    """Interval of evaluations with `eval_strategy=steps`, in optimizer steps; below 1: a fraction of an epoch; null: as
     `logging_steps`."""
     save_strategy: Literal["steps", "epoch"] = "steps"
     """Checkpoint schedule: every `save_steps`, or after each epoch."""
     save_steps: int | float = Field(default=999999, gt=0)
-    """Interval of checkpoints within a training, in optimizer steps; below 1: their fraction of its steps. The final
+    """Interval of checkpoints within a training, in optimizer steps; below 1: a fraction of an epoch. The final
     checkpoint is always written."""
     save_total_limit: int = Field(default=1, ge=1)
     """Maximum number of checkpoints kept during a training; the newest are kept."""
@@ -107,8 +107,8 @@ class AlgorithmSettings(ConfigSection):
     """Drop dataset columns that the model's forward signature lacks; the images are among them, so keep this off."""
     min_token_length: int = Field(default=10, ge=0)
     """Minimum length of a response in tokens; samples with shorter ones are dropped."""
-    gradient_checkpointing: bool = False
-    """Recompute activations in the backward pass: less memory, more time. LLaMA-Factory by itself always does."""
+    disable_gradient_checkpointing: bool = False
+    """Keep all activations for the backward pass instead of recomputing them: more memory, less time."""
     plot_loss: bool = False
     """Let LLaMA-Factory plot the loss into the checkpoint folder."""
     deepspeed_config_filename: str | None = "ds_config_b200_zero1.json"

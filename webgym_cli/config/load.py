@@ -208,9 +208,9 @@ def _environment() -> dict[str, Any]:
         if not name.startswith(PREFIX) or name in RESERVED_VARIABLES:
             continue
         key = name.removeprefix(PREFIX).lower().replace("__", ".")
-        if (new := current_name(key)) != key:  # the library reads, and parses as JSON, only fields of the model
-            rename_keys({key: None}, f"environment {name}")
-            variables.setdefault(f"{PREFIX}{new.replace('.', '__')}".lower(), variables.pop(name.lower()))
+        if current_name(key) != key:  # the library reads, and parses as JSON, only fields of the model
+            for new, text in rename_keys({key: variables.pop(name.lower())}, f"environment {name}").items():
+                variables.setdefault(f"{PREFIX}{new.replace('.', '__')}".lower(), str(text))
         elif key.split(".")[0] not in Settings.model_fields:  # the library silently ignores unknown sections
             _refuse_unknown(key, f"environment {name}")
     source.env_vars = variables
@@ -284,12 +284,12 @@ def _refuse_unknown(key: str, source: str) -> None:
         return
     if source.startswith("run "):
         raise SettingsError(f"{source}: unknown setting {key!r}: a newer webgym wrote it", hint=UPGRADE)
-    near = suggest(key, keys)
+    near, words = suggest(key, keys)
     hint = "webgym config show"
     if near and source.startswith(f"environment {PREFIX}"):
-        variable = near.split("'")[1].upper().replace(".", "__")
+        variable = near.upper().replace(".", "__")
         hint = f"{PREFIX}{variable}: two underscores stand where the key has a dot"
-    raise SettingsError(f"{source}: unknown setting {key!r}{near}", hint=hint)
+    raise SettingsError(f"{source}: unknown setting {key!r}{words}", hint=hint)
 
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsError:

@@ -8,6 +8,9 @@ from typing import Any
 
 # Old dotted key or section -> current name.
 RENAMED = {
+    "algorithm_config.gradient_checkpointing": "algorithm_config.disable_gradient_checkpointing",
+    "algorithm_config.num_nodes": "train.nodes",
+    "algorithm_config.warmup_ratio": "algorithm_config.warmup_steps",
     "browser.settle_seconds": "browser.max_idle_wait",
     "filters.bands": "filters.difficulties",
     "model_config.prompt_version": "context_config.prompt_version",
@@ -16,6 +19,17 @@ RENAMED = {
     "serve.between_phases": "serve.during_training",
 }
 
+
+# A renamed switch whose new name has the opposite value, and the values as pydantic reads them.
+OPPOSITE = "algorithm_config.gradient_checkpointing"
+_NEGATED = {
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0"), True),
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), False),
+}
+_DEAD = (
+    f"{OPPOSITE}=false has no effect: LLaMA-Factory checkpoints anyway, in WebGym too; "
+    f"{RENAMED[OPPOSITE]}=true turns it off"
+)
 
 _PROBED = "a policy server that failed is used again once it answers a request for one token (rollout.policy_wait)"
 # Settings, or sections, that have no effect, and why: of earlier versions, and of WebGym's `update_online.yaml` and
@@ -63,8 +77,14 @@ def rename_keys(flat: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     unused = {key: name for key in renamed if (name := _find(key, WITHOUT_EFFECT))}
     notes = [f"{name} has no effect: {WITHOUT_EFFECT[name]}" for name in dict.fromkeys(unused.values())]
     for old in flat.keys() - renamed.keys():
-        new = current_name(old)
-        renamed.setdefault(new, flat[old])
+        new, value = current_name(old), flat[old]
+        if old == OPPOSITE:
+            value = _NEGATED.get(str(value).lower(), value)
+            # In WebGym's file nothing reads a false; in the settings of a run it did turn checkpointing off.
+            if value is True and source and not source.startswith("run "):
+                notes.append(_DEAD)
+                continue
+        renamed.setdefault(new, value)
         notes.append(f"{old} is called {new} now (the old name still works)")
     for note in notes if source else ():
         warnings.warn(f"{source}: {note}", RenamedSettingWarning, stacklevel=2)

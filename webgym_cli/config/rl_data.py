@@ -37,6 +37,8 @@ class RlDataSettings(ConfigSection):
     merge_turns: bool = True
     """Merge the steps of a trajectory into one row while each prompt starts with all tokens of the row. false: one row
     per step, as always with `gigpo`."""
+    train_on_last_turn: bool = False
+    """Train on the last response of each trajectory only; not with `webrl`."""
     max_row_tokens: int | None = Field(default=None, ge=2)
     """Maximum length of a row in tokens; a trajectory with a longer row is masked. null: the server's limit."""
 

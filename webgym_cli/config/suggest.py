@@ -10,6 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from webgym_cli.config.foreign_names import answer_foreign
+
 # Maximum number of suggested runs.
 _NAMED = 5
 
@@ -27,12 +29,18 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> dict[str, Any]:
     return keys
 
 
-def suggest(key: str, keys: Collection[str]) -> str:
-    """Return a did-you-mean suffix with the nearest known keys for a message; empty if none is near."""
+def suggest(key: str, keys: Collection[str]) -> tuple[str, str]:
+    """Return the known key that an unknown one may mean, and the suffix that says so; each is empty if there is none.
+
+    Settings of verl, AgentFly and WebGym get ours; for some of them the suffix names no single key.
+    """
+    near, words = answer_foreign(key, keys)
+    if words:
+        return near, words
     # The section may be wrong while the name is right.
-    near = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
-    near = near if len(near) == 1 else difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    found = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
+    found = found if len(found) == 1 else difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+    return (found[0], f"; did you mean {found[0]!r}?") if found else ("", "")
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
@@ -43,7 +51,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
     key = ".".join(str(part) for part in first["loc"])
     words = str(first["msg"]).removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        words = f"unknown setting{suggest(key, keys_of(model))}"
+        words = f"unknown setting{suggest(key, keys_of(model))[1]}"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return key, f"{words}{more}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
@@ -50,6 +50,8 @@ class Tool:
     """Returns the callable: the function, or a new instance of the class."""
     context: str = ""
     """Parameter of a call that receives the episode's context; empty: none."""
+    fields: Mapping[str, bool] = field(default_factory=dict)
+    """Parameters that receive the record's fields of their names, and whether the record must have them."""
     made_with: str = ""
     """Parameter of the class's constructor that receives the context; empty: none."""
     stateful: bool = False
@@ -81,6 +83,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
+    fields: Sequence[str] = (),
     terminal: bool = False,
     timeout: float | None = None,
     max_length: int | None = None,
@@ -93,6 +96,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
+    fields: Sequence[str] = (),
     terminal: bool = False,
     timeout: float | None = None,
     max_length: int | None = None,
@@ -101,10 +105,11 @@ def tool(
 
     Name, description and parameters come from the signature and the docstring unless given. A class is instantiated
     for each episode; its method `close`, if any, is called at the end. A parameter `context` of the function, of the
-    class's `__call__` or of its constructor receives the `EpisodeContext` and is hidden from the policy. A tool
-    returns a text, a number, a `ToolOutput`, a mapping with `observation` or `image` (and `status`: "terminal", and
-    entries for the reward function), or any other value that is formatted as JSON; None is an empty text. Raises
-    `UsageError` for a tool that can't be described to a policy.
+    class's `__call__` or of its constructor receives the `EpisodeContext` and is hidden from the policy, and so are the
+    parameters named in `fields`, which receive the fields of the task's record of the same names. A tool returns a
+    text, a number, a `ToolOutput`, a mapping with `observation` or `image` (and `status`: "terminal", and entries for
+    the reward function), or any other value that is formatted as JSON; None is an empty text. Raises `UsageError` for a
+    tool that can't be described to a policy.
     """
 
     def decorate(given: Callable[..., Any]) -> Tool:
@@ -117,15 +122,19 @@ def tool(
         stateful = inspect.isclass(given)
         function = _method_of(called, given) if stateful else given
         context = find_context_parameter(function)
+        filled = _find_fields(called, function, fields)
         text, parameters = read_docstring(given)
         if not (described := description or text):
             raise UsageError(f"tool {called}: the policy is not told what it does", hint="give it a docstring")
         return Tool(
             name=called,
             description=described,
-            arguments=argument_model(called, function, parameters | read_docstring(function)[1], hidden=context),
+            arguments=argument_model(
+                called, function, parameters | read_docstring(function)[1], hidden=(context, *filled)
+            ),
             make=given if stateful else lambda: given,
             context=context,
+            fields=filled,
             made_with=find_context_parameter(given) if stateful else "",
             stateful=stateful,
             terminal=terminal,
@@ -172,6 +181,14 @@ def _png(image: Any) -> bytes | None:
     buffer = BytesIO()
     image.save(buffer, format="PNG")
     return buffer.getvalue()
+
+
+def _find_fields(name: str, function: Callable[..., Any], fields: Sequence[str]) -> dict[str, bool]:
+    """Return which of the parameters for record fields have no default. Raises `UsageError` if one is no parameter."""
+    parameters = inspect.signature(function).parameters
+    if unknown := [named for named in fields if named not in parameters]:
+        raise UsageError(f"tool {name}: fields names {unknown[0]!r}, which is no parameter of it")
+    return {named: parameters[named].default is inspect.Parameter.empty for named in fields}
 
 
 def _method_of(name: str, given: Callable[..., Any]) -> Callable[..., Any]:

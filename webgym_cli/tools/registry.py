@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from webgym_cli.errors import UsageError
 from webgym_cli.tools.define import Tool
@@ -21,6 +21,16 @@ TOOLS: Registry[Tool] = Registry(
         "answer": "webgym_cli.tools.answer:answer",
     },
 )
+
+
+def require_record_fields(tools: Iterable[Tool], task: str, fields: Collection[str]) -> None:
+    """Raise `UsageError` if a task's record lacks a field that a tool requires."""
+    for tool in tools:
+        if missing := [name for name, required in tool.fields.items() if required and name not in fields]:
+            raise UsageError(
+                f"agent.tools: {tool.name} needs {', '.join(missing)}, which the task {task} does not have",
+                hint=f"it has {', '.join(fields) or 'no fields'}; give the parameter a default",
+            )
 
 
 def find_tools(names: Sequence[str]) -> tuple[Tool, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
@@ -21,8 +21,10 @@ class BadArgumentsError(ValueError):
     """The arguments of a call don't match the tool's parameters. The message is for the policy."""
 
 
-def argument_model(name: str, function: Callable[..., Any], texts: dict[str, str], hidden: str = "") -> type[BaseModel]:
-    """Return the model of a function's parameters, described by `texts`, without the hidden one.
+def argument_model(
+    name: str, function: Callable[..., Any], texts: dict[str, str], hidden: Collection[str] = ()
+) -> type[BaseModel]:
+    """Return the model of a function's parameters, described by `texts`, without the hidden ones.
 
     Fields have neutral names and the parameters' names as aliases, because a parameter may be called `json` or `copy`
     like a method of the model. Raises `UsageError` if the parameters have no JSON schema.
@@ -33,7 +35,7 @@ def argument_model(name: str, function: Callable[..., Any], texts: dict[str, str
         raise UsageError(f"tool {name}: its types can't be read: {error}") from error
     fields: dict[str, Any] = {}
     for number, parameter in enumerate(inspect.signature(function).parameters.values()):
-        if (parameter.name == "self" and number == 0) or parameter.name == hidden:
+        if (parameter.name == "self" and number == 0) or parameter.name in hidden:
             continue
         if parameter.kind not in _KINDS:
             raise UsageError(f"tool {name}: {parameter} can't be told to a policy", hint="give every parameter a name")

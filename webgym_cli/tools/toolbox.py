@@ -125,7 +125,9 @@ class Toolbox:
     def _target(self, tool: Tool) -> Callable[..., Any]:
         """Return the callable. Runs in the worker thread, because creating an instance may take long."""
         target = self._find_state(tool) if tool.stateful else tool.make()
-        return functools.partial(target, **{tool.context: self.context}) if tool.context else target
+        given = {name: self.context.fields[name] for name in tool.fields if name in self.context.fields}
+        given |= {tool.context: self.context} if tool.context else {}
+        return functools.partial(target, **given) if given else target
 
     def _find_state(self, tool: Tool) -> Callable[..., Any]:
         """Return the episode's instance of a class tool; create it on the first call."""

@@ -23,6 +23,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs, TrainingBackend
 from webgym_cli.train.llamafactory import dataset
+from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_states
 from webgym_cli.train.memory import rl_memory
 from webgym_cli.train.plan import TrainingData, continue_interrupted, find_placement, plan_fresh
 from webgym_cli.train.registry import BACKENDS
@@ -213,7 +214,9 @@ def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
 def _carry(run: RunDir, settings: Settings, plan: TrainPlan, newest: Checkpoint | None) -> TrainPlan:
     """Return the plan that starts from the parent's exact weights and moments, or the fresh one with the reason."""
     if newest is None:
-        return plan
+        base = Path(plan.model)
+        reason = f"{base.name} is a base model; only a run's own policy gradients go on with their states"
+        return replace(plan, notes=(*plan.notes, fresh_note(reason))) if has_optimizer_states(base) else plan
     folder = checkpoints.folder(run, newest)
     if reason := _why_not_carried(folder, newest, settings, plan):
         return replace(plan, notes=(*plan.notes, fresh_note(reason)))

@@ -125,6 +125,22 @@ def test_a_row_a_step_where_turns_are_not_merged(filled, model):
     assert dropped(filled)["trained_steps"] == 6
 
 
+@pytest.mark.parametrize("merge", ["true", "false"])
+def test_only_the_last_turn_is_trained_where_that_is_asked_for(filled, model, merge):
+    write(filled, model)
+    whole = lines(filled, "rows.jsonl")
+    data = write(filled, model, "rl.data.train_on_last_turn=true", f"rl.data.merge_turns={merge}")
+    rows = lines(filled, "rows.jsonl")
+    assert (data.rows, [row["steps"] for row in rows]) == (3, [[1], [1], [1]])
+    for row, all_turns in zip(rows, whole, strict=True):
+        count = len(row["logprobs"])
+        assert row["input_ids"] == all_turns["input_ids"]
+        assert row["mask"] == [0] * (len(row["mask"]) - count) + [1] * count
+        assert (len(row["mask"]), row["mask"][-count - 1]) == (len(row["input_ids"]), 0)
+        assert all_turns["logprobs"][-count:] == row["logprobs"] != all_turns["logprobs"]
+    assert data.trained_tokens == sum(len(row["logprobs"]) for row in rows)
+
+
 def test_the_same_trajectories_give_the_same_bytes(filled, model, tmp_path):
     """Twice, over an index that was built anew, and over files that other writers wrote in another order."""
     write(filled, model)

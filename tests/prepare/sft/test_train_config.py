@@ -80,16 +80,25 @@ def test_evaluates_only_when_asked_and_with_a_validation_set():
 
 def test_checkpointing_is_switched_by_the_one_argument_that_llamafactory_reads():
     for asked in (True, False):
-        made = config(algorithm_config={"gradient_checkpointing": asked})
-        assert made["disable_gradient_checkpointing"] is not asked
+        made = config(algorithm_config={"disable_gradient_checkpointing": asked})
+        assert made["disable_gradient_checkpointing"] is asked
 
 
 def test_shares_and_other_integrations_reach_the_trainer():
     asked = {"warmup_steps": 0.1, "save_steps": 0.5, "eval_steps": 0.25, "do_eval": True, "eval_strategy": "steps"}
     made = config(validation=True, algorithm_config={**asked, "report_to": ["tensorboard", "wandb"]})
-    assert asked.items() <= made.items()
+    assert (asked | {"save_steps": 0.25, "eval_steps": 0.125}).items() <= made.items()  # of two epochs
     assert made["report_to"] == ["tensorboard", "wandb"]
     assert "eval_steps" not in config(algorithm_config={"eval_steps": 3})
+
+
+@pytest.mark.parametrize(
+    ("steps", "epochs", "written"), [(0.5, 1, 0.5), (0.9, 3, 0.3), (7, 2, 7), (1, 2, 1), (0.9, 0.5, 1)]
+)
+def test_a_fraction_is_one_of_an_epoch_as_in_webgym(steps, epochs, written):
+    made = config(algorithm_config={"save_steps": steps, "num_train_epochs": epochs})
+    assert made["save_steps"] == pytest.approx(written)
+    assert (made["save_steps"] < 1) is (steps < 1), "the trainer takes 1 and more for steps"
 
 
 def test_bf16_on_a_cpu_is_refused_with_the_way_out():

@@ -184,6 +184,20 @@ def test_moments_are_carried_from_the_parent(ready, run):
     assert "because" in fresh.notes[-1]
 
 
+def test_moments_are_carried_from_a_base_model_that_has_them(run, role, tmp_path):
+    base = checkpoint(tmp_path / "model.pt")
+
+    def plan(**train):
+        settings = settings_for(base, role=role, train=train)
+        prepare(run, settings, rows(tmp_path / "images", 4), NAME)
+        return plan_training(run, settings, {})
+
+    assert (plan().mode, plan().source, plan().overrides["warmup_steps"]) == ("carried", base, 0)
+    assert "keep_optimizer_state" in plan(keep_optimizer_state=False).notes[-1]
+    (base / "trainer_state.json").unlink()
+    assert (plan().mode, plan().notes) == ("fresh", ())
+
+
 def test_a_parent_without_states_gives_its_weights_only(ready, run):
     parent = published(run, 1)
     (parent / "optimizer.pt").unlink()

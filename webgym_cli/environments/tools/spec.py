@@ -29,12 +29,14 @@ def _list_tasks(name: str) -> list[Task]:
 
 
 def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
-    """Raise `UsageError` for tools or a reward that can't be loaded, or a task without fields that the reward needs."""
+    """Raise `UsageError` for tools or a reward that can't be loaded, or a task without fields that they need."""
     from webgym_cli.agent.chat import require_address
-    from webgym_cli.scoring.registry import REWARDS, require_fields
-    from webgym_cli.tools.registry import find_tools
+    from webgym_cli.scoring.registry import REWARDS, require_fields, reward_fields
+    from webgym_cli.tools.registry import find_tools, require_record_fields
 
-    find_tools(settings.agent.tools)
+    tools = find_tools(settings.agent.tools)
+    for task in tasks:
+        require_record_fields(tools, task.id, reward_fields(task))
     reward = REWARDS.find(settings.agent.reward_name)
     require_fields(reward, tasks)
     if "judge" in reward.required and not all("judge" in task.extra for task in tasks):

@@ -18,7 +18,7 @@ from webgym_cli.prepare.rl.plan import BatchMember, RlPlan
 from webgym_cli.prepare.rl.replay import build_replay_lines, select_replay
 from webgym_cli.prepare.rl.rows import (
     TokenRow,
-    build_rows,
+    build_trained_rows,
     digest_observation,
     oldest_version,
     read_turns,
@@ -185,7 +185,7 @@ class _BatchWriter:
         turns = read_turns(trajectory, self._tokens)
         if isinstance(turns, MaskReason):
             return turns
-        rows = list(build_rows(turns, merge=self._plan.how.merge_turns))
+        rows = build_trained_rows(turns, self._plan.how)
         states: list[PromptState] = []  # state after each step, for `webrl`
         if self._plan.replay is not None:
             states += [PromptState(turn.prompt, turn.images, turn.sizes) for turn in turns[1:]]

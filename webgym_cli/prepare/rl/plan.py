@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy, RlDataSettings
-from webgym_cli.errors import MissingStageError, StoreError, WebGymError
+from webgym_cli.errors import MissingStageError, SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.filter_groups import filters_groups, mask_groups
@@ -182,6 +182,11 @@ def plan_batch(
     `StoreError` for an episode that is in no plan, and `WebGymError` if nothing is left to train on.
     """
     iteration, how = version(run), settings.rl.data
+    if transitions and how.train_on_last_turn:
+        raise SettingsError(
+            "rl.data.train_on_last_turn: WebRL's critic values every step, so all are trained",
+            hint="repeat the command with -s rl.data.train_on_last_turn=false",
+        )
     read = _find_iterations(run, how.last_n_iterations, iteration) if selection is None else selection.iterations
     by = resolve_group_by(settings)
     load_planned_groups(index, run, read, by, settings.agent.group_size)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from webgym_cli.agent.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.config.rl_data import RlDataSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.records.trajectory import Observation, Screenshot, Step, Trajectory
@@ -72,6 +73,11 @@ class TokenRow:
         self.logprobs += turn.logprobs
         self.images, self.sizes = turn.images, turn.sizes
 
+    def keep_last(self, turn: ServedTurn) -> TokenRow:
+        """Return the row with only its last turn trained."""
+        mask = [0] * (len(self.input_ids) - len(turn.sampled)) + [1] * len(turn.sampled)
+        return replace(self, steps=[turn.step], mask=mask, logprobs=list(turn.logprobs))
+
 
 def build_rows(turns: Iterable[ServedTurn], *, merge: bool) -> Iterator[TokenRow]:
     """Yield the rows of a trajectory's turns in order. `merge`: a row may contain several turns."""
@@ -85,6 +91,12 @@ def build_rows(turns: Iterable[ServedTurn], *, merge: bool) -> Iterator[TokenRow
         row.add(turn)
     if row is not None:
         yield row
+
+
+def build_trained_rows(turns: Sequence[ServedTurn], how: RlDataSettings) -> list[TokenRow]:
+    """Return the rows of a trajectory that are trained, or the one with its last turn."""
+    rows = list(build_rows(turns, merge=how.merge_turns))
+    return [row.keep_last(turns[-1]) for row in rows[-1:]] if how.train_on_last_turn else rows
 
 
 def read_turns(trajectory: Trajectory, tokens: ModelTokens) -> list[ServedTurn] | MaskReason:

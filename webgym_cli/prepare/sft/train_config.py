@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 from pathlib import Path
@@ -66,9 +67,12 @@ def build_train_config(
     if settings.policy_config.trust_remote_code:
         config["trust_remote_code"] = True
     config |= _trainable_parameters(algorithm) | _copy(algorithm, _OPTIMISATION)
-    # LLaMA-Factory enables checkpointing regardless of transformers' own argument, except for this one
-    config |= {"disable_gradient_checkpointing": not algorithm.gradient_checkpointing, "plot_loss": algorithm.plot_loss}
+    # LLaMA-Factory enables checkpointing regardless of transformers' own argument
+    config |= _copy(algorithm, ("disable_gradient_checkpointing", "plot_loss"))
     config |= _evaluation(algorithm, validation) | _copy(algorithm, _SAVING)
+    config |= {
+        name: _share_of_training(config[name], algorithm) for name in ("eval_steps", "save_steps") if name in config
+    }
     config |= _loading(algorithm, device, samples)
     config |= {
         "seed": settings.seed,
@@ -126,6 +130,11 @@ def _evaluation(algorithm: AlgorithmSettings, validation: bool) -> dict[str, Any
         return {"do_eval": False, "eval_strategy": "no"}
     options = {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION}
     return options if algorithm.eval_steps is None else options | {"eval_steps": algorithm.eval_steps}
+
+
+def _share_of_training(steps: float, algorithm: AlgorithmSettings) -> float:
+    """Return an interval with a fraction of an epoch as the trainer's fraction of all steps; still below 1."""
+    return steps if steps >= 1 else min(steps / algorithm.num_train_epochs, math.nextafter(1, 0))
 
 
 def _loading(algorithm: AlgorithmSettings, device: str, samples: int | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.llamafactory import dataset
-from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
+from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_states, why_not_carried
 from webgym_cli.train.memory import sft_memory
 from webgym_cli.train.plan import TrainingData, continue_interrupted, find_placement, plan_fresh, resume_from
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
@@ -144,9 +144,10 @@ def _find_interrupted(run: RunDir, plan: TrainPlan) -> Iterator[tuple[Path, work
 def _carry(run: RunDir, settings: Settings, plan: TrainPlan) -> TrainPlan:
     """Return the plan that starts with the optimizer states of the current policy, or the fresh one with the reason."""
     newest = checkpoints.current(run)
-    if newest is None:
+    # A base model may be a policy of WebGym's, or of another run, with the states of its training.
+    source = checkpoints.folder(run, newest) if newest else Path(plan.model)
+    if newest is None and not has_optimizer_states(source):
         return plan
-    source = checkpoints.folder(run, newest)
     reason = "train.keep_optimizer_state is off"
     if plan.lora:
         reason = "an adapter's weights are kept, its moments are not"
