@@ -43,6 +43,7 @@ FOREIGN = {
     "actor_rollout_ref.rollout.mode": "loop.mode",
     "actor_rollout_ref.rollout.multi_turn.format": "agent.call_format",
     "actor_rollout_ref.rollout.multi_turn.max_assistant_turns": "agent.max_turns",
+    "actor_rollout_ref.rollout.multi_turn.max_turns": "agent.max_turns",
     "actor_rollout_ref.rollout.multi_turn.max_user_turns": "agent.max_turns",
     "actor_rollout_ref.rollout.multi_turn.tool_config_path": "agent.tools",
     "actor_rollout_ref.rollout.n": "agent.num_chains",
