@@ -96,8 +96,8 @@ def test_the_first_problem_is_explained_an_unknown_key_before_all_others():
 def test_a_name_that_only_one_section_has_is_meant_whatever_the_section():
     keys = keys_of(CriticSettings)
     assert list(keys)[:3] == ["path", "optim.lr", "optim.weight_decay"]
-    assert suggest("adam.weight_decay", keys) == "; did you mean 'optim.weight_decay'?"
-    assert suggest("zebra", keys) == ""
+    assert suggest("adam.weight_decay", keys)[0] == "optim.weight_decay"
+    assert suggest("zebra", keys) == ("", "")
 
 
 def test_the_trainer_s_interpreter_needs_nothing_but_pydantic():
