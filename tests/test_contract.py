@@ -52,6 +52,7 @@ SHARED = [
     *(
         "__init__.py",
         "config/__init__.py",
+        "config/foreign_names.py",
         "config/suggest.py",
         "config/rl.py",
         "config/rl_data.py",
