@@ -394,9 +394,21 @@ async def test_a_reply_may_speak_of_errors(ask, server, text):
     assert (await ask()).text == text
 
 
-async def test_a_reply_that_ignores_its_limit_is_cut(ask, server):
+def long_answer(tokens):
+    """Return an answer of 100,000 characters, with the ids of so many tokens."""
     choice = {**VLLM_ANSWER["choices"][0], "message": {"role": "assistant", "content": "a" * 100_000}}
-    server.answers = [(200, {**VLLM_ANSWER, "choices": [choice]})]
+    return [(200, {**VLLM_ANSWER, "choices": [choice | {"token_ids": tokens and list(range(tokens))}]})]
+
+
+async def test_a_reply_of_long_tokens_within_its_limit_is_whole(ask, server):
+    server.answers = long_answer(10)
+    reply = await ask({"max_new_tokens": 10})
+    assert (len(reply.text), len(reply.generation.token_ids)) == (100_000, 10)
+
+
+@pytest.mark.parametrize("tokens", [None, 11])
+async def test_a_reply_that_ignores_its_limit_is_cut(ask, server, tokens):
+    server.answers = long_answer(tokens)
     reply = await ask({"max_new_tokens": 10})
     assert reply.text == "a" * 160
     assert (reply.generation.finish_reason, reply.generation.token_ids, reply.generation.logprobs) == (

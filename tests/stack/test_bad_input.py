@@ -84,7 +84,7 @@ def test_a_model_that_is_none(copy, tmp_path, tiny_model_dir):
     message, _ = fails(tmp_path, 2, "prepare", copy)
     assert str(tmp_path / "no-model") in message
     message, _ = fails(tmp_path, 2, "init-model", "tiny", copy)
-    assert f"{copy} exists and is no tiny model" in message
+    assert f"{copy} is in the run" in message
     assert (copy / "config.json").exists()
 
 

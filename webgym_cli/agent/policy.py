@@ -217,8 +217,10 @@ def _read_reply(answer: Any, model: str) -> PolicyReply:
 
 def _cut_reply(reply: PolicyReply, max_new_tokens: int) -> PolicyReply:
     """Return a reply that is much longer than allowed as one that reached its limit, without its tokens."""
+    ids = reply.generation.token_ids
     limit = _CHARACTERS_PER_TOKEN * max_new_tokens
-    if len(reply.text) <= limit:
+    # A token may have more characters: some of the tiny model's are whole sentences.
+    if len(reply.text) <= limit or (ids is not None and len(ids) <= max_new_tokens):
         return reply
     update = {"token_ids": None, "logprobs": None, "finish_reason": "length"}
     return PolicyReply(text=reply.text[:limit], generation=reply.generation.model_copy(update=update))
