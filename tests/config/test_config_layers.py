@@ -367,6 +367,7 @@ def test_the_old_switch_takes_no_other_value():
         "agent.train_on_last_turn": "rl.data.train_on_last_turn",
         "+data.train_files": "tasks.train",
         "trainer.total_training_steps": "loop.iterations",
+        "actor_rollout_ref.rollout.tensor_model_parallel_size": "serve.tensor_parallel_size",
         "trainer.critic_warmup": "rl.trainer.critic_warmup",
         "env_config.server_size": "rollout.concurrency",
         "env_config.train_difficulty_max_steps.easy": "rollout.train_max_steps.easy",
@@ -383,7 +384,13 @@ def test_a_setting_without_one_counterpart_gets_no_wrong_neighbour(key):
     with pytest.raises(SettingsError) as caught:
         load(overrides=[f"{key}=1"])
     assert "did you mean" not in str(caught.value)
+    assert "it is " not in str(caught.value)
     assert FOREIGN.get(key, FOREIGN[key.split(".")[0]]) in str(caught.value)
+
+
+def test_a_section_of_theirs_is_answered_with_ours():
+    with pytest.raises(SettingsError, match=r"it is in 'rollout\.test_max_steps' here"):
+        load(overrides=["env_config.test_difficulty_max_steps=[]"])
 
 
 def test_foreign_names_are_no_settings_and_their_answers_name_settings_that_there_are():

@@ -8,7 +8,8 @@ import pytest
 from tests.docs.pages import ROOT, table_rows
 from webgym_cli.config.load import flatten, load
 
-# Each name and value of the source script or paper, by the page's table.
+# Each name and value of the source script or paper, and the defaults of the frameworks below it, by the page's table;
+# for `webgym` by our setting.
 SOURCES = json.loads(Path(__file__).with_name("recipe_sources.json").read_text())
 TABLES = [
     ("gsm8k", "Numbers", ("gsm8k",)),
@@ -38,7 +39,7 @@ def test_a_table_has_the_files_values_and_says_why_they_differ(page, heading, fi
         assert (json.loads(value) == json.loads(ours)) == (why == ""), theirs
 
 
-@pytest.mark.parametrize("page", SOURCES)
+@pytest.mark.parametrize("page", dict.fromkeys(page for page, _, _ in TABLES))
 def test_a_page_has_all_names_of_its_source_with_their_values(page):
     several = sum(one == page for one, _, _ in TABLES) > 1
     found = {
@@ -48,6 +49,12 @@ def test_a_page_has_all_names_of_its_source_with_their_values(page):
         for theirs, value, _, _, _ in rows(page, heading)
     }
     assert found == SOURCES[page]
+
+
+@pytest.mark.parametrize(("key", "theirs"), SOURCES["webgym"].items())
+def test_what_differs_from_webgym_and_its_frameworks_is_on_the_page(key, theirs):
+    page = (ROOT / "docs/recipes/webgym.md").read_text()
+    assert setting(("webgym",), key) == theirs or f"`{key}" in page or f" {key}=" in page
 
 
 def test_an_iteration_of_gsm8k_makes_eight_optimizer_steps_as_in_the_example():

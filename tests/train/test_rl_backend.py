@@ -86,6 +86,16 @@ def test_the_first_training_is_fresh(planned, run, role):
     assert not plan.folder.exists()
 
 
+def test_a_base_model_s_own_states_are_not_gone_on_with_which_is_told(run, role, tmp_path):
+    base = checkpoint(tmp_path / "model.pt")
+    with_ = settings_for(base, role=role, train={"algorithm": "grpo"})
+    batch(run, policy=str(base), model=str(base))
+    plan = plan_training(run, with_, {})
+    assert (plan.mode, "model.pt is a base model" in plan.notes[-1]) == ("fresh", True)
+    (base / "optimizer.pt").unlink()
+    assert plan_training(run, with_, {}).notes == plan.notes[:-1]
+
+
 def test_several_processes_are_torchrun_s(planned, run):
     batch(run)
     plan = planned(train={"nproc_per_node": 2})

@@ -15,6 +15,8 @@ _NODES = "docs/many-nodes.md: train.nodes for the training, rollout.executor for
 _QUEUES = "there are no such queues; browser.contexts_per_process and rollout.concurrency set the load"
 _REWARD = "agent.reward_name names a function, FILE.py:NAME; judge and orm are models that score"
 _RESUME = "the same command again resumes; webgym resume RUN finds it"
+_NO_SEQUENCE_PARALLEL = "there is none; rl.actor.ppo_max_token_len_per_gpu is the longest sequence of a process"
+_RECOMPUTED = "there is none; rl.model.enable_gradient_checkpointing recomputes activations instead"
 _STORED = "every episode is stored when it ends (webgym show RUN)"
 
 # A dotted key or section there -> the setting here, or what to use instead. Longer entries win over their section.
@@ -29,11 +31,16 @@ FOREIGN = {
     "actor_rollout_ref.actor.optim.lr_warmup_steps_ratio": "rl.actor.optim.lr_warmup_steps, in optimizer steps",
     "actor_rollout_ref.actor.policy_loss": "rl.actor",
     "actor_rollout_ref.actor.strategy": _DEEPSPEED,
+    "actor_rollout_ref.actor.ulysses_sequence_parallel_size": _NO_SEQUENCE_PARALLEL,
     "actor_rollout_ref.actor.use_dynamic_bsz": "always; rl.actor.ppo_max_token_len_per_gpu limits a micro-batch",
+    "actor_rollout_ref.model.enable_activation_offload": _RECOMPUTED,
+    "actor_rollout_ref.model.lora.alpha": "rl.model.lora_alpha",
+    "actor_rollout_ref.model.lora.rank": "rl.model.lora_rank",
     "actor_rollout_ref.model.path": "policy_config.base_model",
     "actor_rollout_ref.model.trust_remote_code": "policy_config.trust_remote_code",
     "actor_rollout_ref.ref": _LOGPROBS,
     "actor_rollout_ref.ref.fsdp_config": _DEEPSPEED,
+    "actor_rollout_ref.ref.ulysses_sequence_parallel_size": _NO_SEQUENCE_PARALLEL,
     "actor_rollout_ref.rollout.agent.num_workers": "rollout.concurrency",
     "actor_rollout_ref.rollout.calculate_log_probs": "always: the server's log-probabilities are stored",
     "actor_rollout_ref.rollout.do_sample": "policy_config.temperature=0 is greedy",
@@ -51,12 +58,15 @@ FOREIGN = {
     "actor_rollout_ref.rollout.prompt_length": _LENGTH,
     "actor_rollout_ref.rollout.response_length": "policy_config.max_new_tokens",
     "actor_rollout_ref.rollout.temperature": "policy_config.temperature",
+    "actor_rollout_ref.rollout.tensor_model_parallel_size": "serve.tensor_parallel_size",
     "actor_rollout_ref.rollout.top_k": "policy_config.top_k",
     "actor_rollout_ref.rollout.top_p": "policy_config.top_p",
     "actor_rollout_ref.rollout.val_kwargs": "rollout.test_sampling",
     "actor_rollout_ref.rollout.val_kwargs.n": "rollout.test_repeats",
     "critic": "rl.critic holds the critic; rl.actor.ppo_mini_batch_size and its like are the critic's, too",
+    "critic.model.enable_activation_offload": _RECOMPUTED,
     "critic.model.path": "rl.critic.path",
+    "critic.ulysses_sequence_parallel_size": _NO_SEQUENCE_PARALLEL,
     "custom_reward_function": _REWARD,
     "data": "tasks names the files, rollout the size of a batch, rl.data what is trained on",
     "data.gen_batch_size": _BATCH,
@@ -190,6 +200,7 @@ def answer_foreign(key: str, keys: Collection[str]) -> tuple[str, str]:
             ours = ".".join((moved, *rest))
             if ours in keys:
                 return ours, f"; it is {ours!r} here"
-        if section in FOREIGN:
-            return "", f": {FOREIGN[section]}"
+        if words := FOREIGN.get(section):
+            ours = any(known.startswith(f"{words}.") for known in keys)
+            return "", f"; it is in {words!r} here" if ours else f": {words}"
     return "", ""

@@ -141,6 +141,11 @@ def test_only_the_last_turn_is_trained_where_that_is_asked_for(filled, model, me
     assert data.trained_tokens == sum(len(row["logprobs"]) for row in rows)
 
 
+def test_webrl_trains_every_turn(filled, model):
+    with pytest.raises(SettingsError, match=r"rl\.data\.train_on_last_turn"):
+        write(filled, model, "train.algorithm=webrl", "rl.data.train_on_last_turn=true")
+
+
 def test_the_same_trajectories_give_the_same_bytes(filled, model, tmp_path):
     """Twice, over an index that was built anew, and over files that other writers wrote in another order."""
     write(filled, model)
