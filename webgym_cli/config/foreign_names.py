@@ -201,6 +201,6 @@ def answer_foreign(key: str, keys: Collection[str]) -> tuple[str, str]:
             if ours in keys:
                 return ours, f"; it is {ours!r} here"
         if words := FOREIGN.get(section):
-            ours = any(known.startswith(f"{words}.") for known in keys)
-            return "", f"; it is in {words!r} here" if ours else f": {words}"
+            is_section = any(known.startswith(f"{words}.") for known in keys)
+            return "", f"; it is in {words!r} here" if is_section else f": {words}"
     return "", ""

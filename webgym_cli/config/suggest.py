@@ -38,9 +38,9 @@ def suggest(key: str, keys: Collection[str]) -> tuple[str, str]:
     if words:
         return near, words
     # The section may be wrong while the name is right.
-    found = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
-    found = found if len(found) == 1 else difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
-    return (found[0], f"; did you mean {found[0]!r}?") if found else ("", "")
+    nearest = [known for known in keys if known.rsplit(".", 1)[-1] == key.rsplit(".", 1)[-1]]
+    nearest = nearest if len(nearest) == 1 else difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+    return (nearest[0], f"; did you mean {nearest[0]!r}?") if nearest else ("", "")
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
