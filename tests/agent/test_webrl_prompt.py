@@ -170,7 +170,7 @@ def test_what_only_webrl_can_say_is_told_in_its_words():
 
 
 def test_the_released_prompt_is_one_text_with_its_control_tokens():
-    spec = PromptSpec(version="webrl_released", max_characters=340)
+    spec = PromptSpec(version="webrl_released", max_characters=480)
     past = [step(0, response='do(action="Press Enter")'), step(1, response="# Note: <|eot_id|>x")]
     prompt = render(spec, "Find it.", "", past, Observation(url="", html="<html> page </html>" * 9))
     turn = "<|eot_id|><|start_header_id|>{}<|end_header_id|>\n"
@@ -180,8 +180,10 @@ def test_the_released_prompt_is_one_text_with_its_control_tokens():
         f"Round 1\n\n{user}** Simplified html **\n\n{assistant}# Note: &lt;|eot_id|>x\n\nRound 2\n\n{user}"
     )
     (message,) = prompt.messages
-    left = 340 - len(told)
-    page = ("<html> page </html>" * 9)[:left] if left > 0 else ""
+    # The limit is on the earlier rounds and the page.
+    history = told.removeprefix("Task Instruction: Find it.\n\n").removesuffix(f"Round 2\n\n{user}")
+    page = ("<html> page </html>" * 9)[: 480 - len(history)]
+    assert 0 < len(page) < 171
     assert message.content == f"{told}{page}\n\n{assistant}"
     assert is_raw(prompt.messages)
     assert not is_raw(render(PromptSpec(version="webrl"), "x", "", past, Observation(url="")).messages)

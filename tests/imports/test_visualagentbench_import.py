@@ -11,13 +11,14 @@ from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import ParseErrorKind
+from webgym_cli.records.webrl import WebRLActionName
 
 CLICK = '# Element: the button\ndo(action="Click", element="3")'
 
 
-def only(root, name="12", kind="actions"):
+def only(root, name="12", kind="actions", **options):
     suffix = "json" if kind == "actions" else "jsonl"
-    (found,) = read(root / kind / f"{name}.{suffix}", None)
+    (found,) = read(root / kind / f"{name}.{suffix}", None, **options)
     return found
 
 
@@ -32,6 +33,24 @@ def test_a_rollout_becomes_ours(tmp_path):
     assert first.picture == tmp_path / "screehshots" / "12" / "0.png"
     assert (found.outcome.reward, found.outcome.stop, found.outcome.answer) == (1.0, Stop.ANSWERED, "done")
     assert [(score.source, score.value) for score in found.outcome.scores] == [("environment", 1.0)]
+
+
+@pytest.mark.parametrize("kind", ["traces", "actions"])
+def test_for_a_policy_that_reads_texts_steps_have_pages_and_no_pictures(tmp_path, kind):
+    search = 'do(action="Search", argument="red", element="4")'
+    root = webrl_episode(tmp_path, "12", [search, CLICK, ""], score=0.0)
+    found = only(root, kind=kind, text=True)
+    assert [(step.response, step.html, step.picture) for step in found.steps] == [
+        (search, PAGE, None),
+        (CLICK, PAGE, None),
+    ]
+    assert found.steps[0].action.name is WebRLActionName.SEARCH
+    assert (found.steps[1].action.element_id, found.split, found.outcome.stop) == (3, Split.TRAIN, Stop.STEP_LIMIT)
+
+
+def test_without_traces_there_are_no_texts(tmp_path):
+    root = webrl_episode(tmp_path, "12", ["click [3] where [3]"], trace=False)
+    assert only(root, text=True).why is SkipReason.NOT_UNDERSTOOD
 
 
 def test_the_label_of_the_reward_model_counts_where_there_is_one(tmp_path):

@@ -4,17 +4,20 @@ import json
 
 import pytest
 
-from tests.imports.foreign import pickled, thing, torch_archive
+from tests.imports.foreign import pickled, thing, torch_archive, webgym_episode, webgym_file
 from tests.imports.test_import_execute import bring
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
+from webgym_cli.errors import UsageError
 from webgym_cli.imports.pickle_stubs import PickleRefused
+from webgym_cli.imports.plan import plan_import
 from webgym_cli.imports.source import NotUnderstood, SkipReason
 from webgym_cli.imports.webrl_data import parse_prompt, read
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.records.webrl import WebRLActionName
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.index.query import open_index
@@ -23,6 +26,7 @@ from webgym_cli.store.run import RunDir, create_or_open
 SEARCH = '# Element: the search field\ndo(action="Search", argument="hat", element="3")'
 EXIT = 'exit(message="12")'
 USER = "<|eot_id|><|start_header_id|>user<|end_header_id|>\n"
+AS_CHAT = PromptSpec(version="webrl", lenient=True, max_characters=15872)
 REPLY = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n"
 
 
@@ -108,7 +112,7 @@ def test_it_is_trained_in_the_form_that_policies_act_in(tmp_path):
     run = RunDir(tmp_path / "run")
     create_or_open(run, load(["webrl"]))
     conversations(tmp_path / "web_policy_sft.json", *steps())
-    summary, _ = bring(run, tmp_path / "web_policy_sft.json", "webrl")
+    summary, _ = bring(run, tmp_path / "web_policy_sft.json", "webrl", prompt=AS_CHAT)
     assert (summary["format"], summary["imported"], summary["solved"], summary["new_images"]) == ("webrl-data", 1, 1, 0)
     (trajectory,) = scan(run, Split.TRAIN, 0)
     rendered = render_step(trajectory, 1).messages
@@ -118,3 +122,28 @@ def test_it_is_trained_in_the_form_that_policies_act_in(tmp_path):
     with open_index(run) as index:
         plan = plan_dataset(run, load(["webrl"]), index).to_json()
     assert (plan["trajectories"], plan["eligible_steps"]) == (1, 2)
+
+
+def test_the_raw_text_of_a_run_is_their_prompt_byte_for_byte(tmp_path):
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, load(["webrl"], ["context_config.prompt_version=webrl_released"]))
+    page = "<html> a long page </html>" * 1000
+    # Their limit is on the earlier rounds and the page; the task is not counted.
+    history = f"Round 0\n\n{USER}How many hats?\n\n{REPLY}{SEARCH}\n\n"
+    given = [(prompt("How many hats?", page[:15872]), SEARCH)]
+    given.append((prompt("How many hats?", page[: 15872 - len(history)], SEARCH), EXIT))
+    file = conversations(tmp_path / "web_policy_sft.json", *given)
+    bring(run, file, "webrl", prompt=AS_CHAT.model_copy(update={"version": "webrl_released"}))
+    (trajectory,) = scan(run, Split.TRAIN, 0)
+    assert [render_step(trajectory, index).messages[0].content for index in (0, 1)] == [asked for asked, _ in given]
+
+
+def test_texts_are_refused_by_a_run_of_screenshots_and_the_other_way_round(tmp_path):
+    run = RunDir(tmp_path / "run")
+    file = conversations(tmp_path / "web_policy_sft.json", *steps())
+    with pytest.raises(UsageError, match="its pages are texts"):
+        plan_import(run, "webrl", file)
+    pictures = webgym_file(tmp_path / "logs", [webgym_episode()])
+    for name in ("webgym", "auto"):
+        with pytest.raises(UsageError, match="its pages are screenshots"):
+            plan_import(run, name, pictures, prompt=AS_CHAT)

@@ -55,14 +55,15 @@ def render_raw(spec: PromptSpec, instruction: str, past: Sequence[Step], current
 
     It is served with `RAW_TEMPLATE`, which adds only the BOS token.
     """
-    task = sanitize_page(instruction)
-    text = f"Task Instruction: {task}\n\n"
+    task, history = sanitize_page(instruction), ""
     for index, step in enumerate(past):
         reply = sanitize_text(history_text(step.response, thinking=spec.thinking))
-        text += f"Round {index}\n\n{_USER}{PAST_PAGE if index else task}\n\n{ASSISTANT}{reply}\n\n"
-    text += f"Round {len(past)}\n\n{_USER}"
-    shown, left = sanitize_page(current.html), _count_page_characters(spec, len(text))
-    return Message(role="user", content=f"{text}{shown if left is None else shown[:left]}\n\n{ASSISTANT}")
+        history += f"Round {index}\n\n{_USER}{PAST_PAGE if index else task}\n\n{ASSISTANT}{reply}\n\n"
+    # Only the earlier rounds are counted, as in WebRL's prompts: with the task, pages would end earlier than theirs.
+    shown, left = sanitize_page(current.html), _count_page_characters(spec, len(history))
+    page = shown if left is None else shown[:left]
+    text = f"Task Instruction: {task}\n\n{history}Round {len(past)}\n\n{_USER}{page}\n\n{ASSISTANT}"
+    return Message(role="user", content=text)
 
 
 def is_raw(messages: Sequence[Message]) -> bool:

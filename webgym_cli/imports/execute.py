@@ -171,7 +171,7 @@ class Importer:
             instruction=one.task.instruction,
             seed=one.seed,
             policy=one.policy,
-            prompt=one.prompt,
+            prompt=self.plan.prompt if self.plan.format.text else one.prompt,
             steps=tuple(_build_step(number, step, shots) for number, step in enumerate(one.steps)),
             outcome=one.outcome,
             started_at=one.started_at,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from webgym_cli.errors import UsageError
 from webgym_cli.imports.agentlab import AGENTLAB
 from webgym_cli.imports.source import ImportFormat
-from webgym_cli.imports.visualagentbench import VISUALAGENTBENCH, WEBRL
+from webgym_cli.imports.visualagentbench import VISUALAGENTBENCH, WEBRL, as_text
 from webgym_cli.imports.webgym import WEBGYM
 from webgym_cli.imports.webrl_data import WEBRL_DATA
 from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import PromptSpec, is_webrl
 from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import is_startable, version
 from webgym_cli.store.run import RunDir
@@ -24,6 +25,8 @@ FORMATS: dict[str, ImportFormat] = {
     "visualagentbench": VISUALAGENTBENCH,
     "webrl-data": WEBRL_DATA,
 }
+# Formats that are imported differently for a policy that reads pages as text.
+TEXT_FORMATS = {name: as_text(FORMATS[name]) for name in ("webrl", "visualagentbench")}
 # Name that selects the first format whose files are present.
 AUTO = "auto"
 
@@ -45,6 +48,8 @@ class ImportPlan:
     """Folder of the images, if they are not beside the files."""
     first_version: int | None = None
     """Version of the run's first policy, if episodes keep the iterations of their files; else None."""
+    prompt: PromptSpec = field(default_factory=PromptSpec)
+    """Prompt of the episodes with text pages."""
 
     def iteration_of(self, source: Path) -> int:
         """Return the iteration that receives a source's episodes."""
@@ -54,7 +59,11 @@ class ImportPlan:
     @property
     def format(self) -> ImportFormat:
         """The format."""
-        return FORMATS[self.name]
+        return _find_format(self.name, self.prompt)
+
+
+def _find_format(name: str, prompt: PromptSpec) -> ImportFormat:
+    return TEXT_FORMATS.get(name, FORMATS[name]) if is_webrl(prompt.version) else FORMATS[name]
 
 
 def plan_import(
@@ -65,19 +74,23 @@ def plan_import(
     iteration: int | None = None,
     split: Split | None = None,
     images: Path | None = None,
+    prompt: PromptSpec | None = None,
 ) -> ImportPlan:
-    """Plan an import. `name`: one of `FORMATS`, or `auto`.
+    """Plan an import. `name`: one of `FORMATS`, or `auto`. `prompt`: that of the run's policy.
 
     `iteration` None: those of the files, if the run has neither checkpoints nor rollouts; else its policy version.
 
-    Raises `UsageError` if there are no files of the format, or if an iteration contains episodes of a rollout.
+    Raises `UsageError` if there are no files of the format, if the policy reads texts and the format has pictures or
+    the other way round, or if an iteration contains episodes of a rollout.
     """
+    prompt = prompt or PromptSpec()
     if not path.exists():
         raise UsageError(f"{path}: no such file or folder")
     if images is not None and not images.is_dir():
         raise UsageError(f"{images}: no such folder", hint="name the folder of the pictures by --images DIR")
     detected, sources = _detect_sources(name, path)
-    form = FORMATS[detected]
+    form = _find_format(detected, prompt)
+    _require_pages(detected, form, prompt)
     numbers = [number for source in sources if (number := form.iteration_of(source)) is not None]
     keeps = iteration is None and bool(numbers) and is_startable(run)
     into = max(numbers) if keeps else version(run) if iteration is None else iteration
@@ -86,7 +99,19 @@ def plan_import(
         for one in Split if into_split is None else (into_split,):
             refuse_rollouts(run, one, number)
     first = max(into, version(run)) if keeps else None
-    return ImportPlan(detected, path, tuple(sources), into, into_split, images, first)
+    return ImportPlan(detected, path, tuple(sources), into, into_split, images, first, prompt)
+
+
+def _require_pages(name: str, form: ImportFormat, prompt: PromptSpec) -> None:
+    """Raise `UsageError` if the policy does not observe pages in the form that the format has."""
+    if form.text == is_webrl(prompt.version):
+        return
+    has, reads = ("texts", "screenshots") if form.text else ("screenshots", "texts")
+    raise UsageError(
+        f"{name}: its pages are {has}, and the run's policy reads {reads} "
+        f"(context_config.prompt_version={prompt.version})",
+        hint="-c webrl and a new RUN" if form.text else "a new RUN without -c webrl",
+    )
 
 
 def refuse_rollouts(run: RunDir, split: Split, iteration: int) -> None:

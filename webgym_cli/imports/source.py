@@ -147,6 +147,8 @@ class ImportFormat:
     """Default split of its episodes; None: taken from their files."""
     caution: str = ""
     """Note for users who import it."""
+    text: bool = False
+    """Whether its pages are texts, the observations of the prompt versions `webrl` and `webrl_released`."""
     iteration_of: Callable[[Path], int | None] = lambda _: None
     """Returns the iteration of a source; None: the files don't record it."""
 

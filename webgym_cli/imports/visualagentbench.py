@@ -7,9 +7,11 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.agent.webrl_actions import parse_webrl_action
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.imports.pictures import load_size
 from webgym_cli.imports.source import (
@@ -21,6 +23,7 @@ from webgym_cli.imports.source import (
     Unfinished,
     compute_digest,
     format_time,
+    make_step,
     parse_response,
     read_episode,
     to_number,
@@ -39,6 +42,7 @@ FRAMED = (
     "its screenshots have a green frame around the element that was chosen: a policy trained on them looks for the "
     "frame. They go to the test split, which is never trained on, unless --split says otherwise"
 )
+OF_TESTS = "they go to the train split; results on test tasks, such as WebArena-Lite's, need --split test"
 _URL = re.compile(r"<h3 class='url'><a href=[^>]*>URL: (.*?)</a>")
 # Beginning of the action with which the driver stops an episode early.
 _FORCED = "stop [Early stop: "
@@ -58,9 +62,12 @@ def find_traces(path: Path) -> list[Path]:
     return sorted((traces | {(f.parent.parent, f.name): f for f in path.rglob("fixed_traces/*.jsonl")}).values())
 
 
-def read(source: Path, images: Path | None) -> Iterator[ImportedEpisode | SkippedEpisode]:
-    """Yield the episode of an action or trace file. Raises `UsageError`."""
-    episode = _RecordedEpisode(source.parent.parent, source.stem)
+def read(source: Path, images: Path | None, *, text: bool = False) -> Iterator[ImportedEpisode | SkippedEpisode]:
+    """Yield the episode of an action or trace file. Raises `UsageError`.
+
+    `text`: its steps have the pages of the trace and WebRL's actions, instead of screenshots and coordinates.
+    """
+    episode = _RecordedEpisode(source.parent.parent, source.stem, text)
     yield read_episode(str(source), lambda: episode.to_imported(images))
 
 
@@ -72,10 +79,14 @@ class _RecordedEpisode:
     """Folder of the results."""
     name: str
     """The task's number, which is the name of all its files."""
+    text: bool
+    """See `read`."""
 
     def to_imported(self, images: Path | None) -> ImportedEpisode:
         """Convert the episode. Raises `NotUnderstood`, `Unfinished`, `UsageError`."""
         lines, (actions, facts) = self._read_trace(), self._read_actions()
+        if self.text and not all(to_text(line.get("html")) for line in lines or [{}]):
+            raise NotUnderstood(f"traces/{self.name}.jsonl, which has the text of its pages, is missing or lacks some")
         score = self._read_score(lines, facts)
         in_trace = [to_text(line.get("fixed_response")) or to_text(line.get("response")) for line in lines]
         responses = in_trace or actions
@@ -91,7 +102,11 @@ class _RecordedEpisode:
         folder = (images or self.root / "screehshots") / self.name
         steps = tuple(
             _read_step(
-                folder / f"{number}.png", response, lines[number] if lines else {}, mode, urls[number : number + 1]
+                None if self.text else folder / f"{number}.png",
+                response,
+                lines[number] if lines else {},
+                mode,
+                urls[number : number + 1],
             )
             for number, response in enumerate(responses)
         )
@@ -107,7 +122,7 @@ class _RecordedEpisode:
             steps=steps,
             outcome=with_stop(outcome, steps, Stop.STEP_LIMIT if forced else Stop.TERMINATED),
             started_at=self._read_time(),
-            split=Split.TEST,
+            split=Split.TRAIN if self.text else Split.TEST,
             lost_steps=int(forced),
         )
 
@@ -169,8 +184,13 @@ def _read_object(file: Path) -> dict[str, Any]:
 
 
 def _read_step(
-    picture: Path, response: str, line: dict[str, Any], mode: InteractionMode, url: list[str]
+    picture: Path | None, response: str, line: dict[str, Any], mode: InteractionMode, url: list[str]
 ) -> ImportedStep:
+    """Read a step; without a picture, one with a text page."""
+    if picture is None:
+        page = to_text(line.get("html"))
+        step = make_step(response, parse_webrl_action(response, lenient=True), html=page)
+        return replace(step, url=url[0] if url else "")
     if mode is InteractionMode.COORDINATES:
         action = convert_call(response, to_text(line.get("html")), *load_size(picture))
     else:
@@ -188,3 +208,8 @@ VISUALAGENTBENCH = ImportFormat(
 WEBRL = ImportFormat(
     find_traces, read, "a folder of a rollout with traces/ or fixed_traces/", split=Split.TEST, caution=FRAMED
 )
+
+
+def as_text(form: ImportFormat) -> ImportFormat:
+    """Return one of these formats for a policy that reads pages as text."""
+    return replace(form, read=partial(read, text=True), split=Split.TRAIN, caution=OF_TESTS, text=True)

@@ -141,5 +141,9 @@ def _build_episode(where: str, given: list[tuple[Any, Any]], score: Score, writt
 
 # Files released by WebRL's authors, and output of its process_data.py.
 WEBRL_DATA = ImportFormat(
-    find, read, "web_policy_sft.json, or .pt files of trajectories as process_data.py writes them", Split.TRAIN
+    find,
+    read,
+    "web_policy_sft.json, or .pt files of trajectories as process_data.py writes them",
+    Split.TRAIN,
+    text=True,
 )

@@ -29,6 +29,8 @@ class ConversionResult:
 
     tasks: list[Task] = field(default_factory=list)
     bad: list[BadLine] = field(default_factory=list)
+    repeated: int = 0
+    """Number of records left out because they are exact repeats of earlier ones."""
 
 
 def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) -> ConversionResult:
@@ -37,19 +39,22 @@ def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) 
     `read` converts one record, located by `FILE:NUMBER`, or raises `BadTaskError`. Raises `UsageError` if there is
     nothing to read.
     """
-    result, named = ConversionResult(), dict[str, str]()
+    result, named = ConversionResult(), dict[str, tuple[Task, str]]()
     for file in _files(path):
         for number, record in _records(_content(file)):
             place = f"{file}:{number}"
             try:
                 task = place_files(read(record(), place), file.parent)
-                if task.id in named:
-                    raise BadTaskError(f"task_id: {task.id} is the one of {named[task.id]} too")
+                first, other = named.setdefault(task.id, (task, place))
+                if first is not task and first != task:
+                    raise BadTaskError(f"task_id: {task.id} is the one of {other} too")
             except BadTaskError as error:
                 result.bad.append(BadLine(str(file), number, error.with_advice))
                 continue
-            named[task.id] = place
-            result.tasks.append(task)
+            if first is task:
+                result.tasks.append(task)
+            else:
+                result.repeated += 1
     if not result.tasks and not result.bad:
         raise UsageError(f"{path}: no record in the file", hint="name a file with records, or a folder of such files")
     return result

@@ -10,6 +10,7 @@ import pytest
 
 from tests import forked
 from tests.imports.foreign import (
+    PAGE,
     REFUTED,
     agentlab_episode,
     webgym_episode,
@@ -128,6 +129,16 @@ def test_the_green_frames_are_told_of_and_stay_out_of_training(webgym, tmp_path)
     code, _, said = webgym("import", "webrl", "r", "other", "--split", "train")
     assert (code, "green frame" in said) == (0, False)
     assert len(list(scan_stored(RunDir(tmp_path / "other"), Split.TRAIN, 0))) == 1
+
+
+def test_a_run_that_reads_texts_gets_texts(webgym, tmp_path):
+    webrl_episode(tmp_path / "r", "12", ['do(action="Click", element="3")'])
+    code, _, said = webgym("import", "webrl", "r", "run", "-c", "webrl", "-s", "context_config.explain_actions=false")
+    assert (code, "green frame" in said) == (0, False)
+    (found,) = scan_stored(RunDir(tmp_path / "run"), Split.TRAIN, 0)
+    assert (found.prompt.version, found.prompt.explained, found.steps[0].observation.html) == ("webrl", False, PAGE)
+    webrl_episode(tmp_path / "marks", "12", ["click [3] where [3]"], trace=False)
+    assert webgym("import", "visualagentbench", "marks", "run")[0] == 2
 
 
 def test_an_interrupted_import_is_resumed(webgym, tmp_path):

@@ -35,6 +35,18 @@ def test_the_tasks_are_a_task_file(convert, tmp_path):
     assert convert("raw.json", "--format", "webarena", *SITES).stdout == (tmp_path / "out.jsonl").read_text()
 
 
+def test_exact_repeats_are_left_out_and_counted(convert, tmp_path):
+    given = [
+        {"intent": name, "sites": ["shopping"], "start_url": "__SHOPPING__"} for name in ("Buy", "Sell", "Buy", "Buy")
+    ]
+    (tmp_path / "raw.json").write_text(json.dumps([*given, record(task_id=1), record(task_id=1)]))
+    said = convert("raw.json", "--format", "webarena", *SITES)
+    assert (said.returncode, len(said.stdout.splitlines())) == (0, 3)
+    assert "3 left out" in said.stderr
+    (tmp_path / "raw.json").write_text(json.dumps([record(task_id=1), record(task_id=1, intent="Find another")]))
+    assert convert("raw.json", "--format", "webarena", *SITES).returncode == 2
+
+
 def test_addresses_may_come_from_the_settings(convert, tmp_path):
     (tmp_path / "sites.yaml").write_text("webarena: {shopping: {url: 'http://shop.test:1/'}}")
     of_file = convert("raw.json", "--format", "webarena", "-c", "sites.yaml")

@@ -53,11 +53,25 @@ def import_(
     from webgym_cli.imports.execute import Importer, format_import, require_imported
     from webgym_cli.imports.plan import plan_import
     from webgym_cli.records.events import make_event
+    from webgym_cli.records.trajectory import PromptSpec
 
     directory, settings = resolve(run, options)
-    output = options.open_output()
+    output, context = options.open_output(), settings.context_config
+    prompt = PromptSpec(
+        version=context.prompt_version,
+        system_prompt=settings.agent.system_prompt,
+        explained=context.explain_actions,
+        lenient=True,
+        max_characters=context.max_characters,
+    )
     plan = plan_import(
-        directory, format_, path.absolute(), iteration=iteration, split=split, images=images and images.absolute()
+        directory,
+        format_,
+        path.absolute(),
+        iteration=iteration,
+        split=split,
+        images=images and images.absolute(),
+        prompt=prompt,
     )
     # An explicit --split needs no caution.
     if plan.format.caution and split is None:

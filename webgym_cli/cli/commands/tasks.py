@@ -168,7 +168,8 @@ def convert(
     webarena: WebArena's configurations, including WebArena-Lite's, and WebRL's generated instructions. Placeholders of
     sites (`__SHOPPING__`, ...) are replaced by the addresses of --site or of the settings (webarena). gsm8k: GSM8K's
     published rows, as JSON Lines or Parquet; the number after `####` is the answer. All fields are kept. A record that
-    can't be scored as it is written is bad: each is reported with its number, and nothing is written.
+    can't be scored as it is written is bad: each is reported with its number, and nothing is written. Exact repeats
+    of a record are left out and counted.
 
     Examples:
       webgym tasks convert test.raw.json --format webarena --site shopping=http://host:7770 -o webarena.jsonl
@@ -200,7 +201,8 @@ def convert(
         write_atomic(out, content)
     generated = sum(bool(task.extra.get("generated")) for task in converted.tasks)
     unscored = f", {generated} of them generated: only a reward model can score those" if generated else ""
-    output.note(f"{len(lines)} tasks{unscored}")
+    repeated = f"; {converted.repeated} left out: exact repeats of earlier ones" if converted.repeated else ""
+    output.note(f"{len(lines)} tasks{unscored}{repeated}")
 
 
 command(app)(generate)

@@ -18,7 +18,7 @@ def template_fit(settings: Settings, tokens: ModelTokens) -> Callable[[Sample], 
 
     Llama's chat templates put dates before the system message, which become part of the message, and strip texts.
     """
-    block, opening = tokens.date_block, OPENINGS.get(settings.policy_config.template, "")
+    opening = OPENINGS.get(settings.policy_config.template, "")
 
     def fit(sample: Sample) -> Sample:
         *prompt, reply = sample.messages
@@ -29,7 +29,8 @@ def template_fit(settings: Settings, tokens: ModelTokens) -> Callable[[Sample], 
             return sample.model_copy(update={"messages": (raw, ended)})
         if tokens.strips:
             prompt = [message.model_copy(update={"content": message.content.strip()}) for message in prompt]
-        if block:
+        # not above: raw texts need no chat template, and base models have none
+        if block := tokens.date_block:
             has_system = prompt[0].role == "system"
             system = block + (prompt[0].content if has_system else "")
             prompt = [Message(role="system", content=system), *prompt[has_system:]]

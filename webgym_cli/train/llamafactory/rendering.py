@@ -46,7 +46,8 @@ async def require_same_rendering(run: RunDir, settings: Settings, logs: Path) ->
         "model": str(folder),
         "config": config,
         "samples": _choose_samples(run.dataset / TRAIN_FILE),
-        "system_prefix": ModelTokens(str(folder)).date_block,
+        # raw texts need no chat template, and base models have none
+        "system_prefix": "" if config["template"] == "empty" else ModelTokens(str(folder)).date_block,
         "chat_template_kwargs": chat_template_kwargs(str(folder)) | thinking,
         "trust_remote_code": bool(config.get("trust_remote_code")),
     }
