@@ -140,6 +140,23 @@ def test_a_generated_task_has_no_score_of_its_own(given):
     assert (task.extra["generated"], task.reference_answer, evaluation_of(task)) == (True, None, None)
 
 
+@pytest.mark.parametrize(
+    ("sites", "state"),
+    [
+        (["reddit"], "reddit"),
+        (["reddit", "gitlab"], "gitlab.reddit"),
+        (["map", "shopping"], "shopping"),
+        (["map"], None),
+    ],
+)
+def test_a_record_that_says_nothing_of_logins_has_those_of_its_sites(sites, state):
+    given = {"intent": "Do it", "sites": sites, "start_url": "http://shop.test:7770"}
+    extra = read_config(given, ADDRESSES).extra
+    assert extra.get("storage_state") == (state and f"./.auth/{state}_state.json")
+    assert bool(extra.get("require_login")) == (state is not None)
+    assert "storage_state" not in read_config({**given, "require_login": False}, ADDRESSES).extra
+
+
 def test_a_task_that_can_not_be_done_says_why_and_is_no_generated_one():
     task = read(eval={**DUMMY, "string_note": "There is none"})
     assert task.extra["generated"] is False

@@ -80,7 +80,7 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
     """
     given = _from_generated(value) if "task" in value and "intent" not in value else dict(value)
     digest = hashlib.sha256(_content(given)).hexdigest()[:16]
-    filled: dict[str, Any] = {name: _fill_addresses(item, sites, name) for name, item in given.items()}
+    filled: dict[str, Any] = {name: _fill_addresses(item, sites, name) for name, item in _add_login(given).items()}
     _take_ssh_host(filled, sites)
     _take_url_rule(filled)
     try:
@@ -140,15 +140,25 @@ def _from_generated(value: Mapping[str, Any]) -> dict[str, Any]:
     if site is None:
         raise BadTaskError(f"web: {value.get('web')!r} is none of {', '.join(GENERATED)}")
     kept = {name: item for name, item in value.items() if name not in ("task", "web")}
-    login = site in _WITH_LOGIN
+    login = {} if site in _WITH_LOGIN else {"require_login": False, "storage_state": None}
     return {
-        "sites": [site.value],
-        "require_login": login,
-        "storage_state": f"./.auth/{site}_state.json" if login else None,
+        **_add_login({"sites": [site.value], **login}),
         "start_url": site.placeholder,
         "intent": value["task"],
-        **kept,
-    }
+    } | kept
+
+
+def _add_login(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a configuration with the login of its sites that have accounts, if it says nothing of logins.
+
+    The records of WebRL's training tasks have only intent, sites and start URL.
+    """
+    if "require_login" in given or "storage_state" in given or not isinstance(given.get("sites"), list):
+        return given
+    known = [str(site) for site in _WITH_LOGIN if site in given["sites"]]
+    if not known:
+        return given
+    return {**given, "require_login": True, "storage_state": f"./.auth/{'.'.join(sorted(known))}_state.json"}
 
 
 def _content(given: Mapping[str, Any]) -> bytes:
