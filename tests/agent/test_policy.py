@@ -395,7 +395,7 @@ async def test_a_reply_may_speak_of_errors(ask, server, text):
 
 
 def long_answer(tokens):
-    """Return an answer of 100,000 characters, with the ids of so many tokens."""
+    """Return an answer of 100,000 characters with the ids of `tokens` tokens."""
     choice = {**VLLM_ANSWER["choices"][0], "message": {"role": "assistant", "content": "a" * 100_000}}
     return [(200, {**VLLM_ANSWER, "choices": [choice | {"token_ids": tokens and list(range(tokens))}]})]
 
