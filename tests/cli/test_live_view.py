@@ -39,7 +39,7 @@ def test_what_the_board_tells_at_80_columns():
     assert lines[1].startswith("success 30.0% (10.8-60.3%) of 10  ")
     assert "ETA " in lines[1]
     assert lines[2].rstrip() == "30 of 64 slots busy  owed 548  judge 3"
-    assert re.search(r"^policy +\d+ ms +\d+ ms +30   [a-z_]+ +3   s\d\.com +\d+", text, re.MULTILINE)
+    assert re.search(r"^policy +\d+ ms +\d+ ms +30   [a-z_]+ +2   s\d\.com +\d+", text, re.MULTILINE)
     assert re.search(r"   other kinds +\d+   ", text, re.MULTILINE)
     assert re.search(r"^00000 +3/20 +policy +\d+ ms +wiki-lookup-0 +a\.com/b", text, re.MULTILINE)
 

@@ -29,11 +29,16 @@ def loop(tmp_path, *arguments):
     ],
 )
 def test_a_dry_run_tells_trainings_and_evaluations_and_writes_nothing(tmp_path, arguments, expected):
-    said = loop(tmp_path, "-c", "demo", "-s", "loop.iterations=3", "--dry-run", "--json", *arguments)
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "qwen3_vl"}')
+    (model / "model.safetensors").write_bytes(b"")
+    settings = ("-s", "loop.iterations=3", "-s", f"policy_config.base_model={model}")
+    said = loop(tmp_path, "-c", "demo", *settings, "--dry-run", "--json", *arguments)
     assert said.returncode == 0, said.stderr
     plan = json.loads(said.stdout)
     assert {key: plan[key] for key in expected} == expected
-    assert not any(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == [model]
 
 
 @pytest.mark.parametrize("arguments", [("--phase", "neither"), ("--until", "2"), ("--iterations", "0")])

@@ -50,7 +50,7 @@ def test_every_bad_record_is_told_with_its_number(tmp_path):
         record(task_id=0),
         record(sites=["bank"]),
         [],
-        record(task_id=0),
+        record(task_id=0, intent="Something else"),
         record(task_id=4, start_url="__HOMEPAGE__"),
     ]
     path = written(tmp_path / "raw.json", json.dumps(bad))
