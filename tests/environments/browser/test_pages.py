@@ -14,6 +14,7 @@ class Told:
 
     def __init__(self):
         self.heard = {}
+        self.url = "http://a/"
 
     def on(self, event, function):
         self.heard[event] = function
@@ -29,7 +30,7 @@ def pages():
     found = PageTracker(context, opener)
     context.heard["page"](popup)
     for page in (opener, popup):
-        found.connections[page] = SimpleNamespace(is_open=True)
+        found.connections[page] = SimpleNamespace(is_open=True, traffic=SimpleNamespace(stop=lambda: None))
     return found
 
 

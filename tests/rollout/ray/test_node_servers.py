@@ -76,7 +76,7 @@ async def test_nodes_without_gpus_enough_serve_nothing(served):
 
 async def test_a_node_whose_servers_are_gone_is_lost(served):
     cluster = InProcessCluster(2, gpus=1)
-    async with served.open(cluster, "serve.replicas=1") as urls:
+    async with served.open(cluster, "serve.replicas=1", "serve.restarts=0") as urls:
         os.kill((await look(urls["n1"][0]))["pid"], signal.SIGKILL)
         async with asyncio.timeout(60):
             while not (lost := served.told("rank_lost")):  # noqa: ASYNC110
