@@ -1,11 +1,12 @@
 """Ctrl-C and SIGTERM at a command that is at work: the published code, no process, and a run that goes on."""
 
+import fcntl
 import os
 import select
 import signal
 import subprocess
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import psutil
 import pytest
@@ -28,27 +29,22 @@ def run(tmp_path):
 
 @contextmanager
 def stuck_picture(run):
-    """Put a pipe where a screenshot is: who reads it waits. Gives a function that waits until a process does."""
+    """Hold a lease on a screenshot: who opens it waits. Gives a function that waits until a process does."""
     path = ScreenshotStore(run.screenshots).png(shot(1).sha256)
-    content = path.read_bytes()
-    path.unlink()
-    os.mkfifo(path)
-    ends = []
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)
+    descriptor = os.open(path, os.O_RDWR)
+    fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 
     def read_by(child):
-        while not ends:
+        while fcntl.fcntl(descriptor, fcntl.F_GETLEASE) == fcntl.F_WRLCK:
             assert child.poll() is None, child.stderr.read()
-            with suppress(OSError):  # nobody has opened it to read
-                ends.append(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
             time.sleep(0.02)
 
     try:
         yield read_by
     finally:
-        for end in ends:
-            os.close(end)
-        path.unlink()
-        path.write_bytes(content)
+        os.close(descriptor)
+        signal.signal(signal.SIGIO, before)
 
 
 def begun(run, *arguments):

@@ -199,12 +199,9 @@ def read_jsonl(path: Path) -> Iterator[Any]:
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a file for reading. Raises `OSError` for a FIFO or device too, because reading it may block forever."""
-    # without O_NONBLOCK, opening a FIFO waits for a writer
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
+    if not stat.S_ISREG(path.stat().st_mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    return os.fdopen(descriptor, "rb")
+    return path.open("rb")
 
 
 def require_regular(path: Path) -> None:
