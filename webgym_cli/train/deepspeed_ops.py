@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from webgym_cli.errors import VenvError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink
 from webgym_cli.train import failure
+from webgym_cli.train.llamafactory.dataset import deepspeed_config
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.rl.layout import is_offloaded
@@ -44,10 +44,13 @@ def list_ops(deepspeed: dict[str, Any] | None, device: str) -> tuple[str, ...]:
 
 
 def read_deepspeed(settings: Settings) -> dict[str, Any] | None:
-    """Return the DeepSpeed configuration of trainings with these settings; None without DeepSpeed."""
-    name = flat_values(settings)[find_setting(settings)]
-    loaded: dict[str, Any] | None = json.loads(find_deepspeed_file(name).read_text(encoding="utf-8")) if name else None
-    return loaded
+    """Return the DeepSpeed configuration of trainings with these settings; None without DeepSpeed.
+
+    Raises `SettingsError` that names the file.
+    """
+    setting = find_setting(settings)
+    name = flat_values(settings)[setting]
+    return deepspeed_config({"deepspeed": find_deepspeed_file(name, setting) if name else None})
 
 
 def find_setting(settings: Settings) -> str:
@@ -67,7 +70,7 @@ def build_ops(
     log.unlink(missing_ok=True)
     report(f"train: compiling DeepSpeed's {', '.join(ops)} unless cached (log: {log})")
     if run((str(role_python(settings, "train")), "-c", BUILD, *ops), log) != 0:
-        raise VenvError(f"DeepSpeed can't build {', '.join(ops)}: {failure.reason(log)}; log: {log}", hint=_HINT)
+        raise _refuse(ops, log)
 
 
 async def require_ops(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> None:
@@ -78,4 +81,8 @@ async def require_ops(plan: TrainPlan, settings: Settings, log: Path, sink: Even
     sink({"event": "train_note", "message": f"DeepSpeed loads {', '.join(ops)}: some minutes the first time"})
     env = child_environment(plan.env, settings, plan.python)
     if await Job.run([str(plan.python), "-c", BUILD, *ops], env=env, log=log) != 0:
-        raise VenvError(f"DeepSpeed can't build {', '.join(ops)}: {failure.reason(log)}; log: {log}", hint=_HINT)
+        raise _refuse(ops, log)
+
+
+def _refuse(ops: Sequence[str], log: Path) -> VenvError:
+    return VenvError(f"DeepSpeed can't build {', '.join(ops)}: {failure.reason(log)}; log: {log}", hint=_HINT)

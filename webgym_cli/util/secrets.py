@@ -157,7 +157,11 @@ def _find_keys(address: str) -> list[tuple[str, str]]:
 
 def _is_common(word: str) -> bool:
     """Whether a word may stand in a text without being the secret."""
-    shortest = _SHORTEST_WORD if word.isalpha() else _SHORTEST_NUMBER if word.isdecimal() else _SHORTEST
+    shortest = _SHORTEST
+    if word.isalpha():
+        shortest = _SHORTEST_WORD
+    elif word.isdecimal():
+        shortest = _SHORTEST_NUMBER
     return len(word) < shortest or word.lower() in _PLACEHOLDERS
 
 
