@@ -1,4 +1,5 @@
 import asyncio
+import threading
 from collections import Counter
 
 import pytest
@@ -6,7 +7,7 @@ import pytest
 from tests.records.made import png
 from tests.rollout.scripted import CALL, ScriptedAgent, failing
 from webgym_cli.agent.gate import PolicyGate
-from webgym_cli.agent.prompt import render_step
+from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.errors import BoundaryError, JobError, WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
@@ -462,3 +463,17 @@ async def test_the_clock_of_an_episode_stands_while_the_policy_s_weights_change(
     await world.roll(2, gate=gate)
     await changing
     assert [found.outcome.failure for found in world.stored] == [None, None]
+
+
+async def test_a_prompt_that_takes_long_to_render_holds_up_no_other_episode(world, monkeypatch):
+    loop, went_on = asyncio.get_running_loop(), []
+
+    def render_slowly(*parts):
+        ticked = threading.Event()
+        loop.call_soon_threadsafe(ticked.set)
+        went_on.append(ticked.wait(20))
+        return render(*parts)
+
+    monkeypatch.setattr("webgym_cli.rollout.episode.render", render_slowly)
+    await world.roll(2)
+    assert went_on == [True] * 4

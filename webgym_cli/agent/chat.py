@@ -93,7 +93,7 @@ class ChatClient:
             request = {"messages": messages, "model": model, **self._parameters(form), **sampling}
             answer = await self._send(request, left, counter)
             try:
-                return read_completion(answer, form.kind)
+                return await asyncio.to_thread(read_completion, answer, form.kind)  # it may have 16 MB
             except UnreadableError as error:
                 left -= answer.retries_taken + 1
                 if left < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
@@ -103,18 +104,16 @@ class ChatPolicy:
         return True
 
     async def _send(self, body: bytes, model: str, client: openai.AsyncOpenAI) -> PolicyReply:
-        from openai.types.chat import ChatCompletion
-
         try:
             # The client's typed method would traverse the whole request again, at several times the cost.
-            answer = await client.post("/chat/completions", cast_to=ChatCompletion, content=body)
-            if not isinstance(answer, ChatCompletion):
-                raise ValueError(str(answer))
-            return _read_reply(answer, model)
+            answer = await client.post("/chat/completions", cast_to=httpx.Response, content=body)
+            # An answer of 16 MB takes seconds: other episodes must not wait for it.
+            return await asyncio.to_thread(_read_reply, answer, model)
         except openai.APIError as error:
             raise self._to_boundary_error(_classify_failure(error), error) from error
         except (
             AttributeError,
+            LookupError,
             TypeError,
             ValueError,
             RecursionError,
@@ -194,21 +193,24 @@ def _classify_failure(error: openai.APIError) -> FailureKind:
     return FailureKind.POLICY_REFUSED
 
 
-def _read_reply(answer: Any, model: str) -> PolicyReply:
-    if not answer.choices:
+def _read_reply(response: httpx.Response, model: str) -> PolicyReply:
+    try:
+        answer: Any = response.json()
+    except ValueError as error:
+        raise ValueError(response.text) from error
+    if not answer.get("choices"):
         raise ValueError("no choice")
-    choice = answer.choices[0]
-    prompt_ids = getattr(answer, "prompt_token_ids", None)
-    ids = getattr(choice, "token_ids", None)
-    logprobs = choice.logprobs.content if choice.logprobs else None
+    choice = answer["choices"][0]
+    prompt_ids, ids = answer.get("prompt_token_ids"), choice.get("token_ids")
+    logprobs = (choice.get("logprobs") or {}).get("content")
     # Servers answer for an alias with its dated release: for `NAME` with `NAME-2026-01-31`.
-    named = replace_surrogates(str(answer.model or model))[:_MODEL_LIMIT]
+    named = replace_surrogates(str(answer.get("model") or model))[:_MODEL_LIMIT]
     generation = Generation(
-        prompt_tokens=answer.usage.prompt_tokens if answer.usage else None,
+        prompt_tokens=(answer.get("usage") or {}).get("prompt_tokens"),
         prompt_token_digest=digest_tokens(prompt_ids) if prompt_ids else None,
         token_ids=tuple(ids) if ids else None,
-        logprobs=tuple(entry.logprob for entry in logprobs) if logprobs else None,
-        finish_reason=choice.finish_reason,
+        logprobs=tuple(entry["logprob"] for entry in logprobs) if logprobs else None,
+        finish_reason=choice.get("finish_reason"),
         other_model=None if named.startswith(model) else named,
     )
     text = replace_surrogates(_read_text(choice))
@@ -228,9 +230,9 @@ def _cut_reply(reply: PolicyReply, max_new_tokens: int) -> PolicyReply:
 
 def _read_text(choice: Any) -> str:
     """Return the generated text, with the reasoning in front if the server's parser split it off."""
-    message = choice.message
-    content: str | None = message.content
-    thought = getattr(message, "reasoning_content", None) or getattr(message, "reasoning", None)
+    message = choice["message"]
+    content: str | None = message.get("content")
+    thought = message.get("reasoning_content") or message.get("reasoning")
     if isinstance(thought, str) and thought:
-        return join_reasoning(thought, content, truncated=choice.finish_reason == "length")
+        return join_reasoning(thought, content, truncated=choice.get("finish_reason") == "length")
     return content or ""

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from webgym_cli.agent.action_sets import find_action_set
 from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.agent.parse import ParseError
-from webgym_cli.agent.prompt import render
+from webgym_cli.agent.prompt import Prompt, render
 from webgym_cli.agent.reply import PolicyReply
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
@@ -30,7 +30,6 @@ from webgym_cli.records.trajectory import (
     Outcome,
     PromptSpec,
     Score,
-    Screenshot,
     Step,
     ToolResult,
     Trajectory,
@@ -203,20 +202,14 @@ class EpisodeRun:
     async def _decide(self, view: RawObservation) -> tuple[AnyAction | None, Step]:
         """Store the observation, query the agent, parse its response; the action is None on a parse error."""
         with self._stage(EpisodeStage.OBSERVE):
-            observation = await self._store_observation(view)
-            prompt = render(self.spec, self.instruction, self.task.start_url, self.steps, observation)
-            prompt = replace(
-                prompt,
-                episode=self.owed.episode.id,
-                greedy=self.owed.episode.greedy,
-                seed=derive_sampling_seed(self.settings.seed, self.owed.trajectory_id, len(self.steps)),
-            )
+            # A page's text, a tool's result and the task may be long: other episodes must not wait for their rendering.
+            observation, prompt = await asyncio.to_thread(self._make_prompt, view)
         await self._wait_for_policy()
         start = time.monotonic()
         with self._stage(EpisodeStage.POLICY):
             reply = await self.agent.act(prompt, self.environment)
         seconds = time.monotonic() - start
-        # A foreign server's reply may be long, and a plugin's parser slow: other episodes must not wait for it.
+        # Likewise a foreign server's reply; and a plugin's parser may be slow.
         parsed = await asyncio.to_thread(self._parse, reply)
         step = Step(
             index=len(self.steps),
@@ -243,16 +236,26 @@ class EpisodeRun:
         if due is not None:
             self._deadline.reschedule(due + loop.time() - began)
 
-    async def _store_observation(self, view: RawObservation) -> Observation:
+    def _make_prompt(self, view: RawObservation) -> tuple[Observation, Prompt]:
+        """Store an observation and return it with its prompt."""
+        observation = self._store_observation(view)
+        prompt = render(self.spec, self.instruction, self.task.start_url, self.steps, observation)
+        episode, seed = (
+            self.owed.episode,
+            derive_sampling_seed(self.settings.seed, self.owed.trajectory_id, len(self.steps)),
+        )
+        return observation, replace(prompt, episode=episode.id, greedy=episode.greedy, seed=seed)
+
+    def _store_observation(self, view: RawObservation) -> Observation:
         """Store the images of a raw observation and return its record."""
         results = []
         for result in view.results:
-            image = await self._store_image(result.image) if result.image else None
+            image = self.screenshots.put(result.image) if result.image else None
             results.append(ToolResult(name=result.name, text=result.text, image=image, error=result.error))
         observation = Observation(
             url=view.url,
             title=view.title,
-            screenshot=await self._store_image(view.png) if view.png else None,
+            screenshot=self.screenshots.put(view.png) if view.png else None,
             elements=view.elements,
             notices=view.notices,
             results=tuple(results),
@@ -261,9 +264,6 @@ class EpisodeRun:
         )
         observation = observation.to_storable(_LONGEST_TEXT)
         return observation.model_copy(update={"digest": observation.compute_digest()})
-
-    async def _store_image(self, png: bytes) -> Screenshot:
-        return await asyncio.to_thread(self.screenshots.put, png)
 
     def _parse(self, reply: PolicyReply) -> AnyAction | ParseError:
         truncated, limit = reply.generation.finish_reason == "length", self.settings.agent.max_tool_calls

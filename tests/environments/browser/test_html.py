@@ -8,7 +8,8 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from webgym_cli.environments.browser.html import simplify, simplify_released
+from tests.ticks import count_ticks
+from webgym_cli.environments.browser.html import MAX_CHARACTERS, read_page, simplify, simplify_released
 
 
 def test_elements_texts_and_ids():
@@ -119,3 +120,21 @@ def test_no_text_of_a_page_forges_an_element_or_an_id(found):
 def test_a_page_nests_as_deep_as_it_likes():
     deep = [[depth, "div", None, [["title", str(depth)], ["data-value", "x"]]] for depth in range(50_000)]
     assert simplify([*deep, [50_000, "end"]]).count("</div>") == 50_000
+
+
+class LongPage:
+    """A session whose page has very many elements."""
+
+    async def evaluate(self, script, options):
+        nodes = [[0, "a", None, [["data-text", f"Entry {number}"]]] for number in range(20_000)]
+        return {"listed": [], "url": "http://a.test/", "title": "Long", "nodes": nodes}
+
+
+async def test_a_long_page_does_not_hold_the_loop():
+    seen = []
+
+    async def read():
+        seen.append(await read_page(LongPage()))
+
+    assert await count_ticks(read()) > 5
+    assert len(seen[0].html) == MAX_CHARACTERS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 
@@ -10,7 +11,8 @@ import pytest
 from tests.environments.browser.test_html import Read
 from tests.environments.visits import HASTY
 from webgym_cli.config.load import load
-from webgym_cli.environments.browser.html import read_page
+from webgym_cli.environments.browser.frames import PAGE_JS
+from webgym_cli.environments.browser.html import MAX_CHARACTERS, MAX_IDS, read_page
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.environments.webarena.environment import WebArenaEnvironment, WebArenaPool
 from webgym_cli.records.action import Action, ActionName
@@ -238,3 +240,15 @@ async def test_a_frame_of_the_same_origin_is_read_and_acted_in(environment):
     inside = element(view, "Press in lab.test")
     after = await environment.step(Action(name=ActionName.CLICK, element_id=inside))
     assert f'<button id="{element(after.view, "pressed")}"' in after.view.html
+
+
+@pytest.mark.parametrize("released", [False, True])
+async def test_a_page_is_read_up_to_a_limit(environment, released):
+    await environment.reset(TASKS["fixture-cheapest"], 0)
+    fill = """() => { document.body.innerHTML = Array(4000).fill(
+      `<p style="position:absolute;top:0" title="${'t'.repeat(400)}">${'x'.repeat(400)}</p>`).join('') }"""
+    await environment.session.evaluate(fill)
+    read = f"(options) => {PAGE_JS}.html.read(options, null)"
+    page = await environment.session.evaluate(read, {"limit": MAX_IDS, "released": released})
+    assert MAX_CHARACTERS < len(json.dumps(page["nodes"])) < 25 * MAX_CHARACTERS
+    assert len((await read_page(environment.session, released=released)).html) == MAX_CHARACTERS

@@ -1,6 +1,7 @@
 import pytest
 
 from tests.environments.webarena.webarena_pages import FakeJudge, strings
+from tests.ticks import count_ticks
 from webgym_cli.environments.webarena.text_match import (
     FuzzyContext,
     FuzzyQuestion,
@@ -239,3 +240,23 @@ async def test_without_a_judge_nothing_is_fuzzy():
 def test_which_tasks_need_a_judge():
     assert needs_judge(strings(fuzzy_match=["x"]))
     assert not needs_judge(strings(must_include=["x"]))
+
+
+@pytest.mark.parametrize(
+    ("rules", "right"),
+    [
+        ({"must_include": ["987"]}, False),
+        ({"must_include": ["1234.50"]}, True),
+        ({"must_include": ["an item 98"]}, False),
+        ({"must_include": ["an item 1234.5"]}, True),
+    ],
+)
+async def test_a_long_page_does_not_hold_the_loop(rules, right):
+    page = "<td>an item 1,234.5</td>\n" * 20_000
+    verdicts = []
+
+    async def match():
+        verdicts.append(await matches_expected(page, Expected(**rules), NOBODY))
+
+    assert await count_ticks(match()) > 5
+    assert verdicts == [right]

@@ -5,6 +5,9 @@ webgym.html = (() => {
     "embed", "canvas", "audio", "video", "picture", "source", "track", "param", "datalist"]);
   const CLOSED = new Set(["input", "textarea", "img", "select", "option"]);
   const MOST_NODES = 20000, MOST_OPTIONS = 200, LONGEST = 500;
+  // Ten times as much as a policy is shown, since wrappers and repeated texts are left out later.
+  const MOST_CHARACTERS = 1000000;
+  const sizeOf = (told) => told.reduce((sum, [, value]) => sum + value.length, 0);
 
   // Taken before the page's scripts run, which may replace these; a form's field named "children" would shadow the
   // form's own property.
@@ -109,14 +112,16 @@ webgym.html = (() => {
   };
   const listReleased = (ids) => {
     const nodes = [], stack = [[document.documentElement, 0]];
-    while (stack.length && nodes.length < MOST_NODES) {
+    let budget = MOST_CHARACTERS;
+    while (stack.length && nodes.length < MOST_NODES && budget > 0) {
       const [node, depth] = stack.pop(), tag = localName(node), rect = rectsOf(node)[0];
       if (tag === "script" || tag === "style") continue;
       const [left, top] = rect ? [Math.round(rect.left), Math.round(rect.top)] : [0, 0];
       const box = rect ? [left, top, Math.round(rect.right) - left, Math.round(rect.bottom) - top] : null;
       const sighted = Boolean(box) && left + box[2] >= 0 && left <= innerWidth && top + box[3] >= 0 && top <= innerHeight;
-      nodes.push([depth, tag, ids.get(node) ?? null, toldOf(node, tag, box), firstText(node),
-        sighted && attribute(node, "aria-hidden") !== "true"]);
+      const told = toldOf(node, tag, box), text = firstText(node), seen = sighted && attribute(node, "aria-hidden") !== "true";
+      nodes.push([depth, tag, ids.get(node) ?? null, told, text, seen]);
+      if (seen) budget -= text.length + sizeOf(told);
       for (const child of Array.from(childrenOf(node)).reverse()) {
         if (nodeType(child) === Node.ELEMENT_NODE) stack.push([child, depth + 1]);
       }
@@ -133,13 +138,16 @@ webgym.html = (() => {
     const enter = (root, depth, at) => {
       for (const child of Array.from(childrenOf(root)).reverse()) stack.push([child, depth, at]);
     };
-    for (let visited = 0; stack.length && visited < MOST_NODES; visited++) {
+    let budget = MOST_CHARACTERS;
+    for (let visited = 0; stack.length && visited < MOST_NODES && budget > 0; visited++) {
       const [node, depth, at] = stack.pop();
       if (!node) continue;
       if (nodeType(node) === Node.TEXT_NODE) {
         const text = short(data(node)), holder = parentNode(node);
         const shown = text && (nodeType(holder) !== Node.ELEMENT_NODE || visible(holder, { visibilityProperty: true, opacityProperty: true }));
-        if (shown && textInSight(node, at)) nodes.push([depth, text]);
+        if (!shown || !textInSight(node, at)) continue;
+        nodes.push([depth, text]);
+        budget -= text.length;
         continue;
       }
       if (nodeType(node) !== Node.ELEMENT_NODE) continue;
@@ -148,7 +156,9 @@ webgym.html = (() => {
       if (!wanted && !visible(node) && getComputedStyle(node).display !== "contents") continue;
       const sighted = ids.has(node) || inSight(rectOf(node), at), id = ids.get(node) ?? null;
       if (CLOSED.has(tag) && !sighted) continue;
-      nodes.push([depth, tag, id, sighted ? attributesOf(node, tag, id === null ? null : listed[id].box) : []]);
+      const told = sighted ? attributesOf(node, tag, id === null ? null : listed[id].box) : [];
+      nodes.push([depth, tag, id, told]);
+      budget -= sizeOf(told);
       if (tag === "select") nodes.push(...optionsOf(node, depth + 1, ids));
       if (CLOSED.has(tag)) continue;
       const inner = innerDocument(node);

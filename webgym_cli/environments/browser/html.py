@@ -5,8 +5,9 @@ The page script lists elements and texts; the HTML is built here, so that page t
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
@@ -46,9 +47,14 @@ async def read_page(session: BrowserSession, *, released: bool = False) -> RawOb
     page = await session.evaluate(
         f"(options) => {PAGE_JS}.html.read(options, {LISTENERS_JS})", {"limit": MAX_IDS, "released": released}
     )
+    # A page of 20,000 nodes takes half a second: other episodes must not wait for it.
+    return await asyncio.to_thread(_parse_page, page, simplify_released if released else simplify)
+
+
+def _parse_page(page: Mapping[str, Any], write: Callable[[Sequence[Sequence[Any]]], str]) -> RawObservation:
     with reading_page():
         elements = tuple(seen.element for seen in parse_elements(page["listed"]))
-        html = (simplify_released if released else simplify)(page["nodes"])[:MAX_CHARACTERS]
+        html = write(page["nodes"])[:MAX_CHARACTERS]
         return RawObservation(str(page["url"]), str(page["title"]), elements=elements, html=html)
 
 

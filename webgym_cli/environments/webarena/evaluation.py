@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import json
 from collections.abc import Awaitable, Callable
@@ -131,7 +132,7 @@ async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) 
         with suppress(PageScriptError):  # the page may have opened it already; the locator will show
             await pages.run(preparation.function)
     if place.locator is None:
-        return html.unescape(await pages.html())
+        return await asyncio.to_thread(html.unescape, await pages.html())
     if isinstance(place.locator, HelperCall):
         return await _call_helper(place.locator, last, pages)
     return await _evaluate(place.locator, pages)

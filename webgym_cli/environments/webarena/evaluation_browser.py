@@ -18,7 +18,9 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
 
 _ADDRESS = "() => document.location.href"
-_HTML = "() => document.documentElement?.outerHTML ?? ''"
+# Maximum length of a page's HTML, and of a text that a script returns, in characters.
+LONGEST = 4_000_000
+_HTML = f"() => (document.documentElement?.outerHTML ?? '').slice(0, {LONGEST})"
 _ORDERS = "/sales/order/history/"
 # The customer's orders are listed with the newest first.
 _NEWEST_ORDER = "() => document.querySelector('a[href*=\"/sales/order/view/order_id/\"]')?.href ?? null"
@@ -59,7 +61,8 @@ class EvaluationBrowser:
     async def run(self, function: str) -> Any:
         """Return the result of a JavaScript function without arguments in the page. Raises `PageScriptError`."""
         try:
-            return await self._session.evaluate(function)
+            value = await self._session.evaluate(function)
+            return value[:LONGEST] if isinstance(value, str) else value
         except BoundaryError as error:
             if isinstance(error.__cause__, ScriptError):
                 raise PageScriptError(str(error)) from error

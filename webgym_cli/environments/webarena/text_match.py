@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -66,6 +67,14 @@ def needs_judge(evaluation: Evaluation) -> bool:
 
 async def matches_expected(text: str, expected: Expected, asker: FuzzyContext) -> bool:
     """Whether a text meets all requirements. The judge is queried last, and only if the other rules hold."""
+    # A page may be megabytes long: other episodes must not wait for its words.
+    if not await asyncio.to_thread(_meets_rules, text, expected):
+        return False
+    return expected.fuzzy_match is None or await _fuzzy(text, expected.fuzzy_match, asker)
+
+
+def _meets_rules(text: str, expected: Expected) -> bool:
+    """Whether a text meets all requirements but those of the judge."""
     if expected.exact_match is not None and not matches_exactly(text, expected.exact_match):
         return False
     if not all(contains_text(text, wanted) for wanted in expected.must_include or ()):
@@ -74,9 +83,7 @@ async def matches_expected(text: str, expected: Expected, asker: FuzzyContext) -
         return False
     if expected.one_of and not any(normalise(wanted) in normalise(text) for wanted in expected.one_of):
         return False
-    if not all(meets_comparison(text, comparison) for comparison in expected.required_values or ()):
-        return False
-    return expected.fuzzy_match is None or await _fuzzy(text, expected.fuzzy_match, asker)
+    return all(meets_comparison(text, comparison) for comparison in expected.required_values or ())
 
 
 def normalise(text: str) -> str:
@@ -98,15 +105,18 @@ def contains_text(text: str, wanted: str) -> bool:
     A single expected word must be a whole word, so that 0 is not in 100; numbers are compared by value: 182.4 is in
     182.40, 189 in 000189. Longer texts must be substrings that don't split a number: `suite 10` is not in `suite 100`.
     """
-    content = normalise(text)
-    words: set[str] | None = None
-    for alternative in wanted.split(OR):
-        parts = [normalise(part) for part in alternative.split(AND)]
-        if words is None and any(_is_word(part) for part in parts):
-            words = _words(content)
-        if all(_has_word(words or set(), part) if _is_word(part) else _has_part(content, part) for part in parts):
-            return True
-    return False
+    content, words = normalise(text), set[str]()
+
+    def contains(part: str) -> bool:
+        if not _is_word(part):
+            return _has_part(content, part)
+        # Only a number may be written otherwise; the words of a page of megabytes take seconds.
+        if part not in content and not _NUMERAL.fullmatch(part):
+            return False
+        words.update(() if words else _words(content))
+        return _has_word(words, part)
+
+    return any(all(contains(normalise(part)) for part in alternative.split(AND)) for alternative in wanted.split(OR))
 
 
 def meets_comparison(text: str, comparison: str) -> bool:
@@ -153,7 +163,8 @@ def _is_word(text: str) -> bool:
 
 def _words(text: str) -> set[str]:
     """Return the words of a text, the parts of words joined by slashes, and numbers in normal form."""
-    whole = set(_TOKEN.findall(text))
+    # One match at a time: within a single call for a whole page no other thread runs.
+    whole = {match[0] for match in _TOKEN.finditer(text)}
     parts = {part for word in whole if "/" in word for part in word.split("/")}
     # The day of a date is not written as a number: 5 is not in 05/06/2023.
     return whole | parts | {plain_number(word) for word in whole | {part for part in parts if part[:1] != "0"}}
@@ -169,7 +180,9 @@ def _has_part(content: str, wanted: str) -> bool:
     if _occurs(content, wanted):
         return True
     plain = _to_plain(wanted)
-    return plain is not None and _occurs(_to_plain(content) or content, plain)
+    if plain is None or not all(piece in content for piece in _FREE.split(wanted)):
+        return False
+    return _occurs(_to_plain(content) or content, plain)
 
 
 def _to_plain(text: str) -> str | None:
