@@ -51,7 +51,7 @@ test-fast: $(STAMP)  ## Run the tests that need neither vLLM nor LLaMA-Factory
 # without a network, name it with TRAIN_PYTHON=python3. What is missing in it skips the tests that need it.
 ifdef TRAIN_PYTHON
 test-gpu:  ## Run the tests that need a GPU (TRAIN_PYTHON=python3: those of the trainer, by that interpreter)
-	$(TRAIN_PYTHON) tests/train/rl/runner.py webgym_cli/train/rl/launch.py tests/train/rl/role_device.py
+	PYTHONPATH=. $(TRAIN_PYTHON) tests/trainer/runner.py tests/trainer/role_device.py
 else
 test-gpu: $(STAMP)
 	$(BIN)/python -m pytest -m gpu

@@ -20,9 +20,9 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from benchmarks.rl_meter import Meter, write_gradient
 from webgym_cli.testing.tiny_model_build import preprocessor
-from webgym_cli.train.rl.distributed import init
-from webgym_cli.train.rl.options import TrainingError, read_options
-from webgym_cli.train.rl.ppo_trainer import PolicyGradientTrainer
+from webgym_cli.trainer.engine.distributed import init
+from webgym_cli.trainer.options import TrainingError, read_options
+from webgym_cli.trainer.ppo.ppo_trainer import PolicyGradientTrainer
 
 
 class Enough(Exception):

@@ -8,7 +8,7 @@ from tests.test_contract import ALONE
 
 OTHERS = ["PIL.Image", "aiohttp", "duckdb", "httpx", "jinja2", "openai", "playwright.async_api", "psutil"]
 OTHERS += ["pyarrow.parquet", "rich.live", "rich.progress", "rich.table", "tldextract", "tokenizers", "websockets"]
-ELSEWHERE = (*(file.removesuffix(".py").replace("/", ".") for file in ALONE), "train.rl", "__main__", "jobs.ray")
+ELSEWHERE = (*(file.removesuffix(".py").replace("/", ".") for file in ALONE), "trainer", "__main__", "jobs.ray")
 
 for name in OTHERS:
     importlib.import_module(name)

@@ -25,7 +25,7 @@ STAGES = {
 LAYERS = [
     {"records", "errors", "util", "__init__"},
     {"config"},
-    {"jobs", "store", "venvs"},
+    {"jobs", "store", "venvs", "trainer"},
     {"tools", "scoring", "tasks"},
     {"agent"},
     {"environments"},
@@ -44,29 +44,13 @@ ALONE = [
     "testing/tiny_model_build.py",
     "tools/sandbox.py",
     "tools/sandbox_script.py",
-    "train/rl/launch.py",
     "train/llamafactory/optimizer_carryover_script.py",
 ]
 """Files that run where webgym is not installed."""
-SHARED = [
-    *(
-        "__init__.py",
-        "config/__init__.py",
-        "config/foreign_names.py",
-        "config/suggest.py",
-        "config/rl.py",
-        "config/rl_data.py",
-        "config/section.py",
-    ),
-    *("errors.py", "records/__init__.py", "records/base.py", "records/failure.py"),
-    *("util/__init__.py", "util/registry.py", "util/text.py"),
-]
-"""Files that `train/rl` imports there: pydantic is all that they may need."""
 STANDARD_ONLY = [
     "jobs/guard.py",
     "tools/sandbox.py",
     "tools/sandbox_script.py",
-    "train/rl/launch.py",
 ]
 
 
@@ -200,24 +184,30 @@ def test_what_runs_elsewhere_imports_nothing_of_ours(file):
     assert not {found for found in all_imports()[file] if found.startswith("webgym")}
 
 
-def test_what_trains_elsewhere_imports_only_its_own_room():
-    allowed = modules(SHARED)
-    offenders = {}
-    for file in trees():
-        if file.startswith("train/rl/"):
-            ours = {found for found in all_imports()[file] if found.startswith("webgym")}
-            if more := {found for found in ours if not found.startswith("webgym_cli.train.rl.")} - allowed:
-                offenders[file] = sorted(more)
-    assert not offenders
+def reached(start: set[str]) -> set[str]:
+    """Return the files of ours that these files import, directly or not."""
+    names = {module: file for file in trees() for module in modules([file])}
+    found, left = set(start), list(start)
+    while left:
+        imported = {names[module] for module in all_imports()[left.pop()] if module in names}
+        left += imported - found
+        found |= imported
+    return found
 
 
-@pytest.mark.parametrize("file", SHARED)
-def test_what_is_shared_with_it_needs_pydantic_alone(file):
-    assert {found for found in all_imports()[file] if found.startswith("webgym")} <= modules(SHARED)
-    assert {found.split(".")[0] for found in all_imports()[file]} <= sys.stdlib_module_names | {
-        "pydantic",
-        "webgym_cli",
-    }
+TRAINER = {file for file in trees() if room(file) == "trainer"}
+
+
+def test_the_trainer_needs_little_of_webgym():
+    """Its interpreter has torch, transformers, pydantic and DeepSpeed, not webgym's own requirements."""
+    ours = reached(TRAINER) - TRAINER
+    assert {room(file) for file in ours} <= {"__init__", "config", "errors", "records", "util"}
+    others = {module.split(".")[0] for file in ours for module in all_imports()[file]}
+    assert others <= {*sys.stdlib_module_names, "pydantic", "webgym_cli"}
+
+
+def test_nobody_imports_the_trainer():
+    assert {file for file in trees() if "trainer" in rooms_imported(file)} <= TRAINER
 
 
 @pytest.mark.parametrize("file", STANDARD_ONLY)

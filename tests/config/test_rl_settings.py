@@ -102,7 +102,7 @@ def test_a_name_that_only_one_section_has_is_meant_whatever_the_section():
 
 def test_the_trainer_s_interpreter_needs_nothing_but_pydantic():
     code = (
-        "import sys, webgym_cli.train.rl.options;"
+        "import sys, webgym_cli.trainer.options;"
         "print([name for name in ('pydantic_settings', 'typer', 'yaml', 'torch') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -1,6 +1,6 @@
 """An advantage estimator as a user writes one. The trainer imports this file in an environment of its own."""
 
-from webgym_cli.train.rl.estimators import advantage_estimator
+from webgym_cli.config.estimators import advantage_estimator
 
 
 @advantage_estimator("dial_centred")

@@ -4,7 +4,7 @@ import pytest
 
 from webgym_cli.errors import JobError
 from webgym_cli.train.progress import StallDetector, TrainerLogTail, mean_loss, parse_line, read_log
-from webgym_cli.train.rl.trainer_log import trim_log
+from webgym_cli.util.training_log import trim_log
 
 
 def line(step, total=4, **facts):

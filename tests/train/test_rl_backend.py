@@ -15,7 +15,7 @@ from webgym_cli.store.checkpoints import RECORD
 from webgym_cli.train import working_dir
 from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.train.plan import plan_training
-from webgym_cli.train.rl_backend import START, total_steps
+from webgym_cli.train.rl_backend import total_steps
 from webgym_cli.util.files import read_json, write_json
 
 NAME = "model_20260109_000000"
@@ -73,8 +73,7 @@ def test_the_first_training_is_fresh(planned, run, role):
     plan = planned("rloo", actor={"ppo_mini_batch_size": 4, "ppo_epochs": 3})
     assert (plan.mode, plan.algorithm, plan.name, plan.parent, plan.total_steps) == ("fresh", "rloo", NAME, "tiny", 6)
     assert plan.argv[0] == str(role / "bin/python")
-    assert plan.argv[1].endswith("train/rl/launch.py")
-    assert plan.argv[2:] == ("webgym_cli.train.rl.main", "launch.json")
+    assert plan.argv[1:] == ("-m", "webgym_cli.trainer.main", "launch.json")
     told = json.loads(plan.launch_text())
     assert told["data"] == str(run.rl_data.resolve())
     assert (told["model"]["path"], told["algorithm"]["adv_estimator"]) == ("tiny", "rloo")
@@ -128,7 +127,8 @@ def test_what_is_missing_or_of_another_policy_is_named(planned, run, role):
 def test_on_several_nodes_torchrun_takes_the_rest_from_variables(planned, run, role):
     batch(run)
     plan = planned(environ={"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "a"}, train={"nproc_per_node": 3})
-    assert plan.argv[:4] == (str(role / "bin/python"), "-m", "torch.distributed.run", str(START))
+    command = ("-m", "torch.distributed.run", "-m", "webgym_cli.trainer.main", "launch.json")
+    assert plan.argv[1:] == command
     assert (plan.training.world_size, plan.place) == (6, NodeTopology(2, 0, "a"))
 
 
@@ -261,7 +261,7 @@ def test_a_phase_of_webrl_holds_to_the_policy_that_it_begins_with(planned, run):
     batch(run, 2, newest.name, **WEBRL)
     plan = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"objective": "released"})
     assert (plan.mode, plan.algorithm, plan.total_steps) == ("carried", "webrl", 6)  # of nine actions, twice
-    assert plan.argv[2] == "webgym_cli.train.rl.main"
+    assert plan.argv[2] == "webgym_cli.trainer.main"
     told = json.loads(plan.launch_text())
     assert (told["webrl"]["objective"], told["webrl"]["lam"], told["webrl"]["gamma"]) == ("released", 0.5, 0.9)
     assert (told["model"]["path"], told["ref"]["path"]) == (str(newest), None)

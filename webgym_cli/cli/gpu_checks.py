@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.cli.gpu_round import run_round
+from webgym_cli.config.estimators import ESTIMATORS
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, VenvError, WebGymError
 from webgym_cli.jobs.process import last_lines
@@ -21,7 +22,6 @@ from webgym_cli.train import deepspeed_ops, disk
 from webgym_cli.train.memory import TrainingMemory, rl_memory, sft_memory
 from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.registry import find_backend
-from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.venvs.doctor import DoctorCheck
 from webgym_cli.venvs.locate import ROLES, Device, driver_answers, role_python, venv_environ
 

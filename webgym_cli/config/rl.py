@@ -1,7 +1,7 @@
 """Settings of policy-gradient training. The text under a field is its help.
 
 Their names are those of the example that users know. The trainer reads the same classes in the train role's
-interpreter (`train/rl/options.py`), which has pydantic and nothing else that webgym needs.
+interpreter (`trainer/options.py`), which has pydantic and nothing else that webgym needs.
 """
 
 from __future__ import annotations

@@ -14,13 +14,13 @@ from webgym_cli.jobs.process import Job
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.process_env import child_environment
-from webgym_cli.train.rl_backend import CRITIC, START
+from webgym_cli.train.rl_backend import CRITIC
 from webgym_cli.util.files import write_lines
 from webgym_cli.venvs.locate import role_python
 
 # File of an outcome critic's heads.
 HEADS = "outcome_heads.safetensors"
-_MODULE = "webgym_cli.train.rl.critic_inference"
+_MODULE = "webgym_cli.trainer.webrl.critic_inference"
 
 
 def outcome_critic(run: RunDir) -> Path | None:
@@ -57,7 +57,7 @@ async def success_probabilities(
             for one in prompts
         )
         write_lines(states, facts)
-        argv = [str(python), str(START), _MODULE, str(critic), str(policy), str(states), str(values)]
+        argv = [str(python), "-m", _MODULE, str(critic), str(policy), str(states), str(values)]
         env = child_environment({"HF_HUB_OFFLINE": "1"}, settings, python)
         code = await Job.run(argv, env=env, log=log, cwd=Path(folder), grace=settings.train.stop_grace)
         if code != 0:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.config.deepspeed import is_offloaded
 from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
@@ -16,7 +17,6 @@ from webgym_cli.train import failure
 from webgym_cli.train.llamafactory.dataset import deepspeed_config
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.registry import find_backend
-from webgym_cli.train.rl.layout import is_offloaded
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.venvs.locate import Device, resolve_device, role_home, role_python
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.errors import StoreError
+from webgym_cli.records.training_files import VISION
 from webgym_cli.store.weights import list_tensors
 from webgym_cli.train.model_shapes import Tensor, published_tensors
-from webgym_cli.train.rl.layout import VISION
 
 # Bytes per element, by safetensors dtype.
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "I64": 8, "I32": 4, "I8": 1, "U8": 1}

@@ -25,9 +25,9 @@ from webgym_cli.train.nodes.peers import train_on_nodes
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.progress import TRAINER_LOG, StallDetector, TrainerLogTail
 from webgym_cli.train.registry import find_backend
-from webgym_cli.train.rl.trainer_log import trim_log
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_atomic, write_json
+from webgym_cli.util.training_log import trim_log
 
 POLL_SECONDS = 0.2
 # Seconds between two polls of the trainer's GPU processes.

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from typing import Any
 
+from webgym_cli.config.deepspeed import is_offloaded, zero_stage
 from webgym_cli.train.disk import measure, rl_layout
 from webgym_cli.train.model_shapes import Tensor
-from webgym_cli.train.rl.layout import is_offloaded, zero_stage
 
 # Bytes per trained parameter for AdamW's two moments in fp32.
 _ADAM = 8

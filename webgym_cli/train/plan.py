@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from webgym_cli.config.deepspeed import zero_stage
 from webgym_cli.config.model import Settings
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir
@@ -16,7 +17,6 @@ from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.nodes.topology import NodeTopology, from_settings
 from webgym_cli.train.process_env import count_processes
 from webgym_cli.train.registry import current_backend
-from webgym_cli.train.rl.layout import zero_stage
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.venvs.locate import Device, resolve_device
 

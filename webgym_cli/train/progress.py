@@ -13,7 +13,7 @@ from typing import Any
 
 from webgym_cli.errors import JobError
 from webgym_cli.records.events import TrainerStep
-from webgym_cli.train.rl.layout import TRAINER_LOG as TRAINER_LOG
+from webgym_cli.records.training_files import TRAINER_LOG as TRAINER_LOG
 
 # A pause is reported after this many seconds, and this many times the longest pause so far; the trainer is ended after
 # twice that at the earliest. The longest pause is used because saving or evaluating a large model takes minutes.

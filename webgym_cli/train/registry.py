@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from webgym_cli.config.estimators import ESTIMATORS
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import PreparedData, TrainingBackend
-from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.util.registry import Registry, suggest_name
 
 # Backends by algorithm; advantage estimators share another one (`find_backend`).

@@ -1,4 +1,4 @@
-"""The training backends of our own trainer (`train/rl/`): policy gradients, and WebRL's actor-critic."""
+"""The training backends of our own trainer (`trainer/`): policy gradients, and WebRL's actor-critic."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.config.estimators import ESTIMATORS
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.shipped import find_deepspeed_file
@@ -27,15 +28,13 @@ from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_stat
 from webgym_cli.train.memory import rl_memory
 from webgym_cli.train.plan import TrainingData, continue_interrupted, find_placement, plan_fresh
 from webgym_cli.train.registry import BACKENDS
-from webgym_cli.train.rl.estimators import ESTIMATORS
 from webgym_cli.train.rl_batch import read_batch
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
 from webgym_cli.util.registry import portable_plugins
 from webgym_cli.venvs.locate import role_python
 
 LAUNCH_FILE = "launch.json"
-START = Path(__file__).resolve().parent / "rl" / "launch.py"
-MODULE = "webgym_cli.train.rl.main"
+MODULE = "webgym_cli.trainer.main"
 # The critic's folder in a checkpoint.
 CRITIC = "critic"
 # Keys that don't change the result of the training, or that `TrainingIdentity.carried` covers.
@@ -59,7 +58,7 @@ def rl_command(python: Path, launch_file: str, *, processes: int, nodes: int) ->
     """Return the command of a node: torchrun if there are several processes in total."""
     alone = ("--standalone", "--nproc_per_node", str(processes)) if nodes == 1 else ()
     several = ("-m", "torch.distributed.run", *alone) if processes * nodes > 1 else ()
-    return (str(python), *several, str(START), MODULE, launch_file)
+    return (str(python), *several, "-m", MODULE, launch_file)
 
 
 def check_greedy_chain(settings: Settings) -> None:

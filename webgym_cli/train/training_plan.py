@@ -47,7 +47,7 @@ class TrainPlan:
     folder: Path
     """The working folder until the training is published."""
     config: dict[str, Any]
-    """LLaMA-Factory's `train_config.yaml`, or our own trainer's configuration (`train.rl.options.TrainerOptions`)."""
+    """LLaMA-Factory's `train_config.yaml`, or our own trainer's configuration (`trainer.options.TrainerOptions`)."""
     launch_file: str
     """The name of the configuration that is run, in `folder`."""
     deepspeed: dict[str, Any] | None

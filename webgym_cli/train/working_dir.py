@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
+from webgym_cli.records.training_files import RL_STATE as RL_STATE
+from webgym_cli.records.training_files import TRAINER_STATE as TRAINER_STATE
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.weights import is_complete_file
-from webgym_cli.train.rl.layout import RL_STATE as RL_STATE
-from webgym_cli.train.rl.layout import TRAINER_STATE as TRAINER_STATE
 from webgym_cli.util.files import read_json
 
 RECORD = "webgym_training.json"

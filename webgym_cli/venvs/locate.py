@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, cast
 
+import webgym_cli
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import requirements_file
 from webgym_cli.errors import VenvError
@@ -90,6 +91,23 @@ def own_environ() -> dict[str, str]:
     environ = {name: value for name, value in os.environ.items() if name not in ours}
     exempt_loopback(environ)
     return environ
+
+
+def package_path() -> Path:
+    """Return a folder with a link to webgym's package alone, for the `PYTHONPATH` of the train venv's interpreter.
+
+    `site-packages` as a whole would put the packages of webgym's own venv before those of the train venv. The folder's
+    name tells checkouts that share a train venv apart.
+    """
+    package = Path(webgym_cli.__file__).resolve().parent
+    folder = role_home() / "packages" / hashlib.sha256(os.fsencode(package)).hexdigest()[:12]
+    link = folder / package.name
+    if not link.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        new = folder / f"{package.name}.{os.getpid()}"
+        new.symlink_to(package, target_is_directory=True)
+        new.replace(link)
+    return folder
 
 
 def venv_environ(python: Path) -> dict[str, str]:

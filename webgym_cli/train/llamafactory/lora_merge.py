@@ -16,11 +16,11 @@ from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink, make_event
+from webgym_cli.records.training_files import ADAPTER, ADAPTER_WEIGHTS
 from webgym_cli.store.adapters import ADAPTER_CONFIG
 from webgym_cli.store.weights import is_complete_file
 from webgym_cli.train import failure, working_dir
 from webgym_cli.train.process_env import child_environment
-from webgym_cli.train.rl.layout import ADAPTER, ADAPTER_WEIGHTS
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_atomic
 

@@ -1,0 +1,87 @@
+"""Several processes and DeepSpeed: the same training as in one process without it."""
+
+from tiny import (
+    SHIPPED,
+    assert_same,
+    log_of,
+    scratch,
+    several,
+    text_model,
+    torchrun,
+    train,
+    usual,
+    weights_of,
+    written,
+)
+
+STEPS = {"ppo_mini_batch_size": 3, "ppo_max_token_len_per_gpu": 30}
+CLOSE = {"atol": 5e-5, "rtol": 1e-3}
+
+
+def zero(stage):
+    return {"deepspeed": str(SHIPPED / f"ds_config_cpu_zero{stage}.json")}
+
+
+def test_two_processes_equal_one():
+    with scratch() as place:
+        usual(place)
+        made = train(place, actor=STEPS)
+        torchrun("-m", "webgym_cli.trainer.main", written(place, "two", actor=STEPS))
+        assert_same(made, place / "two" / made.name, **CLOSE)
+        lines = [log_of(place, name) for name in ("out", "two")]
+        for one, two in zip(*lines, strict=True):
+            for name in ("loss", "actor/entropy", "actor/grad_norm", "actor/pg_clipfrac"):
+                assert (name in one) == (name in two)
+                assert abs(one.get(name, 0) - two.get(name, 0)) < 1e-4, (name, one, two)
+
+
+def test_zero_1_and_2_equal_plain_torch():
+    with scratch() as place:
+        usual(place)
+        made = train(place, actor=STEPS)
+        several(*(written(place, f"zero{stage}", actor=STEPS, trainer=zero(stage)) for stage in (1, 2)))
+        for stage in (1, 2):
+            assert_same(made, place / f"zero{stage}" / made.name, **CLOSE)
+            norms = [[line.get("actor/grad_norm") for line in log_of(place, name)] for name in ("out", f"zero{stage}")]
+            for one, other in zip(*norms, strict=True):
+                assert abs(one - other) < 1e-3
+
+
+def test_zero_goes_on_and_carries_over():
+    with scratch() as place:
+        usual(place)
+        config = written(place, "one", actor=STEPS, trainer={**zero(1)})
+        carried = {**zero(1), "carry_state": str(place / "cut" / "checkpoint-3" / "rl_state")}
+        cut = written(place, "cut", actor=STEPS, trainer=zero(1))
+        further = written(place, "further", actor=STEPS, trainer=carried)
+        several(config, f"{cut}@1", f"{cut}@2", cut, further)
+        assert_same(place / "one" / "checkpoint-3", place / "cut" / "checkpoint-3", atol=0, rtol=0)
+        assert [line["current_steps"] for line in log_of(place, "cut")] == [1, 2, 3, 3]
+        first, second = (log_of(place, name)[-1]["rollout_corr/log_prob_difference"] for name in ("cut", "further"))
+        assert first < 1e-5 < second
+
+
+def test_zero_3_with_reference_and_critic_equals_plain_torch_and_goes_on():
+    with scratch() as place:
+        usual(place)
+        given = {
+            "actor": STEPS | {"use_kl_loss": True, "kl_loss_coef": 0.1},
+            "ref": {"path": str(text_model(place / "other", seed=9))},
+            "algorithm": {"adv_estimator": "gae"},
+            "model": {"enable_gradient_checkpointing": True},
+        }
+        made = train(place, **given)
+        cut = written(place, "cut", **given, trainer=zero(3))
+        several(f"{cut}@2", cut)
+        assert_same(made, place / "cut" / made.name, **CLOSE)
+        assert_same(made / "critic", place / "cut" / made.name / "critic", **CLOSE)
+        assert weights_of(made / "critic")["weight"].any()
+
+
+def test_zero_3_with_an_adapter_equals_plain_torch():
+    with scratch() as place:
+        usual(place)
+        given = {"actor": STEPS | {"use_kl_loss": True, "kl_loss_coef": 0.1}, "model": {"lora_rank": 4}}
+        made = train(place, **given)
+        several(written(place, "zero3", **given, trainer=zero(3)))
+        assert_same(made, place / "zero3" / made.name, **CLOSE)

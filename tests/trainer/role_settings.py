@@ -1,0 +1,95 @@
+import json
+import unittest
+
+from tiny import options, scratch, usual
+
+from webgym_cli.config.rl import OptimSettings, RlSettings
+from webgym_cli.trainer.data import read_batch
+from webgym_cli.trainer.options import TrainingError, parse_options, read_options
+from webgym_cli.trainer.ppo.trainer import digest
+
+check = unittest.TestCase()
+LEAST = {"data": "d", "model": {"path": "m"}, "trainer": {"output_dir": "o"}}
+
+
+def read(**more):
+    return parse_options(json.dumps(LEAST | more), "c.json")
+
+
+def refused(text, **more):
+    with check.assertRaisesRegex(TrainingError, f"^{text}$"):
+        read(**more)
+
+
+def test_the_example_s_names_and_defaults():
+    made = read(actor={"use_kl_loss": True, "optim": {"lr": 1, "betas": [0.8, 0.9]}})
+    assert (made.actor.clip_ratio, made.actor.clip_ratio_c, made.actor.ppo_epochs) == (0.2, 3.0, 1)
+    assert (made.actor.optim.lr, made.actor.optim.betas) == (1, (0.8, 0.9))
+    assert (made.needs_reference, made.needs_critic) == (True, False)
+    assert (made.algorithm.adv_estimator, made.algorithm.kl_ctrl.kl_coef) == ("grpo", 0.001)
+    assert (made.critic.optim.lr, made.actor.logprob_chunk, made.trainer.carry_state) == (1e-5, 1024, None)
+    assert read(algorithm={"adv_estimator": "gae"}).needs_critic
+
+
+def test_a_run_s_settings_are_the_trainer_s():
+    run = RlSettings(algorithm={"gamma": 0.5}, actor={"optim": {"betas": [0.5, 0.6]}}, trainer={"save_freq": 7})
+    made = read(**run.model_dump(mode="json", exclude={"data", "replay", "model", "trainer"}))
+    assert (made.algorithm.gamma, made.actor, made.critic, made.ref) == (0.5, run.actor, run.critic, run.ref)
+    assert (made.webrl, made.needs_critic, made.needs_reference) == (run.webrl, True, True)
+    model = read(model=run.model.model_dump() | {"path": "m"}).model
+    assert model.model_dump(exclude={"path", "adapter", "trust_remote_code"}) == run.model.model_dump()
+    assert read(trainer=run.trainer.model_dump() | {"output_dir": "o"}).trainer.save_freq == 7
+
+
+def test_what_does_not_fit_is_named_with_its_place():
+    near = "c.json: actor.clip_ration: unknown setting; did you mean 'actor.clip_ratio'[?]"
+    refused(near, actor={"clip_ration": 0.1})
+    refused(near + r" \(and 1 more\)", actor={"clip_ration": 0.1}, ref={"path": 3})
+    refused("c.json: lr: unknown setting", lr=1)  # two have that name
+    refused("c.json: actor.optim.lr: Input should be a valid number", actor={"optim": {"lr": "1e-6"}})
+    refused("c.json: actor.ppo_epochs: Input should be a valid integer", actor={"ppo_epochs": True})
+    refused("c.json: critic.loss_agg_mode: .*", critic={"loss_agg_mode": "seq-mean-token-sum-norm"})
+    refused("c.json: model: Input should be an object", model=3)
+    refused("c.json: model.path: Field required", model={})
+    refused("c.json: actor: clip_ratio must be at most 1, not 1.5, or .*", actor={"clip_ratio": 1.5})
+    refused("c.json: actor.clip_ratio_c: Input should be greater than 1", actor={"clip_ratio_c": 0.5})
+    refused("c.json: algorithm.gamma: Input should be less than or equal to 1", algorithm={"gamma": 2})
+    refused("c.json: actor.optim.betas.1: Input should be less than 1", actor={"optim": {"betas": [0.9, 1.0]}})
+
+
+def test_a_training_s_name_is_that_of_what_it_learns():
+    with scratch() as place:
+        usual(place)
+        given = options(place, actor={"ppo_epochs": 2, "shuffle": False}, trainer={"seed": 3})
+        batch = read_batch(place / "data")
+        same = options(
+            place,
+            trainer={"save_freq": 5, "seed": 3, "output_dir": str(place / "elsewhere")},
+            actor={"shuffle": False, "ppo_epochs": 2},
+        )
+        moved = same.model_copy(update={"data": "elsewhere"})
+        assert digest(moved, batch) == digest(given, batch)
+        assert digest(options(place, actor={"ppo_epochs": 2, "shuffle": False}), batch) != digest(given, batch)
+
+
+def test_files_that_hold_no_settings():
+    with scratch() as place:
+        for text, wanted in (("{", "Invalid JSON: EOF"), ("[]", "Input should be an object")):
+            (place / "c.json").write_text(text)
+            with check.assertRaisesRegex(TrainingError, wanted):
+                read_options(place / "c.json")
+        (place / "c.json").write_text(json.dumps(LEAST))
+        assert read_options(place / "c.json").model.path == "m"
+        with check.assertRaisesRegex(TrainingError, "can't be read"):
+            read_options(place / "none.json")
+
+
+def test_the_learning_rate_rises_and_stays():
+    assert [OptimSettings(lr=0.4, lr_warmup_steps=3).rate(step) for step in range(5)] == [
+        0.1,
+        0.2,
+        0.30000000000000004,
+        0.4,
+        0.4,
+    ]
+    assert OptimSettings(lr=0.4).rate(0) == 0.4

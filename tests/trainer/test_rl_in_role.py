@@ -1,0 +1,142 @@
+"""The RL room's tests, in the interpreters where the room's code runs: `role_*.py` in the train role's, one process for
+all of them; `serve_*.py` compare with vLLM, in the serve role's. `role_peers.py` finds verl beside the role's packages.
+"""
+
+import ast
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks.peers import VERL
+from tests.stack_fixtures import needs
+from webgym_cli.errors import JobError
+from webgym_cli.venvs.locate import package_path, venv_environ
+
+HERE = Path(__file__).resolve().parent
+
+
+def functions(file: Path) -> list[str]:
+    tree = ast.parse(file.read_text())
+    return [node.name for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+
+
+ON_GPU = HERE / "role_device.py"
+FILES = sorted([*HERE.glob("role_*.py"), *HERE.glob("serve_*.py")])
+CASES = [(file, name) for file in FILES for name in functions(file)]
+
+
+def packages() -> Path | None:
+    """Return where verl can be imported from; None without pip's index, so that what compares with it is skipped."""
+    try:
+        VERL.install()
+    except JobError:
+        return None
+    return VERL.packages_folder
+
+
+def variables(python: Path) -> dict[str, str]:
+    # As a training's: with another ninja in PATH, DeepSpeed's extensions would be built again, and back by the next.
+    return venv_environ(python) | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(package_path())}
+
+
+class Interpreter:
+    """A role's interpreter that runs the tests that it is given, one after another."""
+
+    def __init__(self, role: str, log: Path, **environment: str) -> None:
+        self._log = log
+        python = needs(role)
+        command = [str(python), str(HERE / "runner.py")]
+        env = variables(python) | environment
+        with log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, env=env
+            )
+
+    def outcome(self, file: Path, name: str) -> str:
+        """Run a test; return why it was skipped or failed, "" if neither."""
+        before = self._log.stat().st_size
+        self._process.stdin.write(f"{file} {name}\n")
+        self._process.stdin.flush()
+        try:
+            line = self._process.stdout.readline()
+        except BaseException:  # the time is up: the next test must not get this one's outcome
+            self.close()
+            raise
+        if not line:
+            self._process.wait()
+            return f"the interpreter ended with {self._process.returncode}:\n{self._log.read_text()[before:]}"
+        return json.loads(line)
+
+    @property
+    def ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    """A function that runs a test in its role. An interpreter that a test ended is replaced."""
+    started: dict[str, Interpreter] = {}
+
+    def run(file: Path, name: str) -> str:
+        role = "serve" if file.name.startswith("serve") else "train"
+        if role not in started or started[role].ended:
+            log = tmp_path_factory.mktemp("role") / "log"
+            further = packages() if role == "train" else None
+            started[role] = Interpreter(role, log, **({"PYTHONPATH": f"{package_path()}:{further}"} if further else {}))
+        return started[role].outcome(file, name)
+
+    yield run
+    for interpreter in started.values():
+        interpreter.close()
+
+
+def report(what: str) -> None:
+    if what.startswith("skipped: "):
+        pytest.skip(what.removeprefix("skipped: "))
+    if what:
+        pytest.fail(what, pytrace=False)
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize(("file", "name"), CASES, ids=[f"{file.stem}-{name[5:]}" for file, name in CASES])
+def test_in_its_role(outcome, file, name):
+    report(outcome(file, name))
+
+
+@pytest.fixture(scope="module")
+def on_gpu(gpu, tmp_path_factory):
+    interpreter = Interpreter("train", tmp_path_factory.mktemp("role") / "log", TEST_DEVICE="cuda")
+    yield interpreter
+    interpreter.close()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", functions(ON_GPU))
+def test_on_a_gpu(on_gpu, name):
+    report(on_gpu.outcome(ON_GPU, name))
+
+
+@pytest.mark.stack
+def test_without_a_gpu_a_file_of_tests_says_so_in_a_line():
+    python = needs("train")
+    command = [python, HERE / "runner.py", ON_GPU]
+    env = variables(python) | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 1
+    assert "sees no GPU" in done.stdout
+
+
+@pytest.mark.stack
+def test_the_trainer_names_its_argument():
+    python = needs("train")
+    command = [python, "-m", "webgym_cli.trainer.main"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables(python))
+    assert done.returncode == 1
+    assert "CONFIG.json" in done.stderr

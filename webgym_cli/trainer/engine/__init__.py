@@ -1,0 +1,1 @@
+"""Processes, DeepSpeed or plain torch, checkpoints, and the steps of the optimizer."""

@@ -1,0 +1,1 @@
+"""Networks, their inputs, and log-probabilities of tokens."""

@@ -1,0 +1,1 @@
+"""Advantages, objectives and the trainer of policy gradients."""

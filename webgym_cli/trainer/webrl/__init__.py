@@ -1,0 +1,1 @@
+"""WebRL's actor-critic: states, losses, critics."""

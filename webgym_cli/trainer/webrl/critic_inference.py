@@ -1,0 +1,79 @@
+"""Success probabilities of states (prompts) by the critic of an actor-critic training.
+
+    python -m webgym_cli.trainer.webrl.critic_inference CRITIC POLICY STATES VALUES
+
+CRITIC is the critic's folder; POLICY is the policy's, whose image processor is used. STATES is JSON Lines with `ids`,
+the paths of the `images`, and their `sizes`. VALUES becomes JSON Lines: an array of probabilities, one per head.
+Exit status: 0 on success; 1, with one line on stderr, on failure.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from webgym_cli.config.rl import RlModelSettings
+from webgym_cli.trainer.data import Picture
+from webgym_cli.trainer.model.inputs import Collator
+from webgym_cli.trainer.model.model import attention_implementation, image_processor, load_network
+from webgym_cli.trainer.options import TrainingError
+from webgym_cli.trainer.webrl.critics import OutcomeCritic, load_head
+from webgym_cli.trainer.webrl.webrl_losses import success_probability
+from webgym_cli.trainer.webrl.webrl_states import state_row
+
+
+def predict_success(folder: Path, policy: Path, states: Sequence[dict[str, Any]]) -> Iterator[list[float]]:
+    """Yield each state's success probabilities, one per critic head. Raises `TrainingError`."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    attention = attention_implementation(RlModelSettings(use_remove_padding=False), device)
+    network = load_network(folder, attention, dtype)
+    critic = OutcomeCritic(network, _heads(folder))
+    load_head(critic, folder)
+    critic = critic.to(device).eval()
+    processor = image_processor(policy, network) if any(state["images"] for state in states) else None
+    collator = Collator(network.base_model, processor=processor, packed=False, attention=attention, dtype=dtype)
+    with torch.inference_mode():
+        for number, state in enumerate(states, 1):
+            pairs = zip(state["images"], state["sizes"], strict=True)
+            images = tuple(Picture(Path(path), (width, height)) for path, (width, height) in pairs)
+            row = state_row(torch.tensor(state["ids"], dtype=torch.long), f"state {number}", images)
+            logits = critic(collator([row]).to(device))
+            yield [float(success_probability(head)[0]) for head in logits.unbind(1)]
+
+
+def _heads(folder: Path) -> int:
+    """Return the number of a critic's heads. Raises `TrainingError` unless it is an outcome critic."""
+    from safetensors import SafetensorError, safe_open
+
+    path = folder / f"{OutcomeCritic.HEAD}.safetensors"
+    try:
+        with safe_open(path, "pt") as file:
+            return len({name.partition(".")[0] for name in file.keys()})  # noqa: SIM118  it is no mapping
+    except (OSError, SafetensorError) as error:
+        raise TrainingError(f"{path}: can't be read: {error}") from error
+
+
+def main(arguments: list[str]) -> int:
+    """Score the states of the request file; return the exit status."""
+    if len(arguments) != 4:
+        sys.stderr.write("webgym: usage: critic_inference CRITIC POLICY STATES VALUES\n")
+        return 1
+    critic, policy, states, values = map(Path, arguments)
+    try:
+        prompts = [json.loads(line) for line in states.read_text(encoding="utf-8").splitlines()]
+        lines = [f"{json.dumps(heads)}\n" for heads in predict_success(critic, policy, prompts)]
+        values.write_text("".join(lines), encoding="utf-8")
+    except (TrainingError, OSError) as error:
+        sys.stderr.write(f"webgym: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
