@@ -80,14 +80,13 @@ def options(
     """Return the trainer's settings: as by default but for what is compared, with all rows in each step."""
     return {
         "data": str(data),
-        "model": {"path": str(model), "use_remove_padding": packed, "lora_rank": lora},
+        "model": {"path": str(model), "use_remove_padding": packed, "lora_rank": lora, "logprob_chunk": chunk},
         # nobody sampled these batches: their log-probs are made up
         "algorithm": {"adv_estimator": "grpo", "rollout_correction": {"rollout_is": "none"}},
         "actor": {
             "optim": {"lr": RATE},
             "grad_clip": CLIP,
             "ppo_max_token_len_per_gpu": budget,
-            "logprob_chunk": chunk,
         },
     }
 

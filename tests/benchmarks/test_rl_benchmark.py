@@ -82,8 +82,8 @@ def test_sides_differ_in_what_is_compared_and_in_nothing_else(tmp_path, jobs):
         one["trainer"].pop("output_dir")
     assert packed["model"].pop("use_remove_padding") and not padded["model"].pop("use_remove_padding")
     assert packed == padded
-    budget = full["actor"].pop("logprob_chunk")
-    assert chunked["actor"].pop("logprob_chunk") == TINY.chunk < budget
+    budget = full["model"].pop("logprob_chunk")
+    assert chunked["model"].pop("logprob_chunk") == TINY.chunk < budget
     assert budget == full["actor"]["ppo_max_token_len_per_gpu"]
     assert chunked == full
 

@@ -18,6 +18,7 @@ from webgym_cli.config.load import (
 )
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
+from webgym_cli.config.removed import REMOVED
 from webgym_cli.config.renamed import OPPOSITE, RENAMED, WITHOUT_EFFECT, RenamedSettingWarning, current_name
 from webgym_cli.errors import SettingsError
 
@@ -270,7 +271,47 @@ def test_a_setting_without_effect_is_ignored_with_a_note(key):
 
 
 def test_a_run_of_an_earlier_version_may_have_settings_that_are_gone():
-    assert parse_saved({"train": {"node_storage": "separate"}}) == Settings()
+    assert parse_saved({"train": {"node_storage": "separate"}, "serve": {"sleep_level": 1}}) == Settings()
+
+
+@pytest.mark.parametrize("key", REMOVED)
+def test_a_constant_of_today_answers_with_one_note_and_another_value_is_refused_where_results_would_change(
+    key, written, monkeypatch, recwarn
+):
+    removed, (section, name) = REMOVED[key], key.rsplit(".", 1)
+    assert key not in known_keys()
+    usual, other = json.dumps(removed.value), "7"
+    for value, refused in ((usual, False), (other, removed.refused)):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"WEBGYM_{key.replace('.', '__')}".upper(), value)
+            for given in ((), (f"{key}={value}",)):
+                if refused:
+                    with pytest.raises(SettingsError, match=f"{re.escape(key)} is no setting any more: "):
+                        load(overrides=given)
+                else:
+                    with pytest.warns(RenamedSettingWarning, match=f"{re.escape(key)} has no effect: "):
+                        assert load(overrides=given) == load(overrides=["seed=0"])
+            patch.delenv(f"WEBGYM_{key.replace('.', '__')}".upper())
+            recwarn.clear()
+            values = {name: json.loads(value)}
+            for part in reversed(section.split(".")):
+                values = {part: values}
+            assert load(run_config=written("config.json", json.dumps(values))) == load()
+            assert len(recwarn) == (value == other)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "words"),
+    [
+        ("actor_rollout_ref.rollout.enforce_eager", "--enforce-eager"),
+        ("actor_rollout_ref.rollout.max_num_batched_tokens", "--max-num-batched-tokens"),
+        ("critic.loss_agg_mode", "mean over tokens"),
+    ],
+)
+def test_a_setting_of_verl_that_is_a_constant_here_is_answered_with_what_to_use(theirs, words):
+    with pytest.raises(SettingsError) as caught:
+        load(overrides=[f"{theirs}=1"])
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["[calculator]", '["calculator"]', "[ calculator ]"])
@@ -360,7 +401,6 @@ def test_the_old_switch_takes_no_other_value():
         "actor_rollout_ref.actor.optim.lr": "rl.actor.optim.lr",
         "actor_rollout_ref.actor.policy_loss.loss_mode": "rl.actor.loss_mode",
         "actor_rollout_ref.rollout.n": "agent.num_chains",
-        "actor_rollout_ref.rollout.enforce_eager": "serve.enforce_eager",
         "actor_rollout_ref.rollout.val_kwargs.top_p": "rollout.test_sampling.top_p",
         "agent.init_config.tools": "agent.tools",
         "agent.run_config.generation_config.temperature": "policy_config.temperature",

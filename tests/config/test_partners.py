@@ -16,7 +16,6 @@ from webgym_cli.config.partners import list_ineffective
         ("judge.votes=3", "judge.base_url=scripted"),
         ("judge.key_points_base_url=http://h/v1", "judge.base_url=scripted"),
         ('tasks.difficulty_ratio={"easy": 1, "hard": 1}', "tasks.sampler=ratio"),
-        ("tasks.pool_bounds=[0.1, 0.9]", "tasks.sampler=pass_rate"),
         ("rollout.completion_grace=5", "rollout.completion_threshold=0.9"),
         ("rollout.ray_address=h:6379", "rollout.executor=ray"),
         ("loop.max_staleness=2", "loop.mode=async"),

@@ -41,7 +41,6 @@ def test_a_run_imitates_as_it_comes():
         ("rl.actor.grad_clip=0", "greater than 0"),
         ("rl.actor.loss_scale_factor=0", "greater than or equal to 1"),
         ("rl.critic.cliprange_value=0", "greater than 0"),
-        ("rl.critic.loss_agg_mode=seq-mean-token-sum-norm", "'seq-mean-token-mean' or 'seq-mean-token-sum'"),
         ("rl.trainer.save_freq=-1", "greater than or equal to 0"),
     ],
 )

@@ -1,7 +1,5 @@
 """Where an action pointed, in pixels of its screenshot."""
 
-import pytest
-
 from tests.records.made import shot, step
 from webgym_cli.inspect.action_markers import ActionMarker, find_target, locate_marker
 from webgym_cli.records.action import Action, ActionName
@@ -18,13 +16,13 @@ def acting(name, **arguments):
 def test_a_point_is_a_share_of_the_picture():
     assert locate_marker(acting(ActionName.CLICK, coordinate=(250, 500))) == ActionMarker(20, 32)
     assert locate_marker(acting(ActionName.CLICK, coordinate=(1000, 0))) == ActionMarker(80, 0)
-    assert locate_marker(acting(ActionName.TYPE, coordinate=(500, 500), text="x"), scale=2) == ActionMarker(40, 32)
+    assert locate_marker(acting(ActionName.TYPE, coordinate=(500, 500), text="x")) == ActionMarker(40, 32)
 
 
-@pytest.mark.parametrize(("scale", "mark"), [(1, ActionMarker(10, 20, 30, 8)), (2, ActionMarker(20, 40, 60, 16))])
-def test_an_element_is_its_box_in_picture_pixels(scale, mark):
-    assert locate_marker(acting(ActionName.HOVER, element_id=3), scale) == mark
-    assert mark.is_box
+def test_an_element_is_its_box_in_picture_pixels():
+    marker = locate_marker(acting(ActionName.HOVER, element_id=3))
+    assert marker == ActionMarker(10, 20, 30, 8)
+    assert marker.is_box
 
 
 def test_a_box_is_cut_at_the_pictures_edge():

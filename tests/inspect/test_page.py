@@ -101,7 +101,7 @@ def test_half_a_character_is_no_obstacle(told, store):
 def written(told, store, tmp_path):
     """The address of the page's file."""
     path = Path(tmp_path / "page.html")
-    path.write_bytes(render_episode_page(told, store, scale=2))
+    path.write_bytes(render_episode_page(told, store))
     return path.as_uri()
 
 

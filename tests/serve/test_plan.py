@@ -97,7 +97,6 @@ def test_cuda_has_webgyms_launch_settings():
         "--tensor-parallel-size": "1",
         "--data-parallel-size": "8",
         "--dtype": "auto",
-        "--mm-processor-cache-gb": "4",
     }
     assert {flag: value(plan, flag) for flag in expected} == expected
     # vLLM's own choice is right for GPUs: cached prefixes, split prefills, asynchronous scheduling
@@ -113,12 +112,10 @@ def test_a_thinking_model_has_its_parser():
     assert "--reasoning-parser" not in whole.argv()
 
 
-def test_settings_of_the_engine():
-    some = ["serve.max_num_batched_tokens=9000", "serve.enforce_eager=true", "serve.prefix_caching=false"]
-    plan = planned(*some, "serve.mm_processor_cache_gb=0", device="cuda", gpus=())
-    assert {"--enforce-eager", "--no-enable-prefix-caching"} <= set(plan.argv())
-    assert (value(plan, "--max-num-batched-tokens"), value(plan, "--mm-processor-cache-gb")) == ("9000", "0")
-    assert value(planned("serve.max_num_batched_tokens=99999"), "--max-num-batched-tokens") == "99999"
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_arguments_of_the_engine_are_the_users_and_come_last(device):
+    own = ["--enforce-eager", "--max-num-batched-tokens", "99999", "--mm-processor-cache-gb", "0"]
+    assert planned(f"serve.extra_args={json.dumps(own)}", device=device, gpus=()).argv()[-5:] == own
 
 
 @pytest.mark.parametrize(

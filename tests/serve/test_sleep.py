@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -55,10 +56,11 @@ async def fleet(tmp_path, models, monkeypatch):
     monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
     made, python = [], fake_python(tmp_path)
 
-    def make(*overrides, gpus=("0",), nvml=None, restarts=0):
-        settings = load(overrides=["serve.port=0", "serve.stop_grace=2", "serve.sleep_timeout=20", *overrides])
+    def make(*overrides, gpus=("0",), nvml=None, restarts=0, timeout=20, memory_gb=10):
+        settings = load(overrides=["serve.port=0", "serve.stop_grace=2", *overrides])
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
         plans = plan_servers(settings, models[0], python, "cuda", phases=True)
+        plans = [replace(plan, sleep=replace(plan.sleep, timeout=timeout, memory_gb=memory_gb)) for plan in plans]
         events = []
         made.append(Fleet(plans, tmp_path / "logs", events.append, nvml=nvml, restarts=restarts))
         made[-1].events = events
@@ -123,20 +125,6 @@ async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):
     )
 
 
-async def test_level_1_keeps_the_weights(fleet, models):
-    one = fleet("serve.sleep_level=1")
-    await one.serve(models[0])
-    before, done = await answers(one), len(await calls(one))
-    await one.release_gpus()
-    await one.serve(models[0])
-    assert "/collective_rpc" not in await calls(one, done)
-    assert await answers(one) == before
-    await one.release_gpus()
-    await one.serve(models[1])
-    assert await answers(one) != before
-    assert [event["how"] for event in told(one, "wake")] == ["in_place"] * 2
-
-
 async def test_what_sleeps_is_not_sent_to_sleep_again(fleet, models):
     one = fleet()
     await one.serve(models[0])
@@ -154,7 +142,7 @@ async def test_what_sleeps_is_not_sent_to_sleep_again(fleet, models):
     ],
 )
 async def test_one_that_does_not_fall_asleep_is_stopped_and_started_anew(fleet, models, behave, how, reason):
-    one = fleet("serve.sleep_timeout=1")
+    one = fleet(timeout=1)
     await one.serve(models[0])
     before, pid = await answers(one), one.servers[0].pid
     behave(sleep=how)
@@ -179,7 +167,7 @@ async def test_one_that_does_not_fall_asleep_is_stopped_and_started_anew(fleet, 
     ],
 )
 async def test_one_that_does_not_wake_well_is_started_anew(fleet, models, behave, about, how, reason):
-    one = fleet("serve.sleep_timeout=1")
+    one = fleet(timeout=1)
     await one.serve(models[0])
     before, pid = await answers(one), one.servers[0].pid
     await one.release_gpus()
@@ -190,17 +178,6 @@ async def test_one_that_does_not_wake_well_is_started_anew(fleet, models, behave
     assert woken == {"event": "wake", "how": "restart"}
     assert one.servers[0].pid != pid and not psutil.pid_exists(pid)
     assert await answers(one) != before
-
-
-async def test_stale_weights_of_one_that_had_woken_before(fleet, models, behave):
-    one = fleet("serve.sleep_level=1")
-    await one.serve(models[0])
-    await one.release_gpus()
-    behave(reload="stale")
-    await one.serve(models[1])
-    assert told(one, "wake_failed")[0]["reason"] == "vLLM still answers like the previous weights"
-    behave()
-    assert told(one, "wake") == [{"event": "wake", "how": "restart"}]
 
 
 async def test_one_that_died_asleep_is_started_anew(fleet, models):
@@ -216,17 +193,17 @@ async def test_one_that_died_asleep_is_started_anew(fleet, models):
 
 
 async def test_memory_that_a_sleeping_server_keeps_is_taken_from_it(fleet, models):
-    one = fleet("serve.sleep_memory_gb=4", nvml=Memory(5))
+    one = fleet(memory_gb=4, nvml=Memory(5))
     await one.serve(models[0])
     await one.release_gpus()
     failed, stopped = told(one, "sleep_failed", "stop", "sleep")
     # the guard and the server under it: both count
-    assert failed["reason"] == "it holds 10.0 GiB (serve.sleep_memory_gb=4)"
+    assert failed["reason"] == "it holds 10.0 GiB of the GPU, more than 4"
     assert (stopped, one.servers[0].pid) == ({"event": "stop"}, None)
 
 
 async def test_a_little_memory_is_no_reason(fleet, models):
-    one = fleet("serve.sleep_memory_gb=4", nvml=Memory(1))
+    one = fleet(memory_gb=4, nvml=Memory(1))
     await one.serve(models[0])
     await one.release_gpus()
     assert told(one, "sleep_failed", "stop", "sleep") == [{"event": "sleep", "level": 2}]

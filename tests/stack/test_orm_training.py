@@ -22,9 +22,8 @@ from webgym_cli.store.run import RunDir, create_or_open
 
 pytestmark = pytest.mark.stack
 
-COUNT, DONE = 8, 2
+COUNT, DONE = 8, 4
 TRAINING = [
-    "orm.balanced=false",
     "algorithm_config.learning_rate=2e-3",
     "algorithm_config.lr_scheduler_type=constant",
     "algorithm_config.warmup_steps=2",
@@ -67,7 +66,7 @@ async def test_it_learns_how_often_the_judge_says_yes_and_the_run_keeps_its_poli
     assert (summary["scored"], summary["model"], summary["cut"]) == (COUNT, trained, 0)
     told = [event for event in events if event["event"] == "scored"]
     assert min(event["mass"] for event in told) > 0.3  # before, it hardly ever said YES or NO
-    assert summary["mean_probability"] < 0.5  # most of the judge's verdicts were no
+    assert 0.2 < summary["mean_probability"] < 0.8  # as many of the verdicts were yes as no
     scores = [one for of_one in read_judgements(judged, Split.TRAIN, 0).values() for one in of_one]
     assert [one.source for one in scores].count("orm") == COUNT
     (started,) = [event for event in events if event["event"] == "serve" and "url" in event]

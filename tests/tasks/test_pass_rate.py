@@ -25,7 +25,7 @@ def sampler(tasks, pools, shares=SHARES, chains=1):
 def test_a_task_s_pool_follows_from_its_rate(tasks):
     names = [tasks.task(index).id for index in range(6)]
     rates = {hash_text(name): rate for name, rate in zip(names, [0.0, 0.2, 0.21, 0.79, 0.8, 1.0], strict=True)}
-    found = [POOLS[code] for code in assign_pools(tasks, rates, (0.2, 0.8))]
+    found = [POOLS[code] for code in assign_pools(tasks, rates)]
     assert found[:6] == ["hard", "hard", "normal", "normal", "easy", "easy"] and set(found[6:]) == {"unseen"}
 
 

@@ -194,14 +194,14 @@ async def test_the_settings_limit_tools_without_a_limit_of_their_own():
         """Return much."""
         return "abcdefgh"
 
-    results = await box(wait, short, echo, tool_timeout=0.05, tool_max_length=3).call_all(
-        [call("wait"), call("short"), call("echo", text="12345"), call("echo", text="123")]
+    results = await box(wait, short, echo, tool_timeout=0.05).call_all(
+        [call("wait"), call("short"), call("echo", text="1" * 2050), call("echo", text="1" * 2048)]
     )
     assert [result.text for result in results] == [
         "Error: stopped after 0.05 s",
         "abcd\n[4 more characters are left out]",
-        "123\n[2 more characters are left out]",
-        "123",
+        "1" * 2048 + "\n[2 more characters are left out]",
+        "1" * 2048,
     ]
 
 

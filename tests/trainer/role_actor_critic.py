@@ -163,7 +163,7 @@ def test_nothing_depends_on_how_a_mini_batch_is_divided():
     variants = [
         {"model": {"use_remove_padding": False}},
         {"actor": {"ppo_micro_batch_size_per_gpu": 1}},
-        {"actor": {"ppo_max_token_len_per_gpu": 12, "logprob_chunk": 2}},
+        {"actor": {"ppo_max_token_len_per_gpu": 12}, "model": {"logprob_chunk": 2}},
     ]
     for objective in ("paper", "released"):
         with scratch() as place:

@@ -163,20 +163,6 @@ def test_random_batches_equal_the_padded_loops():
         close(returns, (found + values).tolist())
 
 
-def test_steps_weigh_so_that_trajectories_weigh_the_same():
-    mask = torch.tensor([[0, 1], [0, 1], [0, 1], [0, 1]])
-    order = torch.tensor([0, 1, 1, 1])
-    tokens = tokens_of(mask, torch.tensor([1.0, 1.0, NAN]), torch.tensor([0, 1, 1]), trajectory=order)
-    close(adv.step_weights(tokens), [2.0, 2 / 3, 2 / 3, 2 / 3])  # two rows a trajectory on average
-    options = AlgorithmConfig(adv_estimator="grpo", normalize_by_steps=True)
-    close(estimate(tokens, adv.outcome(tokens), options)[0], [2.0, 2 / 3, 2 / 3, 2 / 3])
-
-
-def test_whitening_can_be_asked_for_and_declined():
-    close(by_outcome("rloo", [2.0, 4.0, 6.0], [0, 1, 2], whiten_advantages=True), [-1.0, 0.0, 1.0])
-    close(by_outcome("reinforce_plus_plus", [2.0, 4.0], [0, 0], whiten_advantages=False), [2.0, 4.0])
-
-
 def test_an_estimator_says_what_it_lacks():
     tokens = one_token_each([1.0], [0])
     for name, text in (("gae", "adv_estimator=gae needs the critic"), ("remax", "adv_estimator=remax needs")):

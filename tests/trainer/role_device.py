@@ -51,7 +51,7 @@ PLANS = {
     "packed": {},
     "padded": {"model": {"use_remove_padding": False}},
     "eager": {"model": {"attn_implementation": "eager", "use_remove_padding": False}},
-    "chunks of 3 tokens": {"actor": {"logprob_chunk": 3}},
+    "chunks of 3 tokens": {"model": {"logprob_chunk": 3}},
     "activations computed again": {"model": {"enable_gradient_checkpointing": True}},
     "adapter": {"model": {"lora_rank": 4}},
     "actor and critic": {"algorithm": {"adv_estimator": "gae"}},

@@ -102,7 +102,7 @@ def test_packed_equals_padded_however_it_is_divided():
         {"model": {"use_remove_padding": True}},
         {"model": {"use_remove_padding": False}},
         {"actor": {"ppo_micro_batch_size_per_gpu": 1}},
-        {"actor": {"ppo_max_token_len_per_gpu": 16, "logprob_chunk": 3}},
+        {"actor": {"ppo_max_token_len_per_gpu": 16}, "model": {"logprob_chunk": 3}},
         {"model": {"enable_gradient_checkpointing": True}},
     ]
     with scratch() as place:

@@ -17,7 +17,7 @@ from webgym_cli.util.text import hide_passwords
 
 HINT = (
     "run the same command again: what was scored stays. A server whose GPU ran out of memory: "
-    "-s serve.max_num_batched_tokens=2048"
+    '-s serve.extra_args=\'["--max-num-batched-tokens","2048"]\''
 )
 # Maximum size of an answer in bytes: it has an entry for each token of the prompt.
 MAX_PROMPT_ANSWER = 64 * 2**20

@@ -34,10 +34,6 @@ class AgentSettings(ConfigSection):
     baseline of `train.algorithm=remax`. It counts in `rollout.episodes` and is excluded from training."""
     tool_timeout: float = Field(default=30.0, gt=0)
     """Default time limit of one tool call, in seconds; a tool's own limit overrides it."""
-    tool_max_length: int = Field(default=2048, ge=1)
-    """Default maximum length of a tool result in the prompt, in characters; a tool's own limit overrides it."""
-    max_tool_calls: int = Field(default=16, ge=1)
-    """Maximum number of calls in one response; a response with more is an invalid action."""
     reward_timeout: float = Field(default=60.0, gt=0)
     """Time limit of the reward function, in seconds."""
 

@@ -18,11 +18,6 @@ class BrowserSettings(ConfigSection):
     """Additional command-line arguments of Chromium."""
     sandbox: Literal["auto", "on", "off"] = "auto"
     """Chromium's sandbox; `auto`: off for root, for whom it cannot start."""
-    webgl: Literal["auto", "on", "off"] = "auto"
-    """WebGL, rendered on the CPU; `auto`: off for MiniWoB, whose pages do not use it. `off` saves about 30 MB of memory
-    per process."""
-    device_scale_factor: float = Field(default=1.0, gt=0, le=4)
-    """Screenshot pixels per CSS pixel."""
     action_timeout: float = Field(default=15.0, gt=0)
     """Time limit of one action or observation, in seconds."""
     navigation_timeout: float = Field(default=30.0, gt=0)
@@ -42,12 +37,6 @@ class BrowserSettings(ConfigSection):
     processes: int = Field(default=1, ge=1, le=8)
     """Number of Chromium processes that share the episodes; a second one pays off from several dozen concurrent
     episodes."""
-    contexts_per_process: int = Field(default=400, ge=1)
-    """Maximum number of browser contexts of a Chromium process, after which it is replaced."""
-    process_minutes: float = Field(default=120.0, gt=0)
-    """Maximum age of a Chromium process in minutes, after which it takes no new episode and is replaced."""
-    context_minutes: float = Field(default=60.0, gt=0)
-    """Maximum age of a browser context in minutes, after which it is closed even if its episode is running."""
     memory_reserve_mb: int = Field(default=1024, ge=0)
     """Minimum free memory for starting an episode, in MB."""
     cdp_urls: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ class AdvantageEstimator:
     needs_greedy: bool = False
     """Roll out one greedy episode a group (`agent.greedy_chain`)."""
     whitens: bool = False
-    """Whiten the advantages unless `rl.algorithm.whiten_advantages` is set."""
+    """Normalize the advantages to mean 0 and variance 1 over the batch's tokens."""
     group_relative: bool = False
     """Compare the rewards of a group: equal ones have no gradient, and `rl.data.filter_groups` leaves them out."""
     needs_anchors: bool = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from webgym_cli.config.removed import REMOVED
+
 _BATCH = "rollout.episodes counts episodes: the questions of a batch times agent.num_chains"
 _CHECKPOINTS = "each iteration's policy is saved; train.keep_weights and rl.trainer.save_freq set which states stay"
 _CLUSTER = "the rollout starts the browsers itself, or uses those at browser.cdp_urls"
@@ -12,7 +14,7 @@ _DEEPSPEED = "rl.trainer.deepspeed names the DeepSpeed file, which shards and of
 _LENGTH = "serve.max_model_len limits prompt and response together"
 _LOGPROBS = "log-probabilities are computed in the micro-batches of the update (rl.actor.ppo_max_token_len_per_gpu)"
 _NODES = "docs/many-nodes.md: train.nodes for the training, rollout.executor for the rollout"
-_QUEUES = "there are no such queues; browser.contexts_per_process and rollout.concurrency set the load"
+_QUEUES = "there are no such queues; rollout.concurrency sets the load"
 _REWARD = "agent.reward_name names a function, FILE.py:NAME; judge and orm are models that score"
 _RESUME = "the same command again resumes; webgym resume RUN finds it"
 _NO_SEQUENCE_PARALLEL = "there is none; rl.actor.ppo_max_token_len_per_gpu is the longest sequence of a process"
@@ -46,7 +48,7 @@ FOREIGN = {
     "actor_rollout_ref.rollout.do_sample": "policy_config.temperature=0 is greedy",
     "actor_rollout_ref.rollout.log_prob_max_token_len_per_gpu": _LOGPROBS,
     "actor_rollout_ref.rollout.log_prob_micro_batch_size_per_gpu": _LOGPROBS,
-    "actor_rollout_ref.rollout.max_num_batched_tokens": "serve.max_num_batched_tokens",
+    "actor_rollout_ref.rollout.enable_prefix_caching": REMOVED["serve.prefix_caching"].instead,
     "actor_rollout_ref.rollout.mode": "loop.mode",
     "actor_rollout_ref.rollout.multi_turn.format": "agent.call_format",
     "actor_rollout_ref.rollout.multi_turn.max_assistant_turns": "agent.max_turns",
@@ -137,7 +139,7 @@ FOREIGN = {
     "env_config.evaluation_workers": f"{_DECLARED}; judge.concurrency limits the judge's requests",
     "env_config.host_ip": _CLUSTER,
     "env_config.http_pools": _QUEUES,
-    "env_config.instance_lifetime_max": f"{_DECLARED}; browser.context_minutes and browser.process_minutes limit lives",
+    "env_config.instance_lifetime_max": f"{_DECLARED}; a context lives for an hour at most, a browser for two",
     "env_config.master_port": _CLUSTER,
     "env_config.max_retries": "rollout.policy_retries for a request, rollout.max_attempts for an episode",
     "env_config.max_vllm_sessions": "rollout.concurrency",
@@ -200,6 +202,8 @@ def answer_foreign(key: str, keys: Collection[str]) -> tuple[str, str]:
             ours = ".".join((moved, *rest))
             if ours in keys:
                 return ours, f"; it is {ours!r} here"
+            if ours in REMOVED:
+                return "", f": {REMOVED[ours].instead}"
         if words := FOREIGN.get(section):
             is_section = any(known.startswith(f"{words}.") for known in keys)
             return "", f"; it is in {words!r} here" if is_section else f": {words}"

@@ -37,6 +37,3 @@ class OrmSettings(ConfigSection):
     labels: tuple[Literal["environment", "judge", "orm"], ...] = Field(default=("environment", "judge"), min_length=1)
     """Sources of training labels (`webgym prepare --target orm`), by priority: the first that has a verdict on a
     trajectory. `orm`: the verdicts of another model; its own would only confirm its current predictions."""
-    balanced: bool = True
-    """Balance successes and failures in the training data: the surplus of the more frequent class is left out, sampled
-    by the seed. false: use all trajectories."""

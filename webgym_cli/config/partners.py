@@ -23,7 +23,7 @@ _PARTNERS = (
     _Partner(("judge",), lambda of: bool(of.judge.base_url), "nothing is judged, because judge.base_url is empty"),
     _Partner(("tasks.difficulty_ratio",), lambda of: of.tasks.sampler == "ratio", "tasks.sampler is not ratio"),
     _Partner(
-        ("tasks.pool_shares", "tasks.pool_bounds"),
+        ("tasks.pool_shares",),
         lambda of: of.tasks.sampler == "pass_rate",
         "tasks.sampler is not pass_rate",
     ),

@@ -6,6 +6,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from webgym_cli.config.removed import REMOVED, list_notes
+from webgym_cli.errors import SettingsError
+
 # Old dotted key or section -> current name.
 RENAMED = {
     "algorithm_config.gradient_checkpointing": "algorithm_config.disable_gradient_checkpointing",
@@ -71,12 +74,18 @@ def _find(key: str, names: Mapping[str, str]) -> str:
 def rename_keys(flat: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     """Return settings under their current names; a current name takes precedence over its old name.
 
-    Settings without effect are dropped. `source`: origin of the settings in the notes; empty: no notes.
+    Settings without effect are dropped. `source`: origin of the settings in the notes; empty: no notes. Raises
+    `SettingsError` for a removed setting that would have other results.
     """
-    renamed = {key: value for key, value in flat.items() if current_name(key) == key}
+    removed = {key: value for key, value in flat.items() if key in REMOVED}
+    renamed = {key: value for key, value in flat.items() if key not in removed and current_name(key) == key}
     unused = {key: name for key in renamed if (name := _find(key, WITHOUT_EFFECT))}
     notes = [f"{name} has no effect: {WITHOUT_EFFECT[name]}" for name in dict.fromkeys(unused.values())]
-    for old in flat.keys() - renamed.keys():
+    ignored, refused = list_notes(removed, stored=source.startswith("run "))
+    if refused and source:
+        raise SettingsError(f"{source}: {refused[0]}", hint="leave it out")
+    notes += ignored
+    for old in flat.keys() - renamed.keys() - removed.keys():
         new, value = current_name(old), flat[old]
         if old == OPPOSITE:
             value = _NEGATED.get(str(value).lower(), value)

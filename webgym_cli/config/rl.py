@@ -100,11 +100,6 @@ class RlAlgorithmSettings(ConfigSection):
     """Divide the advantages of `grpo` and `gigpo` by the group's standard deviation."""
     step_advantage_w: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """Weight of the step advantage of `gigpo`, beside the episode's."""
-    whiten_advantages: bool | None = None
-    """Normalize advantages to mean 0 and variance 1 over the batch's tokens. null: only for `reinforce_plus_plus` and
-    `gae`, as they are defined."""
-    normalize_by_steps: bool = False
-    """Weight each trajectory equally, independent of its number of rows (steps)."""
     use_kl_in_reward: bool = False
     """Subtract the KL penalty to the reference policy from each token's reward."""
     kl_penalty: KlType = "kl"
@@ -157,8 +152,6 @@ class ActorSettings(ConfigSection):
     """Shuffle trajectories before they are split into mini-batches; false: keep their order."""
     recompute_old_log_probs: bool = True
     """Recompute the old log-probs of the ratio with the training weights; false: use the sampler's."""
-    logprob_chunk: int = Field(default=1024, ge=1)
-    """Number of tokens whose logits are in memory at once."""
 
     @property
     def low(self) -> float:
@@ -196,8 +189,6 @@ class CriticSettings(ConfigSection):
     """Maximum gradient norm (clipping threshold)."""
     cliprange_value: float = Field(default=0.5, gt=0)
     """Clipping range of value updates."""
-    loss_agg_mode: Mean = "token-mean"
-    """Aggregation of token losses, as `rl.actor.loss_agg_mode`."""
 
 
 class WebRLSettings(ConfigSection):

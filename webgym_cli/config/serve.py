@@ -22,15 +22,6 @@ class ServeSettings(ConfigSection):
     """Maximum length of prompt and response together, in tokens."""
     max_num_seqs: int = Field(default=512, ge=1)
     """Maximum number of sequences in a batch."""
-    max_num_batched_tokens: int | None = Field(default=None, ge=1)
-    """Maximum number of tokens per vLLM step; null: vLLM's default (on a CPU at least `serve.max_model_len`)."""
-    prefix_caching: bool = True
-    """Reuse the KV cache of common prompt prefixes, which most prompts of an episode share."""
-    mm_processor_cache_gb: float = Field(default=4.0, ge=0)
-    """Cache of preprocessed images in GiB, in vLLM's front end and again in each engine: a screenshot is preprocessed
-    once and sent in several prompts. An image of 1280 x 768 pixels takes 10 to 25 MB; 0: no cache."""
-    enforce_eager: bool = False
-    """Disable CUDA graphs: faster start and less memory, slower generation. Always set on a CPU."""
     gpu_memory_utilization: float = Field(default=0.95, gt=0, le=1)
     """Fraction of GPU memory that vLLM allocates (CUDA only)."""
     tensor_parallel_size: int = Field(default=1, ge=1)
@@ -55,13 +46,6 @@ class ServeSettings(ConfigSection):
     """State of the server while a training needs the GPUs. `sleep`: it frees GPU memory and keeps its process; `stop`:
     it is stopped; `keep`: it keeps running, for a trainer on other GPUs. `auto`: `keep` on a CPU, and where
     `serve.gpus` and `train.gpus` share none; else `sleep` if new weights can be loaded in place, else `stop`."""
-    sleep_level: Literal[1, 2] = 2
-    """vLLM's sleep level. 1: weights are moved to host memory, one copy per replica; 2: weights are discarded."""
-    sleep_timeout: float = Field(default=120.0, gt=0)
-    """Time limit of falling asleep and of each step of waking up, in seconds; a server that exceeds it is stopped and
-    started again."""
-    sleep_memory_gb: float = Field(default=10.0, gt=0)
-    """Maximum memory that a sleeping server may hold on each GPU, in GiB; a server above it is stopped."""
     enable_lora: bool = True
     """Serve each version of a LoRA-trained policy as a named adapter, beside the previous one and without a pause, if
     the servers keep running during a training and the vision tower is frozen. Otherwise, and with false (for models
@@ -78,7 +62,7 @@ class ServeSettings(ConfigSection):
     cpu_kvcache_gb: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Size of the KV cache of each worker in GiB (CPU only). vLLM fills it with zeros at its start."""
     extra_args: tuple[str, ...] = ()
-    """Additional arguments of vLLM's server, passed unchanged."""
+    """Additional arguments of vLLM's server, passed unchanged: `["--enforce-eager"]`. They override ours."""
 
     @property
     def workers(self) -> int:

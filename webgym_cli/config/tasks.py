@@ -36,10 +36,9 @@ class TasksSettings(ConfigSection):
     pool_shares: dict[TaskPool, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
         default_factory=_SHARES.copy
     )
-    """Shares of the groups that the sampler `pass_rate` draws from each pool of tasks. A pool without tasks left leaves
-    its share to the others."""
-    pool_bounds: tuple[Annotated[float, Field(ge=0, le=1)], Annotated[float, Field(ge=0, le=1)]] = (0.2, 0.8)
-    """Pass rates that bound the pools: up to the first a task is `hard`, from the second on `easy`, else `normal`."""
+    """Shares of the groups that the sampler `pass_rate` draws from each pool of tasks: up to a pass rate of
+    0.2 a task is `hard`, from 0.8 on `easy`, else `normal`. A pool without tasks left leaves its share to the
+    others."""
     no_repeats: bool = False
     """Sample training tasks without replacement over iterations, until all tasks were sampled."""
 
@@ -48,8 +47,8 @@ class TasksSettings(ConfigSection):
         if self.sampler == "ratio" and not any(self.difficulty_ratio.values()):
             raise ValueError('sampler "ratio" needs difficulty_ratio, like {"easy": 2, "medium": 5, "hard": 3}')
         if self.sampler == "pass_rate":
-            if not any(self.pool_shares.values()) or self.pool_bounds[0] >= self.pool_bounds[1]:
-                raise ValueError('sampler "pass_rate" needs a share in pool_shares, and pool_bounds that ascend')
+            if not any(self.pool_shares.values()):
+                raise ValueError('sampler "pass_rate" needs a share in pool_shares')
             if self.no_repeats:
                 raise ValueError('sampler "pass_rate" draws tasks again: it needs no_repeats=false')
         return self

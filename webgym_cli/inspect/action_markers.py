@@ -34,11 +34,8 @@ def find_target(step: Step) -> Element | None:
     return next((element for element in step.observation.elements if element.id == step.action.element_id), None)
 
 
-def locate_marker(step: Step, scale: float = 1.0) -> ActionMarker | None:
-    """Return the marker of a step's action; None if it had no target, or one that was not listed.
-
-    `scale` is the number of screenshot pixels per CSS pixel, the unit of element boxes.
-    """
+def locate_marker(step: Step) -> ActionMarker | None:
+    """Return the marker of a step's action; None if it had no target, or one that was not listed."""
     size = step.observation.screenshot
     if size is None:
         return None
@@ -47,6 +44,6 @@ def locate_marker(step: Step, scale: float = 1.0) -> ActionMarker | None:
         return ActionMarker(x / NORMALISED * size.width, y / NORMALISED * size.height)
     if (element := find_target(step)) is None:
         return None
-    left, top, width, height = (side * scale for side in element.box)
+    left, top, width, height = element.box
     x, y = min(max(left, 0.0), size.width), min(max(top, 0.0), size.height)
     return ActionMarker(x, y, max(1.0, min(left + width, size.width) - x), max(1.0, min(top + height, size.height) - y))

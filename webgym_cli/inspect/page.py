@@ -17,8 +17,8 @@ from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.html_page import render_page
 
 
-def render_episode_page(view: EpisodeView, store: ScreenshotStore, scale: float = 1.0) -> bytes:
-    """Return the page in UTF-8. `scale`: screenshot pixels per CSS pixel. A missing screenshot is named instead."""
+def render_episode_page(view: EpisodeView, store: ScreenshotStore) -> bytes:
+    """Return the page in UTF-8. A missing screenshot is named instead."""
     return render_page(
         Path(__file__).parent,
         "episode.html",
@@ -27,7 +27,7 @@ def render_episode_page(view: EpisodeView, store: ScreenshotStore, scale: float 
         told=view,
         trajectory=view.trajectory,
         judgements=[(judgement, list(list_verdicts(judgement))) for judgement in reversed(view.judgements)],
-        steps=list(_build_step_views(view.trajectory, store, scale)),
+        steps=list(_build_step_views(view.trajectory, store)),
     )
 
 
@@ -39,7 +39,7 @@ def describe_step_action(step: Step) -> str:
     return describe_action(step.action) + (f" - {format_element(element)}" if element else "")
 
 
-def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: float) -> Iterator[dict[str, Any]]:
+def _build_step_views(trajectory: Trajectory, store: ScreenshotStore) -> Iterator[dict[str, Any]]:
     """Yield the template values of each step."""
     for step in trajectory.steps:
         image, missing = _load_image(step.observation.screenshot, store)
@@ -55,7 +55,7 @@ def _build_step_views(trajectory: Trajectory, store: ScreenshotStore, scale: flo
             "image": image,
             "missing": missing,
             "results": [(result, *_load_image(result.image, store)) for result in step.observation.results],
-            "mark": locate_marker(step, scale),
+            "mark": locate_marker(step),
             "action": describe_step_action(step),
             "thought": thought.strip(),
             "rest": rest.strip(),

@@ -54,7 +54,7 @@ class EpisodeSampler:
         if _single(settings, iteration):
             return cls(settings, split, iteration, TaskSampler(tasks, f"{name}/demonstrations", ratio))
         if settings.tasks.sampler == "pass_rate" and not new:
-            shares, pools = settings.tasks.pool_shares, assign_pools(tasks, rates(), settings.tasks.pool_bounds)
+            shares, pools = settings.tasks.pool_shares, assign_pools(tasks, rates())
             sampler = PassRateSampler(tasks, name, None, agent.num_chains, agent.greedy_chain, pools, shares)
             return cls(settings, split, iteration, sampler)
         return cls(settings, split, iteration, TaskSampler(tasks, name, ratio, agent.num_chains, agent.greedy_chain))

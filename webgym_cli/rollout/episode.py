@@ -17,6 +17,7 @@ from webgym_cli.agent.gate import PolicyGate
 from webgym_cli.agent.parse import ParseError
 from webgym_cli.agent.prompt import Prompt, render
 from webgym_cli.agent.reply import PolicyReply
+from webgym_cli.config.limits import MAX_TOOL_CALLS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.registry import find_environment
@@ -266,8 +267,8 @@ class EpisodeRun:
         return observation.model_copy(update={"digest": observation.compute_digest()})
 
     def _parse(self, reply: PolicyReply) -> AnyAction | ParseError:
-        truncated, limit = reply.generation.finish_reason == "length", self.settings.agent.max_tool_calls
-        return find_action_set(self.spec).parse(reply.text, self.spec, truncated=truncated, max_calls=limit)
+        truncated = reply.generation.finish_reason == "length"
+        return find_action_set(self.spec).parse(reply.text, self.spec, truncated=truncated, max_calls=MAX_TOOL_CALLS)
 
     def _append_step(self, step: Step, before: RawObservation, after: RawObservation | None, seconds: float) -> None:
         changed = None if after is None or not after.png else after.png != before.png

@@ -15,7 +15,7 @@ from webgym_cli.serve.weights import is_hub_id, tied_embeddings
 from webgym_cli.store.weights import find_non_finite, is_zero_adapter
 
 # The level of sleep after which the weights have to be loaded again.
-DROPS_WEIGHTS = 2
+SLEEP_LEVEL = 2
 
 _Steps = Callable[[ServerClient], Awaitable[None]]
 
@@ -61,7 +61,7 @@ class VllmEngine:
         """Free the GPU memory. Requires an engine whose wake-up can be verified."""
         self._require_in_place(self._digest)
         async with self._connect() as client:
-            await client.sleep(self._plan.sleep.level, self._plan.sleep.timeout)
+            await client.sleep(SLEEP_LEVEL, self._plan.sleep.timeout)
 
     async def wake(self, model: str, wanted: str) -> None:
         """Allocate the memory again and load the weights `model` (folder or hub id) with digest `wanted`.
@@ -70,7 +70,7 @@ class VllmEngine:
         weights, to verify that it restores everything it dropped.
         """
         self._require_in_place(wanted)
-        if wanted != self._digest and not self._proved and self._plan.sleep.level == DROPS_WEIGHTS:
+        if wanted != self._digest and not self._proved:
             await self._wake_with(self._model, self._digest)
             await self.swap(model, wanted)
         else:
@@ -81,8 +81,7 @@ class VllmEngine:
 
         async def steps(client: ServerClient) -> None:
             await client.wake_weights(timeout)
-            if self._plan.sleep.level == DROPS_WEIGHTS or wanted != self._digest:
-                await client.reload_weights(model, self._plan.startup_timeout)
+            await client.reload_weights(model, self._plan.startup_timeout)
             await client.reset_caches()
             await client.wake_cache(timeout)
 

@@ -15,7 +15,7 @@ from webgym_cli.records.events import EventSink, ServerEvent
 from webgym_cli.serve import failure, ports
 from webgym_cli.serve.address import base_url, local_address
 from webgym_cli.serve.client import ServerClient, find_failure
-from webgym_cli.serve.engine import VllmEngine
+from webgym_cli.serve.engine import SLEEP_LEVEL, VllmEngine
 from webgym_cli.serve.liveness import Liveness
 from webgym_cli.serve.lora import AdapterError
 from webgym_cli.serve.plan import ServerPlan
@@ -274,14 +274,14 @@ class PolicyServer:
         else:
             self._asleep = True
             message = f"vLLM sleeps after {seconds} s: its GPU memory is free, its process stays"
-            self._sink(ServerEvent(event="sleep", seconds=seconds, level=self.plan.sleep.level, message=message))
+            self._sink(ServerEvent(event="sleep", seconds=seconds, level=SLEEP_LEVEL, message=message))
         return not why
 
     async def _still_held(self) -> str:
         """Return a message if a sleeping server holds too much GPU memory; empty if not, or if NVML is unavailable."""
         used = await asyncio.to_thread(GpuMemory(self._sink, self._nvml).held_gib, self.pid) if self.pid else None
         limit = self.plan.sleep.memory_gb
-        return "" if used is None or used <= limit else f"it holds {used:.1f} GiB (serve.sleep_memory_gb={limit:g})"
+        return "" if used is None or used <= limit else f"it holds {used:.1f} GiB of the GPU, more than {limit:g}"
 
     async def _stop_for_training(self, began: float) -> None:
         """Stop the server and wait until its GPU memory is free. Raises `JobError` if it is not freed."""

@@ -38,12 +38,10 @@ class SleepPolicy:
     """How a server releases GPU memory during a training."""
 
     action: SleepAction
-    level: int
-    """Sleep level: 1 keeps the weights in CPU memory, 2 drops them."""
-    timeout: float
+    timeout: float = 120.0
     """Timeout of sleep and of each wake-up step, in seconds."""
-    memory_gb: float
-    """Maximum GPU memory of a sleeping server, in GiB."""
+    memory_gb: float = 10.0
+    """Maximum GPU memory of a sleeping server, in GiB: what vLLM keeps beside the weights and the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +156,7 @@ def plan_servers(
         startup_timeout=serve.startup_timeout,
         stop_grace=serve.stop_grace,
         stall_timeout=serve.stall_timeout,
-        sleep=SleepPolicy(action, serve.sleep_level, serve.sleep_timeout, serve.sleep_memory_gb),
+        sleep=SleepPolicy(action),
         lora_rank=served,
     )
     own = [({VARIABLE: ",".join(share)} if share else {}) | (RUNTIME_UPDATING if served else {}) for share in split]
@@ -200,9 +198,7 @@ def _common_args(settings: Settings) -> list[str]:
         *("--tensor-parallel-size", str(serve.tensor_parallel_size)),
         *("--data-parallel-size", str(serve.data_parallel_size)),
         *("--limit-mm-per-prompt", _images(settings)),
-        *("--mm-processor-cache-gb", f"{serve.mm_processor_cache_gb:g}"),
         *(("--trust-remote-code",) if settings.policy_config.trust_remote_code else ()),
-        *(() if serve.prefix_caching else ("--no-enable-prefix-caching",)),
         *(("--reasoning-parser", serve.reasoning_parser) if serve.reasoning_parser not in (AUTO, NONE) else ()),
         *("--seed", str(settings.seed)),
         # log-probabilities of the sampling distribution: after temperature, top-k, top-p and min-p
@@ -238,10 +234,7 @@ def _cpu_args(settings: Settings) -> list[str]:
         "--enforce-eager",
         # a request with a seed whose prefill is split kills vLLM's CPU engine: each prefill must fit into one step
         "--no-enable-chunked-prefill",
-        *(
-            "--max-num-batched-tokens",
-            str(max(serve.max_num_batched_tokens or 0, serve.max_model_len, serve.max_num_seqs)),
-        ),
+        *("--max-num-batched-tokens", str(max(serve.max_model_len, serve.max_num_seqs))),
         *("--dtype", "float32" if serve.dtype == "auto" else serve.dtype),
         # the backend's own variable takes whole GiB only
         *("--kv-cache-memory-bytes", str(round(serve.cpu_kvcache_gb * 2**30))),
@@ -264,13 +257,7 @@ def _cpu_env(settings: Settings, cpus: int) -> dict[str, str]:
 
 def _cuda_args(settings: Settings) -> list[str]:
     serve = settings.serve
-    tokens = serve.max_num_batched_tokens
-    return [
-        *("--gpu-memory-utilization", str(serve.gpu_memory_utilization)),
-        *("--dtype", serve.dtype),
-        *(("--max-num-batched-tokens", str(tokens)) if tokens else ()),
-        *(("--enforce-eager",) if serve.enforce_eager else ()),
-    ]
+    return ["--gpu-memory-utilization", str(serve.gpu_memory_utilization), "--dtype", serve.dtype]
 
 
 def _offline(model: str) -> dict[str, str]:

@@ -11,6 +11,8 @@ from webgym_cli.config.tasks import TaskPool
 from webgym_cli.tasks.draw import DrawnTask, SeedStream, TaskSampler
 from webgym_cli.tasks.source import TaskSet
 
+# Up to the first pass rate a task is hard, from the second on easy.
+_HARD, _EASY = 0.2, 0.8
 # Ordered by code.
 POOLS: tuple[TaskPool, ...] = get_args(TaskPool)
 
@@ -57,16 +59,13 @@ class PassRateSampler(TaskSampler):
         return indices
 
 
-def assign_pools(tasks: TaskSet, rates: Mapping[int, float], bounds: tuple[float, float]) -> bytes:
-    """Return the pool code of each task. `rates`: latest pass rate of each seen task, by `hash_text` of its id.
-
-    A task is hard up to the first bound and easy from the second on.
-    """
+def assign_pools(tasks: TaskSet, rates: Mapping[int, float]) -> bytes:
+    """Return the pool code of each task. `rates`: latest pass rate of each seen task, by `hash_text` of its id."""
 
     def pool_of(index: int) -> TaskPool:
         rate = rates.get(tasks.id_hash(index))
         if rate is None:
             return "unseen"
-        return "hard" if rate <= bounds[0] else "easy" if rate >= bounds[1] else "normal"
+        return "hard" if rate <= _HARD else "easy" if rate >= _EASY else "normal"
 
     return bytes(POOLS.index(pool_of(index)) for index in range(len(tasks)))

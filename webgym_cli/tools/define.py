@@ -61,7 +61,7 @@ class Tool:
     timeout: float | None = None
     """Timeout of a call in seconds; None: `agent.tool_timeout`."""
     max_length: int | None = None
-    """Maximum length of the text for the policy, in characters; None: `agent.tool_max_length`."""
+    """Maximum length of the text for the policy, in characters; None: 2048."""
 
     @property
     def schema(self) -> dict[str, Any]:

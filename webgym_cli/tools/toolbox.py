@@ -21,6 +21,8 @@ from webgym_cli.util.text import replace_surrogates
 
 # Maximum length of an exception's message for the policy, in characters.
 _REASON = 500
+# Maximum length of a result for the policy without a limit of the tool's own, in characters.
+MAX_LENGTH = 2048
 # Deadline of a tool's `close`, in seconds.
 CLOSE_SECONDS = 5.0
 
@@ -157,7 +159,7 @@ class Toolbox:
     def _cut(self, tool: Tool, text: str) -> str:
         """Return a text that can be stored, truncated to the tool's limit with a note."""
         whole = replace_surrogates(text)
-        limit = tool.max_length or self._limits.tool_max_length
+        limit = tool.max_length or MAX_LENGTH
         return whole if len(whole) <= limit else f"{whole[:limit]}\n[{len(whole) - limit} more characters are left out]"
 
 

@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"webgym: {error}\n")
         return 1
     except torch.OutOfMemoryError as error:
-        advice = "lower actor.ppo_max_token_len_per_gpu or logprob_chunk, or let DeepSpeed divide or offload"
+        advice = "lower actor.ppo_max_token_len_per_gpu, or let DeepSpeed divide or offload"
         sys.stderr.write(f"webgym: the GPU's memory is full: {advice} ({str(error).splitlines()[0]})\n")
         return 1
     return 0

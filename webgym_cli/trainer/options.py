@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from webgym_cli.config.estimators import ESTIMATORS
 from webgym_cli.config.rl import (
@@ -36,6 +36,8 @@ class ModelConfig(RlModelSettings):
     """Folder of a LoRA adapter on this model, in PEFT's format, that the training goes on with; null: a new one."""
     trust_remote_code: bool = False
     """Whether the code that the model brings may run."""
+    logprob_chunk: int = Field(default=1024, ge=1)
+    """Number of tokens whose logits are in memory at once."""
 
 
 class AlgorithmConfig(RlAlgorithmSettings):
@@ -43,13 +45,6 @@ class AlgorithmConfig(RlAlgorithmSettings):
 
     adv_estimator: str = "grpo"
     """Name in the registry of advantage estimators (`estimators.py`)."""
-
-    @property
-    def whitens(self) -> bool:
-        """Whether the advantages are whitened."""
-        if self.whiten_advantages is None:
-            return ESTIMATORS.find(self.adv_estimator).whitens
-        return self.whiten_advantages
 
 
 class TrainerConfig(RlTrainerSettings):

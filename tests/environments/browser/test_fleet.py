@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from webgym_cli.config.browser import BrowserSettings
+from webgym_cli.environments.browser import process
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
@@ -66,8 +67,9 @@ async def test_a_burst_is_shared_by_all_browsers():
     assert alive(pids) == []
 
 
-async def test_a_browser_is_replaced_after_so_many_contexts_and_ends_with_its_last():
-    async with BrowserPool(BrowserSettings(contexts_per_process=3)) as pool:
+async def test_a_browser_is_replaced_after_so_many_contexts_and_ends_with_its_last(monkeypatch):
+    monkeypatch.setattr(process, "MAX_CONTEXTS", 3)
+    async with BrowserPool(BrowserSettings()) as pool:
         old = [await pool.session(SMALL) for _ in range(3)]
         before = pool.processes()
         fresh = await pool.session(SMALL)
@@ -82,8 +84,9 @@ async def test_a_browser_is_replaced_after_so_many_contexts_and_ends_with_its_la
         assert await fresh.evaluate("() => 3") == 3
 
 
-async def test_a_crowd_gets_exactly_so_many_contexts_of_each_browser():
-    async with BrowserPool(BrowserSettings(contexts_per_process=4)) as pool:
+async def test_a_crowd_gets_exactly_so_many_contexts_of_each_browser(monkeypatch):
+    monkeypatch.setattr(process, "MAX_CONTEXTS", 4)
+    async with BrowserPool(BrowserSettings()) as pool:
         sessions = await asyncio.gather(*(pool.session(SMALL) for _ in range(10)))
         shares = [browser_of(session) for session in sessions]
         assert sorted(shares.count(browser) for browser in set(shares)) == [2, 4, 4]
@@ -93,18 +96,19 @@ async def test_a_crowd_gets_exactly_so_many_contexts_of_each_browser():
 
 async def test_a_session_that_is_given_up_while_it_opens_does_not_count():
     async with BrowserPool(BrowserSettings()) as pool:
-        process = pool._places[0].process
+        only = pool._places[0].process
         opening = asyncio.create_task(pool.session(SMALL))
-        while not process.sessions:  # noqa: ASYNC110  a count tells nobody that it grew
+        while not only.sessions:  # noqa: ASYNC110  a count tells nobody that it grew
             await asyncio.sleep(0)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await opening
-        assert process.sessions == 0
+        assert only.sessions == 0
 
 
-async def test_an_old_browser_takes_no_new_session():
-    async with BrowserPool(BrowserSettings(process_minutes=0.0005)) as pool:
+async def test_an_old_browser_takes_no_new_session(monkeypatch):
+    monkeypatch.setattr(process, "MAX_AGE", 0.03)
+    async with BrowserPool(BrowserSettings()) as pool:
         first = await pool.session(SMALL)
         await asyncio.sleep(0.05)
         second = await pool.session(SMALL)
@@ -127,9 +131,9 @@ async def test_a_context_ends_at_its_cap_whatever_is_done_with_it():
         assert await other.evaluate("() => 1") == 1
 
 
-@pytest.mark.parametrize(("webgl", "there"), [("on", True), ("off", False), ("auto", True)])
-async def test_webgl_is_there_unless_it_is_switched_off(webgl, there):
-    async with BrowserPool(BrowserSettings(webgl=webgl)) as pool:
+@pytest.mark.parametrize(("args", "there"), [((), True), (("--disable-software-rasterizer",), False)])
+async def test_webgl_is_there_unless_it_is_switched_off(args, there):
+    async with BrowserPool(BrowserSettings(args=args)) as pool:
         session = await pool.session(SMALL)
         drawn = await session.evaluate("() => !!document.createElement('canvas').getContext('webgl')")
         assert drawn is there

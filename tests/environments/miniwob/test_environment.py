@@ -36,9 +36,8 @@ async def first(pool: MiniWobPool, page: str, seed: int) -> tuple[str, RawObserv
         await environment.close()
 
 
-@pytest.mark.parametrize(("webgl", "started"), [("auto", "off"), ("on", "on"), ("off", "off")])
-def test_miniwob_starts_its_browser_without_webgl_unless_it_is_asked_for(webgl, started):
-    assert browser_for_pages(BrowserSettings(webgl=webgl)).webgl == started
+def test_miniwob_starts_its_browser_without_webgl():
+    assert "--disable-software-rasterizer" in browser_for_pages(BrowserSettings(args=("--own",))).args
 
 
 async def test_the_documents_of_earlier_episodes_are_collected_in_a_context_that_is_used_again():
@@ -53,9 +52,9 @@ async def test_the_documents_of_earlier_episodes_are_collected_in_a_context_that
         await environment.close()
 
 
-def test_contexts_live_as_long_as_the_settings_say():
-    pool = MiniWobPool(load(overrides=["browser.context_minutes=2", "browser.width=800"]), InteractionMode.COORDINATES)
-    assert (pool.options.life_seconds, pool.options.width) == (120.0, 160)
+def test_contexts_have_the_size_of_the_page():
+    pool = MiniWobPool(load(overrides=["browser.width=800"]), InteractionMode.COORDINATES)
+    assert (pool.options.life_seconds, pool.options.width) == (3600.0, 160)
     assert pool.options.context_arguments == {"locale": "en-US", "accept_downloads": False, "timezone_id": "UTC"}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from webgym_cli.config.agent import AgentSettings
+from webgym_cli.environments.tools import oracle
 from webgym_cli.environments.tools.oracle import calculations, next_action, require_workings
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import ActionName
@@ -72,9 +73,10 @@ def test_a_field_goes_before_annotations():
         (4, 2, 16, [4]),
     ],
 )
-def test_more_calculations_than_turns_are_made_several_in_the_last_ones(count, turns, calls, sizes):
+def test_more_calculations_than_turns_are_made_several_in_the_last_ones(count, turns, calls, sizes, monkeypatch):
+    monkeypatch.setattr(oracle, "MAX_TOOL_CALLS", calls)
     expressions = [f"{number}+1" for number in range(count)]
-    limits = AgentSettings(max_turns=turns, max_tool_calls=calls)
+    limits = AgentSettings(max_turns=turns)
     made, said = played(task(answer=count, expression=expressions), limits)
     assert [len(turn) for turn in made] == sizes
     assert [expression for turn in made for expression in turn] == expressions

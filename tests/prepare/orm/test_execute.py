@@ -95,10 +95,10 @@ async def test_what_is_too_long_is_cut_as_scoring_cuts_it_or_left_out(judged):
     elements = tuple(Element(id=number, role="link", name=f"word {number}", box=(0, 0, 9, 9)) for number in range(300))
     long = Observation(url="http://a/", title="Long", elements=elements, screenshot=shot(0))
     append(judged, trajectory(20, outcome=UNSOLVED).model_copy(update={"steps": (step(0, observation=long),)}))
-    options = ["orm.balanced=false", "algorithm_config.val_split_ratio=0"]
+    options = ["algorithm_config.val_split_ratio=0"]
     settings, seen = orm_settings(judged, [], [*options, "algorithm_config.cutoff_len=500"]), []
     made = await prepare_orm(judged, settings, seen.append)
-    assert (made.train_samples, seen[-1]["cut"], seen[-1]["dropped_trajectories"]["too_long"]) == (9, 1, 0)
+    assert (made.train_samples, seen[-1]["cut"], seen[-1]["dropped_trajectories"]["too_long"]) == (6, 1, 0)
     (cut,) = [text for record in records(judged) if "tokens left out]" in (text := record["conversations"][0]["value"])]
     frame = TEMPLATE_TAIL + 1  # YES or NO is one token
     assert 480 < len(f"{SYSTEM} {cut}".split()) <= 500 - frame

@@ -66,13 +66,11 @@ def test_both_kinds_are_as_many_and_the_seed_decides_which(run):
     assert any(chosen != plan.chosen for chosen in others)
 
 
-def test_all_are_taken_where_balance_is_not_wanted_and_the_newest_iterations_only(run):
-    plan = plan_orm_dataset(run, load(overrides=["orm.balanced=false"]))
-    assert (plan.to_json()["yes"], len(plan.chosen)) == (6, 8)
-    newest = plan_orm_dataset(run, load(overrides=["orm.balanced=false", "algorithm_config.last_n_iterations=1"]))
-    assert (newest.read, len(newest.chosen)) == ((1,), 3)
+def test_the_newest_iterations_are_taken_and_what_was_judged_since(run):
+    newest = plan_orm_dataset(run, load(overrides=["algorithm_config.last_n_iterations=1"]))
+    assert (newest.read, newest.dropped["left_out_for_balance"]) == ((1,), 3)
     append_judgement(run, Split.TRAIN, 0, judgement(trajectory="train-0000-00009"))
-    assert plan_orm_dataset(run, load(overrides=["orm.balanced=false"])).dropped["no_verdict"] == 0
+    assert plan_orm_dataset(run, load()).dropped["no_verdict"] == 0
 
 
 def test_the_digest_tells_what_would_be_written(run):
@@ -89,8 +87,7 @@ def test_one_kind_alone_is_refused_with_what_to_do(tmp_path):
     append(made, trajectory(0))
     with pytest.raises(WebGymError, match="1 x left_out_for_balance") as error:
         require_labels(plan_orm_dataset(made, load()), made)
-    assert "orm.balanced=false" in error.value.hint
-    require_labels(plan_orm_dataset(made, load(overrides=["orm.balanced=false"])), made)
+    assert error.value.hint.endswith(f"webgym rollout {made.root}")
 
 
 def test_nobody_s_verdict_leads_to_the_judge(tmp_path):

@@ -45,7 +45,7 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
     from webgym_cli.inspect.episode import read_episodes
     from webgym_cli.store.run import open_run, refuse_output_in_run
 
-    directory, settings = open_run(run)
+    directory, _ = open_run(run)
     names = _names(run, read_ids(ids), one=html is not None)
     output = Output(as_json=json)
     if html is not None:
@@ -55,7 +55,7 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
             if json:
                 output.data(view.to_json())
             elif html is not None or open_:
-                path = _write(directory, view, html, settings.browser.device_scale_factor)
+                path = _write(directory, view, html)
                 output.text(str(path))
                 if open_:
                     open_in_browser(path, output)
@@ -75,14 +75,14 @@ def _names(run: Path, names: Sequence[str] | None, *, one: bool) -> list[str]:
     return unique
 
 
-def _write(run: RunDir, view: EpisodeView, html: Path | None, scale: float) -> Path:
+def _write(run: RunDir, view: EpisodeView, html: Path | None) -> Path:
     """Write an episode's page to the user's file, else below the run; return its path."""
     from webgym_cli.inspect.page import render_episode_page
     from webgym_cli.store.run import check_output
     from webgym_cli.store.screenshots import ScreenshotStore
     from webgym_cli.util.files import write_atomic
 
-    page = render_episode_page(view, ScreenshotStore(run.screenshots), scale)
+    page = render_episode_page(view, ScreenshotStore(run.screenshots))
     if html is not None:
         check_output(html, page)
     path = html or run.page(view.trajectory.id)

@@ -114,11 +114,10 @@ _EDGE, _INK = 48, 255
 _Rect = tuple[int, int, int, int]
 
 
-def draw_marks(png: bytes, elements: tuple[Element, ...], scale: float = 1.0) -> bytes:
+def draw_marks(png: bytes, elements: tuple[Element, ...]) -> bytes:
     """Return the picture with a numbered box around each element. The same input gives the same bytes.
 
     A label stands beside its box where there is room and no text, else in the corner that hides least.
-    `scale` is the number of picture pixels per CSS pixel.
     """
     from PIL import Image as Images
     from PIL import ImageDraw as Drawing
@@ -128,14 +127,14 @@ def draw_marks(png: bytes, elements: tuple[Element, ...], scale: float = 1.0) ->
         picture = opened.convert("RGB")
     plan = Images.new("L", picture.size, 0)
     ink = picture.convert("L").filter(Filters.FIND_EDGES).point([0] * _EDGE + [_INK] * (256 - _EDGE))
-    boxes = [_pixels(element.box, scale, picture.size) for element in elements]
+    boxes = [_pixels(element.box, picture.size) for element in elements]
     draw, sketch = Drawing.Draw(picture), Drawing.Draw(plan)
     for box in boxes:
         sketch.rectangle(box, fill=_BOX)
-    size = max(1, round(scale)) * (2 if picture.width / scale >= _WIDE else 1)
+    size = 2 if picture.width >= _WIDE else 1
     for element, box in zip(elements, boxes, strict=True):
         colour = _COLOURS[element.id % len(_COLOURS)]
-        draw.rectangle(box, outline=colour, width=max(1, round(scale)))
+        draw.rectangle(box, outline=colour, width=1)
         label = _place(plan, ink, box, str(element.id), size)
         sketch.rectangle(label, fill=_LABEL)
         _write(draw, label, str(element.id), size, colour)
@@ -144,8 +143,8 @@ def draw_marks(png: bytes, elements: tuple[Element, ...], scale: float = 1.0) ->
     return out.getvalue()
 
 
-def _pixels(box: tuple[float, float, float, float], scale: float, size: tuple[int, int]) -> _Rect:
-    left, top, width, height = (side * scale for side in box)
+def _pixels(box: tuple[float, float, float, float], size: tuple[int, int]) -> _Rect:
+    left, top, width, height = box
     x0, y0 = min(max(0, int(left)), size[0] - 1), min(max(0, int(top)), size[1] - 1)
     return x0, y0, max(x0, min(size[0] - 1, int(left + width))), max(y0, min(size[1] - 1, int(top + height)))
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from webgym_cli.config.browser import BrowserSettings
 
 # Settings with an option of the same name.
-_SETTINGS = ("width", "height", "device_scale_factor", "action_timeout", "navigation_timeout")
+_SETTINGS = ("width", "height", "action_timeout", "navigation_timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,6 @@ class SessionOptions:
     """Width of the viewport in CSS pixels."""
     height: int
     """Height of the viewport in CSS pixels."""
-    device_scale_factor: float = 1.0
     action_timeout: float = 15.0
     """Deadline of everything but a page load, in seconds."""
     navigation_timeout: float = 30.0
@@ -45,6 +44,6 @@ class SessionOptions:
     @classmethod
     def of(cls, browser: BrowserSettings, **options: Any) -> SessionOptions:
         """Return the options from the settings, overridden by `options`; `context_arguments` extend the defaults."""
-        known = {name: getattr(browser, name) for name in _SETTINGS} | {"life_seconds": browser.context_minutes * 60}
+        known = {name: getattr(browser, name) for name in _SETTINGS}
         arguments = {"locale": "en-US", "accept_downloads": False, **options.pop("context_arguments", {})}
         return cls(**known | options, context_arguments=arguments)

@@ -45,10 +45,12 @@ _ARGUMENTS = (
     "--no-first-run",
     "--remote-debugging-port=0",
 )
-_WITHOUT_WEBGL = ("--disable-software-rasterizer",)
 # With an egress proxy nothing may bypass it, neither loopback nor WebRTC.
 _THROUGH_GATE = ("--proxy-bypass-list=<-loopback>", "--force-webrtc-ip-handling-policy=disable_non_proxied_udp")
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+# A browser's memory grows with its contexts and its age: it is replaced after so many, or so many seconds.
+MAX_CONTEXTS = 400
+MAX_AGE = 7200.0
 _LAUNCH_TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 30.0
 _CLOSE_TIMEOUT = 10.0
@@ -89,8 +91,7 @@ class BrowserProcess:
     @property
     def retired(self) -> bool:
         """Whether it has reached its limit of contexts or age; it then accepts no new session."""
-        old = time.monotonic() - self._born > self._settings.process_minutes * 60
-        return old or self.contexts_opened >= self._settings.contexts_per_process
+        return time.monotonic() - self._born > MAX_AGE or self.contexts_opened >= MAX_CONTEXTS
 
     def processes(self) -> list[int]:
         """Return the pids of the driver and of the browser's processes that are alive now."""
@@ -133,7 +134,6 @@ class BrowserProcess:
                     raise BoundaryError(FailureKind.BROWSER_CRASHED, "the browser has been closed")
                 context = await self._browser.new_context(
                     viewport={"width": options.width, "height": options.height},
-                    device_scale_factor=options.device_scale_factor,
                     **options.context_arguments,
                 )
                 return await BrowserSession.open(context, options, self._direct, self._count_closed)
@@ -197,8 +197,7 @@ class BrowserProcess:
 
     def _arguments(self) -> list[str]:
         gate = _THROUGH_GATE if self._proxy else ()
-        without = _WITHOUT_WEBGL if self._settings.webgl == "off" else ()
-        return [*_ARGUMENTS, *gate, *without, *self._settings.args]
+        return [*_ARGUMENTS, *gate, *self._settings.args]
 
     def _find_address(self, folder: Path) -> str:
         """Return the WebSocket address that the browser writes into its profile once it listens."""

@@ -43,6 +43,8 @@ _REFUSED = {
     ),
 }
 
+# WebGL is drawn on the CPU, by a process that takes 30 MB.
+_WITHOUT_WEBGL = ("--disable-software-rasterizer",)
 # Maximum number of episodes per context, which bounds its memory.
 _EPISODES_PER_CONTEXT = 50
 # Mouse position between episodes: outside the page.
@@ -51,8 +53,7 @@ _AWAY = (-20.0, -20.0)
 
 def browser_for_pages(browser: BrowserSettings) -> BrowserSettings:
     """Return the browser settings for MiniWoB's pages, which use no WebGL and start a garbage collection themselves."""
-    webgl = "off" if browser.webgl == "auto" else browser.webgl
-    return browser.model_copy(update={"webgl": webgl, "args": (GC_ARGUMENT, *browser.args)})
+    return browser.model_copy(update={"args": (GC_ARGUMENT, *_WITHOUT_WEBGL, *browser.args)})
 
 
 class MiniWobPool:
@@ -192,7 +193,7 @@ class MiniWobEnvironment(Environment):
         png = await session.screenshot()
         elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
         if self._pool.mode is InteractionMode.SET_OF_MARKS:
-            png = await asyncio.to_thread(draw_marks, png, elements, session.options.device_scale_factor)
+            png = await asyncio.to_thread(draw_marks, png, elements)
         return RawObservation(url=shown["url"], title=shown["title"], png=png, elements=elements)
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 
 from webgym_cli.config.agent import AgentSettings
+from webgym_cli.config.limits import MAX_TOOL_CALLS
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.task import Task
@@ -39,7 +40,7 @@ def next_action(task: Task, results: Sequence[str], limits: AgentSettings) -> Ac
     expressions, done = calculations(task), len(results)
     turns = min(len(expressions), limits.max_turns - 1)
     # Number of finished calculations after each turn; the remaining turns have room for the rest.
-    ends = (max(turn, len(expressions) - (turns - turn) * limits.max_tool_calls) for turn in range(1, turns + 1))
+    ends = (max(turn, len(expressions) - (turns - turn) * MAX_TOOL_CALLS) for turn in range(1, turns + 1))
     if end := next((end for end in ends if end > done), None):
         batch = expressions[done:end]
         calls = tuple(ToolCall(name=CALCULATOR, arguments={EXPRESSION: expression}) for expression in batch)
@@ -116,13 +117,13 @@ def _problem(task: Task, limits: AgentSettings) -> UsageError | None:
         _gold(task)
     except UsageError as error:
         return error
-    turns, calls = limits.max_turns, limits.max_tool_calls
-    if needed <= (turns - 1) * calls:
+    turns = limits.max_turns
+    if needed <= (turns - 1) * MAX_TOOL_CALLS:
         return None
     return UsageError(
         f"task {task.id}: its calculations ({needed}) and the answer need more than agent.max_turns={turns} turns of "
-        f"agent.max_tool_calls={calls} calls",
-        hint=f"-s agent.max_turns={1 + math.ceil(needed / calls)}, or {_INSTEAD}",
+        f"{MAX_TOOL_CALLS} calls",
+        hint=f"-s agent.max_turns={1 + math.ceil(needed / MAX_TOOL_CALLS)}, or {_INSTEAD}",
     )
 
 

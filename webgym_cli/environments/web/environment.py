@@ -184,7 +184,7 @@ class WebEnvironment(Environment):
             view = await self._read(session)
         png = view.png
         if pool.mode is InteractionMode.SET_OF_MARKS and not pool.as_text:
-            png = await asyncio.to_thread(draw_marks, png, view.elements, session.options.device_scale_factor)
+            png = await asyncio.to_thread(draw_marks, png, view.elements)
         self._titles[session.page] = view.title
         notices, tabs = (*self._notices(session), *view.notices), list_tabs(session, self._titles)
         return replace(view, png=png, notices=notices, tabs=tabs)

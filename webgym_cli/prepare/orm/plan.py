@@ -116,12 +116,11 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
                 dropped[example.value] += 1
             else:
                 labelled.append(example)
-    chosen = labelled
-    if settings.orm.balanced:  # equally many of both classes, selected by the seed
-        kinds = [[one for one in labelled if one.done is done] for done in (True, False)]
-        count, seed = min(map(len, kinds)), f"{resolve_seed(settings)}/orm"
-        kept = {one.id for kind in kinds for one in shuffle_by_seed(kind, seed)[:count]}
-        chosen = [one for one in labelled if one.id in kept]
+    # equally many of both classes, selected by the seed: else the model learns which of them is more frequent
+    kinds = [[one for one in labelled if one.done is done] for done in (True, False)]
+    count, seed = min(map(len, kinds)), f"{resolve_seed(settings)}/orm"
+    kept = {one.id for kind in kinds for one in shuffle_by_seed(kind, seed)[:count]}
+    chosen = [one for one in labelled if one.id in kept]
     dropped[OrmDrop.UNBALANCED.value] = len(labelled) - len(chosen)
     return OrmDataPlan(version(run.orm), tuple(read), tuple(chosen), dict(dropped), tuple(damage))
 
@@ -134,9 +133,7 @@ def require_labels(plan: OrmDataPlan, run: RunDir) -> None:
     unbalanced = plan.dropped[OrmDrop.UNBALANCED.value]
     raise WebGymError(
         f"{run.root}: no trajectory to train an outcome reward model on ({reasons or 'no trajectories'})",
-        hint="all have the same verdict: gather others, or -s orm.balanced=false"
-        if unbalanced
-        else f"webgym judge {run.root}",
+        hint=f"all have the same verdict: webgym rollout {run.root}" if unbalanced else f"webgym judge {run.root}",
     )
 
 

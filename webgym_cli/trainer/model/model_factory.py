@@ -95,7 +95,7 @@ class ModelFactory:
             network,
             temperature=self.batch.temperature,
             truncation=self.batch.truncation,
-            chunk=self.options.actor.logprob_chunk,
+            chunk=self.options.model.logprob_chunk,
         )
 
     def _engine(self, module: Any, optim: OptimSettings, grad_clip: float) -> TrainEngine:

@@ -48,10 +48,8 @@ def estimate(
             raise ValueError(f"{name}: {kind} of shape {list(tensor.shape)}")
     if estimator.needs_critic and returns is None:
         raise ValueError(f"{name} returned no targets for its critic")
-    if options.whitens:
+    if estimator.whitens:
         advantages = whiten(advantages)
-    if options.normalize_by_steps:
-        advantages = advantages * step_weights(tokens)
     return advantages.float(), None if returns is None else returns.float()
 
 
@@ -151,16 +149,6 @@ def gae(
     factor = torch.full_like(values, gamma * lam).masked_fill(tokens.last, 0.0)
     advantages = accumulate(delta, factor)
     return advantages, advantages + values
-
-
-def step_weights(tokens: Experience) -> torch.Tensor:
-    """Return [K] float64: the batch's mean number of rows a trajectory, over the number of its own.
-
-    The rows of each trajectory weigh the same together, and all rows weigh 1 on average.
-    """
-    pairs = torch.unique(torch.stack([tokens.trajectory, tokens.row]), dim=1)
-    rows = torch.bincount(pairs[0], minlength=len(tokens.reward)).double()
-    return (rows.sum() / (rows > 0).sum() / rows.clamp(min=1))[tokens.trajectory]
 
 
 def _normalize(

@@ -71,7 +71,6 @@ class PolicyGradientTrainer(Trainer):
                     row,
                     totals,
                     cliprange_value=options.critic.cliprange_value,
-                    loss_agg_mode=options.critic.loss_agg_mode,
                 )
             log_probs, entropy = output
             return policy_loss(

@@ -1,0 +1,71 @@
+"""Settings of earlier versions that are constants now: the value that holds, and what to use instead. Pure."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+
+class Removed(NamedTuple):
+    """A setting that is a constant now."""
+
+    value: Any
+    """The former default, which is what holds now."""
+    instead: str
+    refused: bool = False
+    """Whether another value is an error, because other data or other weights would result."""
+
+    def is_usual(self, value: Any) -> bool:
+        """Whether a value, possibly as text of the environment, is the one that holds now."""
+        if isinstance(value, str):
+            with suppress(ValueError):
+                value = json.loads(value)
+        return bool(value == self.value)
+
+
+def _pass_to_vllm(value: Any, *arguments: str) -> Removed:
+    return Removed(value, f"vLLM's own arguments are passed on: serve.extra_args={json.dumps(arguments)}")
+
+
+_SLEEP = "a sleeping server drops its weights within 120 s and holds at most 10 GiB (serve.during_training)"
+_REPLACED = "a browser is replaced after 400 contexts or two hours, and a context is closed after one"
+# Dotted key -> the constant.
+REMOVED = {
+    "agent.max_tool_calls": Removed(16, "a response has at most 16 calls", refused=True),
+    "agent.tool_max_length": Removed(2048, "a tool has a limit of its own: @tool(max_length=N)", refused=True),
+    "browser.context_minutes": Removed(60, _REPLACED),
+    "browser.contexts_per_process": Removed(400, _REPLACED),
+    "browser.device_scale_factor": Removed(1, "browser.width and browser.height set the size", refused=True),
+    "browser.process_minutes": Removed(120, _REPLACED),
+    "browser.webgl": Removed("auto", 'browser.args=["--disable-software-rasterizer"] turns WebGL off'),
+    "orm.balanced": Removed(True, "successes and failures are always as many", refused=True),
+    "rl.actor.logprob_chunk": Removed(1024, "rl.actor.ppo_max_token_len_per_gpu limits the memory"),
+    "rl.algorithm.normalize_by_steps": Removed(False, "rl.actor.loss_agg_mode weighs the rows", refused=True),
+    "rl.algorithm.whiten_advantages": Removed(None, "the estimator says so (train.algorithm)", refused=True),
+    "rl.critic.loss_agg_mode": Removed("token-mean", "the critic's loss is a mean over tokens", refused=True),
+    "serve.enforce_eager": _pass_to_vllm(False, "--enforce-eager"),
+    "serve.max_num_batched_tokens": _pass_to_vllm(None, "--max-num-batched-tokens", "N"),
+    "serve.mm_processor_cache_gb": _pass_to_vllm(4, "--mm-processor-cache-gb", "N"),
+    "serve.prefix_caching": _pass_to_vllm(True, "--no-enable-prefix-caching"),
+    "serve.sleep_level": Removed(2, _SLEEP),
+    "serve.sleep_memory_gb": Removed(10, _SLEEP),
+    "serve.sleep_timeout": Removed(120, _SLEEP),
+    "tasks.pool_bounds": Removed([0.2, 0.8], "a task is hard up to 0.2 and easy from 0.8 on", refused=True),
+}
+
+
+def list_notes(given: dict[str, Any], *, stored: bool) -> tuple[list[str], list[str]]:
+    """Return the notes on removed settings, and the errors.
+
+    `stored`: they are those of a run, which has every setting of its version: only other values are worth a note.
+    """
+    notes, errors = [], []
+    for key, value in given.items():
+        removed = REMOVED[key]
+        usual = removed.is_usual(value)
+        if removed.refused and not usual and not stored:
+            errors.append(f"{key} is no setting any more: {removed.instead}")
+        elif not (usual and stored):
+            notes.append(f"{key} has no effect: {removed.instead}")
+    return notes, errors
