@@ -86,10 +86,11 @@ def test_signals_to_it_change_nothing(sleeper, reap):
     one = sleeper()
     process = reap(named(one))
     deadline = time.monotonic() + 20
-    mask = 1 << (signal.SIGHUP - 1)  # the last that it learns to ignore
-    while not int(_status(process.pid, "SigIgn"), 16) & mask and time.monotonic() < deadline:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    mask = sum(1 << (number - 1) for number in numbers)  # all: under nohup SIGHUP is ignored from the start
+    while int(_status(process.pid, "SigIgn"), 16) & mask != mask and time.monotonic() < deadline:
         time.sleep(0.01)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in numbers:
         os.kill(process.pid, number)
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(0.3)

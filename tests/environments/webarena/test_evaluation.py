@@ -92,9 +92,10 @@ async def test_all_texts_of_an_alternative_in_a_page():
     assert await rewarded(wanted, at=FakePages(contents={CART: "<b>Blue hat</b>"})) == 0.0
 
 
-async def test_entities_of_a_whole_page_are_characters():
-    at = FakePages(contents={CART: "<b>Salt &amp; pepper</b>"})
+async def test_entities_of_a_page_and_of_an_element_are_characters():
+    at = FakePages(contents={CART: "<b>Salt &amp; pepper</b>"}, values={RUN: "Salt &amp; pepper"})
     assert await rewarded(target(CART, must_include=["salt & pepper"]), at=at) == 1.0
+    assert await rewarded(target("last", VALUE, exact_match="salt & pepper"), at=at) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ NOBODY = FuzzyContext("How many?", "", None)
         ("Yes", "yes", True),
         ('"Yes"', "yes", True),
         ("'N/A'", "n/a", True),
+        ("\"'N/A'\"", "n/a", True),
+        ("'\" Yes \"'", "yes", True),
         ("  yes\n", "yes", True),
         ("yes.", "yes", False),
         ("yes, it is", "yes", False),

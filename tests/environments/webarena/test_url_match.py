@@ -21,6 +21,14 @@ EXACT = [
 ]
 
 LEADS = [
+    ("https://lab.test:8023/a", f"{LAB}/a", True),
+    ("https://lab.test/a", "http://lab.test:80/a", True),
+    ("https://lab.test/a", "http://lab.test:8023/a", False),
+    (f"{ISSUE};jsessionid=1A", ISSUE, True),
+    (f"{ISSUE}//", ISSUE, True),
+    (f"{LAB}/issues?state=opened/", f"{LAB}/issues?state=opened", True),
+    (f"{LAB}/issues?state=opened", f"{LAB}/issues?state=opened&label=", True),
+    (f"{LAB}/issues?label=x", f"{LAB}/issues?state=opened&label=", False),
     (ISSUE, ISSUE, True),
     (f"{ISSUE}/designs", ISSUE, True),
     (f"{ISSUE}?x=1#note_1", ISSUE, True),

@@ -122,7 +122,7 @@ _PARTS: dict[EvalType, Callable[[Evaluation, FinishedEpisode], Awaitable[bool]]]
 
 
 async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) -> str | None:
-    """Return the content at a location; None if it does not exist."""
+    """Return the content at a location, without HTML entities as in WebArena; None if it does not exist."""
     if place.url is not None:
         url = await _call_helper(place.url, last, pages) if isinstance(place.url, HelperCall) else place.url
         if url is None:
@@ -132,10 +132,12 @@ async def _content(place: ContentLocation, last: str, pages: EvaluationBrowser) 
         with suppress(PageScriptError):  # the page may have opened it already; the locator will show
             await pages.run(preparation.function)
     if place.locator is None:
-        return await asyncio.to_thread(html.unescape, await pages.html())
-    if isinstance(place.locator, HelperCall):
-        return await _call_helper(place.locator, last, pages)
-    return await _evaluate(place.locator, pages)
+        content: str | None = await pages.html()
+    elif isinstance(place.locator, HelperCall):
+        content = await _call_helper(place.locator, last, pages)
+    else:
+        content = await _evaluate(place.locator, pages)
+    return None if content is None else await asyncio.to_thread(html.unescape, content)
 
 
 async def _call_helper(helper: HelperCall, last: str, pages: EvaluationBrowser) -> str | None:

@@ -87,9 +87,9 @@ def _meets_rules(text: str, expected: Expected) -> bool:
 
 
 def normalise(text: str) -> str:
-    """Return a text in lower case, without surrounding space and one pair of quotes."""
+    """Return a text in lower case, without surrounding space and quotes."""
     text = text.strip()
-    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+    while len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         text = text[1:-1].strip()
     return text.lower()
 

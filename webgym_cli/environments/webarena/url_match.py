@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import ParseResult, parse_qsl, unquote, urlparse
 
 from webgym_cli.environments.webarena.text_match import plain_number
 from webgym_cli.records.webarena import OR, UrlRule
 
 _LOCAL = {"localhost": "127.0.0.1"}
-_PORTS = {"http": 80, "https": 443}
+_DEFAULT_PORTS = (None, 80, 443)
 
 
 def url_matches(address: str, reference_url: str, rule: UrlRule) -> bool:
@@ -19,7 +19,7 @@ def url_matches(address: str, reference_url: str, rule: UrlRule) -> bool:
 
 def _matches(address: str, wanted: str, rule: UrlRule) -> bool:
     try:
-        ours, theirs = urlsplit(address.strip()), urlsplit(wanted.strip())
+        ours, theirs = (urlparse(url.strip().rstrip("/")) for url in (address, wanted))
         if _origin(ours) != _origin(theirs):
             return False
     except ValueError:  # an invalid IPv6 address or port
@@ -27,19 +27,21 @@ def _matches(address: str, wanted: str, rule: UrlRule) -> bool:
     query, path = _query(theirs), _path(theirs)
     if rule is UrlRule.EXACT:
         return (_path(ours), _query(ours), ours.fragment) == (path, query, theirs.fragment)
-    return f"{_path(ours)}/".startswith(f"{path}/") and query <= _query(ours)
+    asked = Counter({pair: count for pair, count in query.items() if pair[1]})  # `label=` asks for nothing
+    return f"{_path(ours)}/".startswith(f"{path}/") and asked <= _query(ours)
 
 
-def _origin(parts: SplitResult) -> tuple[str, str, int | None]:
+def _origin(parts: ParseResult) -> tuple[str, int | None]:
+    """Return host and port. A site may answer at http or https."""
     host = parts.hostname or ""
-    return parts.scheme, _LOCAL.get(host, host), parts.port or _PORTS.get(parts.scheme)
+    return _LOCAL.get(host, host), None if parts.port in _DEFAULT_PORTS else parts.port
 
 
-def _path(parts: SplitResult) -> str:
-    return "/".join(map(plain_number, unquote(parts.path).removesuffix("/").split("/")))
+def _path(parts: ParseResult) -> str:
+    return "/".join(map(plain_number, unquote(parts.path).rstrip("/").split("/")))
 
 
-def _query(parts: SplitResult) -> Counter[tuple[str, str]]:
+def _query(parts: ParseResult) -> Counter[tuple[str, str]]:
     """Return the query parameters regardless of order, numbers in normal form."""
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     return Counter((name, plain_number(value.strip()) if value.strip() else value) for name, value in pairs)
