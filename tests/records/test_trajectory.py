@@ -169,6 +169,7 @@ def test_what_is_not_the_fault_of_an_episode_is_no_attempt_of_it():
     ours = {kind.value for kind in FailureKind if not kind.counts_as_attempt}
     assert ours == {
         *("browser_crashed", "policy_unavailable", "environment_unavailable", "internal_error"),
+        "network_unavailable",
         *("judge_failed", "cancelled"),
         *("address_refused", "authentication_required"),  # wrong settings
     }

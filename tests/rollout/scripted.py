@@ -52,6 +52,7 @@ class Script:
     answer_score: Score | None = None
     instruction: str = "Click."
     title: str = "Page"
+    outage: str = ""
 
 
 @dataclass
@@ -96,6 +97,9 @@ class ScriptedEnvironment:
 
     async def out_of_steps(self) -> Score | None:
         return None
+
+    def find_outage(self) -> str:
+        return self.pool.script.outage
 
     async def expert_action(self) -> Action:
         return CLICK

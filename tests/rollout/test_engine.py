@@ -194,7 +194,7 @@ async def test_texts_that_no_file_can_hold_are_stored_with_question_marks(world)
 async def test_an_episode_is_given_up_after_its_attempts(world):
     summary = await world.roll(4, on_reset=failing(FailureKind.PAGE_TIMEOUT, tasks="t1"))
     assert Counter(found.task.id for found in world.stored) == {"t0": 1, "t1": 3, "t2": 1, "t3": 1}
-    assert (summary["episodes"], summary["owed"]) == (3, 1)
+    assert (summary["episodes"], summary["owed"], summary["given_up"]) == (3, 0, 1)
     plan = world.plan(4)
     assert (plan.owed, plan.given_up) == ((), 1)
 
@@ -209,6 +209,26 @@ async def test_an_outage_leaves_its_episodes_pending(world, kind):
         assert (len(world.plan(2).owed), world.plan(2).given_up) == (2, 0)
     assert (await world.roll(2))["episodes"] == 2
     assert len({found.id for found in world.stored}) == 20
+
+
+@pytest.mark.parametrize("kind", ["navigation_failed", "start_page_failed", "page_timeout"])
+async def test_an_outage_of_the_network_is_no_attempt(world, kind):
+    with pytest.raises(WebGymError, match="x network_unavailable") as caught:
+        await world.roll(2, on_reset=failing(FailureKind(kind)), outage="a.test: Network is unreachable")
+    assert "network is back" in caught.value.hint
+    assert (len(world.plan(2).owed), world.plan(2).given_up) == (2, 0)
+    assert {found.outcome.failure for found in world.stored} == {FailureKind.NETWORK_UNAVAILABLE}
+    assert (await world.roll(2))["episodes"] == 2
+
+
+async def test_an_episode_that_an_outage_makes_late_has_used_no_attempt(world):
+    async def hang(environment):
+        await asyncio.sleep(60)
+
+    world.load("rollout.episode_timeout=0.1")
+    with pytest.raises(WebGymError):
+        await world.roll(1, on_step=hang, outage="none of the last 3 hosts could be reached")
+    assert (len(world.plan(1).owed), world.plan(1).given_up) == (1, 0)
 
 
 @pytest.mark.parametrize("kind", ["address_refused", "authentication_required"])

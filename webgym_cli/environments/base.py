@@ -79,6 +79,10 @@ class Environment(Protocol):
         """Score an episode that has used all its steps; None if it cannot be scored."""
         return None
 
+    def find_outage(self) -> str:
+        """Return why the current page's network can't be reached, if it is no fault of this page; else empty."""
+        return ""
+
     async def expert_action(self) -> AnyAction:
         """Return the expert's next action in the current interaction mode. Raises `UsageError` without an expert."""
         raise UsageError("this environment has no expert", hint="--policy vllm, or tasks of miniwob: or sites:")

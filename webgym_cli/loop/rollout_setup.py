@@ -133,6 +133,7 @@ def format_rollout_summary(summary: RolloutSummary) -> str:
         (summary["skipped"], "skipped on blocked sites"),
         (summary["cut"], "cut"),
         (summary["owed"], "still owed"),
+        (summary["given_up"], "given up (webgym rollout --again given-up)"),
     )
     facts += [f"{count} {words}" for count, words in counts if count]
     facts += [f"failures: {failed}"] if failed else []

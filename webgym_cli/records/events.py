@@ -102,6 +102,8 @@ class RolloutSummary(Event, RewardFacts, CommandFacts):
     iteration: int
     policy: str
     owed: int
+    """Planned episodes that are neither stored nor given up."""
+    given_up: int
     unjudged: int
     """Stored episodes that still need `webgym judge`."""
 

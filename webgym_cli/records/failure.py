@@ -26,6 +26,8 @@ class FailureKind(StrEnum):
     """The browser process or the page died."""
     NAVIGATION_FAILED = "navigation_failed"
     """The start page could not be reached, or stayed blank."""
+    NETWORK_UNAVAILABLE = "network_unavailable"
+    """The browser could not reach the page, nor any other site: this machine's network or proxy is down."""
     START_PAGE_FAILED = "start_page_failed"
     """The start page is permanently unusable: an error status, an endless redirect, a download."""
     ADDRESS_REFUSED = "address_refused"
@@ -85,6 +87,7 @@ class _Rule(NamedTuple):
 _RULES = {
     FailureKind.BROWSER_CRASHED: _Rule(counts_as_attempt=False, retryable=True),
     FailureKind.NAVIGATION_FAILED: _Rule(counts_as_attempt=True, retryable=True),
+    FailureKind.NETWORK_UNAVAILABLE: _Rule(counts_as_attempt=False, retryable=True),
     FailureKind.START_PAGE_FAILED: _Rule(counts_as_attempt=True, retryable=False),
     FailureKind.ADDRESS_REFUSED: _Rule(counts_as_attempt=False, retryable=False),
     FailureKind.AUTHENTICATION_REQUIRED: _Rule(counts_as_attempt=False, retryable=False),

@@ -161,6 +161,10 @@ class RolloutEngine:
             if max(failures, self._failed[owed.episode.id]) < self.settings.rollout.max_attempts:
                 await self._queue.give_back(PendingEpisode(owed.episode, owed.attempt + 1, failures))
                 return
+            if failures >= self.settings.rollout.max_attempts:
+                self.monitor.record_given_up()
+        elif failure is not None and failure.counts_as_attempt and not failure.retryable:
+            self.monitor.record_given_up()
         await self._finish(owed)
 
     async def _finish(self, owed: PendingEpisode) -> None:
@@ -276,8 +280,9 @@ def summarize(
         hint = _advise(last.failure) if monitor.failures else f"webgym rollout {run.root} --again given-up"
         raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=hint)
     head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": plan.policy_name}
-    owed = len(plan.episodes) - len({trajectory.episode for trajectory in collected})
-    counts = {"owed": owed, "unjudged": sum(trajectory.awaits_judgement for trajectory in worked)}
+    given_up = plan.count_given_up(whole)
+    owed = len(plan.episodes) - len({trajectory.episode for trajectory in collected}) - given_up
+    counts = {"owed": owed, "given_up": given_up, "unjudged": sum(trajectory.awaits_judgement for trajectory in worked)}
     rewards = summarize_rewards(list(filter(plan.is_by_policy, worked)))
     return cast(RolloutSummary, {**head, **rewards, **counts, **monitor.summary()})
 
@@ -289,6 +294,8 @@ def _advise(failure: FailureKind | None) -> str:
             "look at the policy server (the log of webgym's own: logs/attempt_*/vllm.log in the run), then the same "
             f"command again; the key of another server is taken from {POLICY_KEY}"
         )
+    if failure is FailureKind.NETWORK_UNAVAILABLE:
+        return "once the network is back, run the same command again: no episode has used up an attempt"
     if failure is FailureKind.INTERNAL_ERROR:
         return "a bug of webgym or a plug-in, at the place in brackets; once it is mended, run the same command again"
     return "webgym doctor, then run the same command again: what is stored stays"

@@ -50,6 +50,13 @@ _DETAIL_LIMIT = 200
 _REASON_LIMIT = 1000
 # Maximum characters of a page's text, address or title.
 _LONGEST_TEXT = 100_000
+# Failures of a page, which an outage of this machine's network causes, too.
+_MAYBE_NETWORK = (
+    FailureKind.NAVIGATION_FAILED,
+    FailureKind.START_PAGE_FAILED,
+    FailureKind.PAGE_TIMEOUT,
+    FailureKind.EPISODE_TIMEOUT,
+)
 
 
 def derive_sampling_seed(seed: int, trajectory: str, step: int) -> int:
@@ -132,6 +139,9 @@ class EpisodeRun:
             raise
         except Exception as error:  # noqa: BLE001  it must not end the other episodes
             outcome = describe_exception(error)
+        if outcome.failure in _MAYBE_NETWORK and (outage := self.environment.find_outage()):
+            detail = f"{outcome.failure_detail} ({outage})"
+            outcome = Outcome(failure=FailureKind.NETWORK_UNAVAILABLE, failure_detail=detail)
         return self.trajectory(outcome)
 
     def trajectory(self, outcome: Outcome) -> Trajectory:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -74,6 +74,8 @@ class RolloutPlan:
     """Number of requested episodes; more are planned to replace groups without gradient."""
     policy_name: str = ""
     """Name of the acting policy in the trajectories."""
+    max_attempts: int = 3
+    """Failed attempts after which an episode is given up (`rollout.max_attempts`)."""
     sites: Mapping[str, str] = field(default_factory=dict)
     """Isolation mode of each exclusive resource (WebArena site) of the pending episodes (`webarena.*.isolation`)."""
 
@@ -89,6 +91,11 @@ class RolloutPlan:
     def counts(self, trajectory: Trajectory) -> bool:
         """Whether a trajectory can finish its episode: in training anybody's, in an evaluation only the policy's."""
         return self.split is Split.TRAIN or self.is_by_policy(trajectory)
+
+    def count_given_up(self, stored: Iterable[Trajectory]) -> int:
+        """Return the number of episodes that may not be tried again, by all stored trajectories of the iteration."""
+        attempts = _count_attempts(self, stored).values()
+        return sum(not one.rolled_out and not one.may_be_tried(self.max_attempts) for one in attempts)
 
     def extend(self, later: RolloutPlan) -> RolloutPlan:
         """Return the plan of this and a later iteration's episodes, with the later iteration's number."""
@@ -173,6 +180,7 @@ def plan_rollout(
         given_up=0,
         notes=notes,
         wanted=wanted,
+        max_attempts=settings.rollout.max_attempts,
     )
     return _without_stored(run, settings, whole, blocked, again=again)
 
@@ -251,13 +259,20 @@ class _EpisodeAttempts:
         return known is not None and known.reward is None and is_rolled_out(known.failure)
 
 
+def _count_attempts(plan: RolloutPlan, trajectories: Iterable[Trajectory]) -> defaultdict[str, _EpisodeAttempts]:
+    """Return the stored attempts by episode id."""
+    stored = defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
+    for trajectory in trajectories:
+        stored[trajectory.episode].add(trajectory, counts=plan.counts(trajectory))
+    return stored
+
+
 def _without_stored(
     run: RunDir, settings: Settings, plan: RolloutPlan, blocked: Collection[str], *, again: bool
 ) -> RolloutPlan:
     """Return the plan with its pending episodes: those that are not stored and may be run."""
-    damage, stored = list[str](), defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
-    for trajectory in scan(run, plan.split, plan.iteration, damage):
-        stored[trajectory.episode].add(trajectory, counts=plan.counts(trajectory))
+    damage = list[str]()
+    stored = _count_attempts(plan, scan(run, plan.split, plan.iteration, damage))
     open_ = [episode for episode in plan.episodes if not stored[episode.id].rolled_out]
     limit = settings.rollout.max_attempts
     if again:

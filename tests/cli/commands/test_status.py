@@ -264,7 +264,8 @@ def test_an_interrupted_rollout_names_the_next_command(webgym, run):
     assert "episode\t" not in said.stdout
 
 
-def test_after_a_full_disk_the_numbers_are_those_of_what_is_stored(webgym, run):
+@pytest.mark.parametrize("windows", [1, 2], ids=["in turns", "asynchronous"])
+def test_after_a_full_disk_the_numbers_are_those_of_what_is_stored(webgym, run, windows):
     """The last snapshot could not be written, nor could the state."""
     monitor = rollout(running=2, failed=0, total=12)
     write_lines(run.plan(Split.TRAIN, 0), (one.model_dump(mode="json") for one in monitor.plan.episodes))
@@ -275,7 +276,8 @@ def test_after_a_full_disk_the_numbers_are_those_of_what_is_stored(webgym, run):
         assert stored.started_at < facts["started_at"], "an earlier command's"
     for number in range(12):
         outcome = CRASHED if number > 10 else SOLVED if number < 6 else UNSOLVED
-        append(run, trajectory(20 + number, outcome=outcome, started_at="2099-01-01T00:00:00.000+00:00"))
+        window = {"iteration": number % windows, "started_at": "2099-01-01T00:00:00.000+00:00"}
+        append(run, trajectory(20 + number, outcome=outcome, **window))
     found = json.loads(webgym("status", run.root, "--json").stdout)["rollout"]
     assert (found["state"], found["done"], found["collected"], found["steps"]) == ("lost", 11, 11, 24)
     assert (found["known"], found["successes"], found["success_rate"]) == (11, 6, round(6 / 11, 4))

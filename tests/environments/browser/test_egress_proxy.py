@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import socket
 
@@ -403,3 +404,60 @@ async def test_nothing_goes_past_the_gate(local_web: SmallWeb):
     assert f"--proxy-server={local_web.pool.gate.address}" in browser
     assert "--proxy-bypass-list=<-loopback>" in browser
     assert "--force-webrtc-ip-handling-policy=disable_non_proxied_udp" in browser
+
+
+REFUSED = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+
+@pytest.fixture
+def network(monkeypatch, names, server: OddServer):
+    """Errors of the connections to addresses, by address; the others lead to the local server."""
+    errors: dict[str, OSError] = {}
+    real = asyncio.open_connection
+
+    async def open_connection(host, port, **options):
+        if error := errors.get(host):
+            raise error
+        return await real(*((host, port) if host == "127.0.0.1" else server.place), **options)
+
+    monkeypatch.setattr("webgym_cli.environments.browser.egress_proxy.asyncio.open_connection", open_connection)
+    return errors
+
+
+async def visit(network, names, *failing, error=REFUSED):
+    """Ask the gate for these hosts, each with an address of its own, to which no connection can be made."""
+    async with EgressProxy(AddressRules()) as gate:
+        for number, host in enumerate(failing):
+            names[host] = [[f"93.184.216.{number + 1}"]]
+            network[f"93.184.216.{number + 1}"] = error
+            assert b" 502 " in await speak(gate, get(f"http://{host}/page"))
+        yield gate
+
+
+@pytest.mark.parametrize(
+    ("failing", "error", "out"),
+    [
+        (("a.example",), REFUSED, False),
+        (("a.example", "b.example"), REFUSED, False),
+        (("a.example", "b.example", "c.example"), REFUSED, True),
+        (("a.example",), OSError(errno.ENETUNREACH, "Network is unreachable"), True),
+        (("a.example",), socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True),
+        (("a.example",), socket.gaierror(socket.EAI_NONAME, "Name or service not known"), False),
+        (("a.example",), OSError(errno.EHOSTUNREACH, "No route to host"), False),
+    ],
+)
+async def test_an_outage_is_told_from_a_dead_site(network, names, failing, error, out):
+    async for gate in visit(network, names, *failing, error=error):
+        assert bool(gate.find_outage("http://a.example/x")) is out
+        assert bool(gate.find_outage("chrome-error://chromewebdata/")) is out
+        assert gate.find_outage("http://other.example/") == "", "it was not tried"
+        names["alive.example"] = [[PUBLIC]]
+        assert b"<h1>page" in await speak(gate, get("http://alive.example/page"))
+        assert gate.find_outage("http://a.example/x") == ""
+
+
+async def test_a_refused_host_is_no_sign_of_an_outage(network, names):
+    async for gate in visit(network, names, "a.example", "b.example"):
+        names["inside.example"] = [["10.0.0.1"]]
+        assert b" 403 " in await speak(gate, get("http://inside.example/page"))
+        assert gate.find_outage("http://a.example/") == ""

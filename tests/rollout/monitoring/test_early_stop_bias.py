@@ -106,12 +106,14 @@ async def test_what_is_skipped_does_not_hold_the_round(world, stuck):
 
 
 async def test_an_episode_whose_browser_is_just_closing_is_not_cut(world, monkeypatch):
-    closing = asyncio.Event()
+    closing, ended = asyncio.Event(), []
     close = ScriptedEnvironment.close
 
     async def slowly(self):
         if self.task.id == "t3":
-            closing.set()
+            ended.append(self)
+            if len(ended) == 2:
+                closing.set()
             await asyncio.sleep(0.3)
         await close(self)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -121,18 +122,19 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
 
 def _rollout(run: RunDir, status: RankStatus) -> dict[str, Any]:
     """Return a rollout's snapshot with its state. Raises `StoreError` if another version wrote it."""
+    from webgym_cli.records.base import moment_of
     from webgym_cli.records.task import Split
     from webgym_cli.rollout.monitoring.snapshot import complete, end_snapshot, recount, without_buckets
-    from webgym_cli.store.buffer import scan
-    from webgym_cli.store.plans import read_plan
+    from webgym_cli.store.buffer import list_iterations, scan
     from webgym_cli.store.status import RolloutState
 
     snapshot = status.snapshot
     try:
-        where = Split(snapshot["split"]), snapshot["iteration"]
-        # The last snapshot is missing. An asynchronous loop's covers several iterations and stays as it is.
-        if status.seen() is RolloutState.LOST and len(read_plan(run, *where)) == snapshot["total"]:
-            snapshot = recount(snapshot, scan(run, *where))
+        # The last snapshot is missing. An asynchronous loop's covers several iterations.
+        if status.seen() is RolloutState.LOST:
+            split, began = Split(snapshot["split"]), moment_of(snapshot["started_at"])
+            recent = list_iterations(run, split, began.timestamp())
+            snapshot = recount(snapshot, chain.from_iterable(scan(run, split, number) for number in recent))
         shown = without_buckets((complete if status.may_go_on() else end_snapshot)(snapshot))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(

@@ -7,6 +7,7 @@ addresses. The proxy resolves each name and connects to the checked address, whi
 from __future__ import annotations
 
 import asyncio
+import errno
 import ipaddress
 import socket
 from collections import OrderedDict
@@ -19,8 +20,12 @@ _HEAD_LIMIT = 64 * 1024
 _HEAD_TIMEOUT = 60.0
 _CONNECT_TIMEOUT = 15.0
 _CHUNK = 64 * 1024
-# Maximum number of remembered refused hosts.
+# Maximum number of remembered refused hosts, and of unreached ones.
 _REFUSALS = 1000
+# Number of hosts of which none can be reached, from which on the network is at fault and not the hosts.
+_OUTAGE_HOSTS = 3
+# Errors of this machine's network, whatever the host.
+_OFFLINE = (errno.ENETUNREACH, errno.ENETDOWN, socket.EAI_AGAIN)
 
 
 class RefusedRequest(Exception):
@@ -34,6 +39,8 @@ class EgressProxy:
         self.rules = rules
         """Rules that decide which hosts are allowed."""
         self._refused: OrderedDict[str, str] = OrderedDict()
+        self._unreached: dict[str, OSError | None] = {}
+        """Errors of the hosts to which a connection was tried since the last one that succeeded; None: none yet."""
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -65,6 +72,20 @@ class EgressProxy:
         except ValueError:
             return None
         return self._refused.get(host)
+
+    def find_outage(self, *urls: str) -> str:
+        """Return why this machine's network seems to be down; empty if it does not, or if none of `urls` was tried.
+
+        An error page has no host: it counts as tried.
+        """
+        hosts = {(urlsplit(url).hostname or "").rstrip(".") for url in urls}
+        if hosts.isdisjoint(self._unreached) and not any(url.startswith("chrome-error:") for url in urls):
+            return ""
+        for host, error in self._unreached.items():
+            if error is not None and error.errno in _OFFLINE:
+                return f"{host}: {error.strerror}"
+        count = len(self._unreached)
+        return f"none of the last {count} hosts could be reached" if count >= _OUTAGE_HOSTS else ""
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -112,13 +133,31 @@ class EgressProxy:
                 return await asyncio.open_connection(*place)
             if reason := self.rules.refuse_host(host):
                 raise RefusedRequest(reason)
-            error: OSError = OSError(f"{host}: no address")
-            for address in await self._addresses(host, port):
-                try:
-                    return await asyncio.open_connection(address, port)
-                except OSError as failed:
-                    error = failed
-            raise error
+            self._note_unreached(host, None)  # an attempt without an answer may outlast the page's deadline
+            try:
+                connection = await self._connect_first(host, port)
+            except OSError as error:
+                self._note_unreached(host, error)
+                raise
+            except RefusedRequest:
+                self._unreached.pop(host, None)
+                raise
+            self._unreached.clear()
+            return connection
+
+    async def _connect_first(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to the first address of a host that answers. Raises the first address's error."""
+        errors = []
+        for address in await self._addresses(host, port):
+            try:
+                return await asyncio.open_connection(address, port)
+            except OSError as error:
+                errors.append(error)
+        raise errors[0] if errors else OSError(f"{host}: no address")
+
+    def _note_unreached(self, host: str, error: OSError | None) -> None:
+        if host in self._unreached or len(self._unreached) < _REFUSALS:
+            self._unreached[host] = error
 
     async def _addresses(self, host: str, port: int) -> list[str]:
         """Resolve a host. Refuses it if any address is private, since a mix of public and private is an attack."""

@@ -30,6 +30,15 @@ SESSION_GONE = (
 # Error texts for a closed page; another page of the context may be current now.
 PAGE_GONE = (*SESSION_GONE, "target closed", "session closed", "not attached")
 
+# Chrome's error texts for a network, or a proxy, that is down for all pages.
+OFFLINE = (
+    "err_internet_disconnected",
+    "err_network_changed",
+    "err_network_io_suspended",
+    "err_network_access_denied",
+    "err_proxy_connection_failed",
+)
+
 T = TypeVar("T")
 
 

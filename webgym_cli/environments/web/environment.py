@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action, tell_exception
-from webgym_cli.environments.browser.failures import has_sign, reading_page
+from webgym_cli.environments.browser.failures import OFFLINE, has_sign, reading_page
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, look_at, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
@@ -54,6 +55,7 @@ class WebEnvironment(Environment):
         self._titles: dict[Page, str] = {}
         self._is_stable = True
         self._settler = PageSettler(pool.max_idle_wait)
+        self._start_url = ""
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Open the task's start page in a fresh context.
@@ -62,6 +64,7 @@ class WebEnvironment(Environment):
         `AUTHENTICATION_REQUIRED` without credentials, and `SITE_BLOCKED` if the site blocks the browser.
         """
         await self.close()
+        self._start_url = task.start_url
         self._noticed, self._is_stable, self._settler = (0, 0), True, PageSettler(self._pool.max_idle_wait)
         self._session = session = await self._pool.browsers.session(await self._options(task, seed))
         await self._enter(session, task, seed)
@@ -83,11 +86,21 @@ class WebEnvironment(Environment):
             performing = perform_action(session, action, self._pool.gate.rules.refuse_url)
             error = await dialogs.until_raised(performing)
         late, view = await self._observe(session, partial(self._settle, session))
+        # The policy would take an error page for a fault of its own, and its answer would be judged.
+        if (outage := self._pool.gate.find_outage(view.url)) and (
+            view.url.startswith("chrome-error:") or (await session.traffic()).status == HTTPStatus.BAD_GATEWAY
+        ):
+            raise BoundaryError(FailureKind.NETWORK_UNAVAILABLE, f"the page can't be loaded: {outage}")
         if dialogs.stayed:
             error = _STAYED
         if error is None and view.png and isinstance(action, Action) and action.name is ActionName.ZOOM:
             view, error = await zoom_into(view, action, (session.options.width, session.options.height))
         return EnvironmentStep(view=view, action_error=error or self._refusal(view.url) or late)
+
+    def find_outage(self) -> str:
+        """Return why this machine's network seems to be down, if it keeps the current page from loading."""
+        url = self._session.url if self._session else ""
+        return self._pool.gate.find_outage(*filter(None, (self._start_url, url)))
 
     async def close(self) -> None:
         """Close the browser context."""
@@ -125,7 +138,9 @@ class WebEnvironment(Environment):
         try:
             await session.goto(url)
         except BoundaryError as error:
-            if error.kind is FailureKind.PAGE_TIMEOUT:
+            if has_sign(error, OFFLINE):
+                error.kind = FailureKind.NETWORK_UNAVAILABLE
+            elif error.kind is FailureKind.PAGE_TIMEOUT:
                 error.kind = FailureKind.NAVIGATION_FAILED  # it could not be reached; the timeout is the detail
             elif has_sign(error, _NO_PAGE):
                 error.kind = FailureKind.START_PAGE_FAILED

@@ -58,6 +58,8 @@ class Monitor:
     _other_models: set[str | None] = field(default_factory=lambda: {None})
     _withdrawn: int = 0
     """Number of earlier commands' trajectories whose judgement failed now: their episodes are owed again."""
+    _given_up: int = 0
+    """Number of episodes given up by this command."""
     _done: EpisodeTotals = field(default_factory=EpisodeTotals)
     _cut: EpisodeTotals = field(default_factory=EpisodeTotals)
     _finishing: Rate = field(init=False)
@@ -80,6 +82,10 @@ class Monitor:
         with self.stages.lock:
             self.skipped_by_site[site(owed.episode.task)] += 1
             self.skip_reasons[reason] += 1
+
+    def record_given_up(self) -> None:
+        """Count an episode that is not tried again."""
+        self._given_up += 1
 
     def record_stopped_early(self, trajectory: Trajectory) -> None:
         """Count an episode that the early stop cancelled. Called in addition to `record_stored`, in either order."""
@@ -179,8 +185,8 @@ class Monitor:
                 "elapsed": round(now_ - self.started, 1),
                 "slots": self.slots,
                 "total": len(self.plan.episodes),
-                "owed": len(self.plan.owed),
-                "given_up": self.plan.given_up,
+                "owed": len(self.plan.owed) - self._given_up,
+                "given_up": self.plan.given_up + self._given_up,
                 "isolation": dict(self.plan.sites),
                 "collected": self.finished,
                 "withdrawn": self._withdrawn,
