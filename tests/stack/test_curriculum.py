@@ -18,7 +18,7 @@ TASKS = 3
 SMALL = (
     *("rollout.train_max_steps.easy=8", "rollout.train_max_steps.medium=8", "rollout.train_max_steps.hard=8"),
     *("rollout.test_episodes=2", "rollout.test_max_steps.easy=2", "rollout.test_max_steps.medium=2"),
-    *("tasks.train=webarena:fixture-cheapest,fixture-sorted,fixture-population", "policy_config.max_new_tokens=16"),
+    *("tasks.train=webarena:fixture-cheapest,fixture-sorted,fixture-weight", "policy_config.max_new_tokens=16"),
     *("loop.demonstration_episodes=6", "algorithm_config.num_train_epochs=1", "curriculum.survey_episodes=3"),
     *("loop.val_before_train=true", "agent.num_chains=1", "browser.height=768"),
     *("loop.eval_every=2", "rl.replay.window=[1,null]", "generate.feasibility=true"),

@@ -27,13 +27,11 @@ def test_every_task_has_its_expert():
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.id)
 async def test_the_expert_solves_its_task_on_any_seed(sites, chromium, task):
     limit = getattr(MaxSteps(), task.band.value)
-    driven = await asyncio.gather(*(solve(sites, chromium, task, seed, limit) for seed in (0, 1)))
-    if task.id == "booking-ferry":  # the terms fill more than a screen
-        assert all(ActionName.SCROLL in {action.name for action in one.actions} for one in driven)
+    await asyncio.gather(*(solve(sites, chromium, task, seed, limit) for seed in (0, 1)))
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("task", ["shop-order", "mail-reply", "booking-ferry"])
+@pytest.mark.parametrize("task", ["shop-order", "mail-reply"])
 async def test_the_expert_gets_over_pages_that_come_blank(task):
     from playwright.async_api import async_playwright
 

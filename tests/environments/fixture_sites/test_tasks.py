@@ -23,7 +23,7 @@ def names(template: str) -> set[str]:
 def test_there_are_tasks_of_every_band_on_every_site():
     counts = Counter((task.start_url, task.band) for task in RECORDS)
     assert set(counts) == {(f"http://{host}/", band) for host in SITE_HOSTS for band in DifficultyBand}
-    assert len(RECORDS) >= 24
+    assert len(RECORDS) >= 15
     assert len({task.key for task in RECORDS}) == len(RECORDS)
     assert {task.environment for task in RECORDS} == {"sites"}
 
@@ -89,20 +89,8 @@ def test_the_cheapest_of_a_category_is_the_cheapest():
         assert named[0].cents == min(one.cents for one in others)
 
 
-def test_mixed_up_cities_are_wrong():
-    instance = SiteEpisode(find_task("wiki-compare"), 3)
-    values = instance.values
-    swapped = (
-        f"{values['city0']}: {values['population1']}, {values['year1']}; {values['city1']}: {values['population0']}, "
-        f"{values['year0']}; {values['city2']}: {values['population2']}, {values['year2']}; oldest: {values['oldest']}"
-    )
-    score, reason = instance.score(swapped)
-    assert score == 0.0
-    assert reason.count(" has ") == 2
-
-
 def test_an_instruction_of_another_task_is_not_understood():
-    task, other = find_task("shop-cart"), find_task("wiki-watch")
+    task, other = find_task("shop-cart"), find_task("mail-unread")
     with pytest.raises(LookupError, match="not understood"):
         parse_instruction(task.instruction, SiteEpisode(other, 0).instruction)
 

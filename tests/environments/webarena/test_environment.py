@@ -22,7 +22,7 @@ from webgym_cli.tasks.source import open_tasks
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("chromium")]
 
-TASKS = {task.id: task for task in (open_tasks("webarena:fixture").read(range(9)))}
+TASKS = {task.id: task for task in (open_tasks("webarena:fixture").read(range(8)))}
 SCORED = [name for name in TASKS if name != "fixture-generated"]
 
 
@@ -106,10 +106,13 @@ async def test_the_released_form_of_a_page_has_a_box_on_each_element(environment
 
 async def test_tabs_are_named_and_switched(environment):
     _, view = await environment.reset(TASKS["fixture-tabs"], 0)
-    assert [(tab.url, tab.current) for tab in view.tabs] == [("http://shop.test/", True), ("http://wiki.test/", False)]
-    wiki = (await environment.step(WebRLAction(name=WebRLActionName.SWITCH_TAB, tab=1))).view
-    assert wiki.url == "http://wiki.test/"
-    assert [(bool(tab.title), tab.current) for tab in wiki.tabs] == [(True, False), (True, True)]
+    assert [(tab.url, tab.current) for tab in view.tabs] == [
+        ("http://shop.test/", True),
+        ("http://mail.test/login", False),
+    ]
+    mail = (await environment.step(WebRLAction(name=WebRLActionName.SWITCH_TAB, tab=1))).view
+    assert mail.url == "http://mail.test/login"
+    assert [(bool(tab.title), tab.current) for tab in mail.tabs] == [(True, False), (True, True)]
     wrong = await environment.step(WebRLAction(name=WebRLActionName.SWITCH_TAB, tab=2))
     assert wrong.action_error == "there is no tab 2; they are numbered 0 to 1"
     shop = (await environment.step(WebRLAction(name=WebRLActionName.SWITCH_TAB, tab=0))).view

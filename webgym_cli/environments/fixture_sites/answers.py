@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
 from decimal import Decimal
 
 _TOKEN = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+")
@@ -26,21 +25,6 @@ def find_stray_numbers(answer: str, *allowed: str) -> list[str]:
     known = {token for text in allowed for token in _tokens(text)}
     numbers = [_normal(token) for token in _TOKEN.findall(answer) if token[0].isdigit()]
     return [number for number in numbers if number not in known]
-
-
-def contains_answer_about(answer: str, subject: str, expected: str, others: Sequence[str]) -> bool:
-    """Whether the answer contains the expected text after naming the subject and before naming another one."""
-    tokens, names = _tokens(answer), {name: _tokens(name) for name in (subject, *others)}
-    current, about = "", list[str]()
-    for at, token in enumerate(tokens):
-        for name, words in names.items():
-            if tokens[at : at + len(words)] == words:
-                current = name
-        if current == subject:
-            about.append(token)
-        elif about and about[-1] != "|":
-            about.append("|")  # keeps words on both sides of another subject's part from being consecutive
-    return _contains(about, _tokens(expected))
 
 
 def is_same_text(one: str, other: str) -> bool:

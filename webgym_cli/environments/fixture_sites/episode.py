@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import random
 import string
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from webgym_cli.environments.fixture_sites.answers import (
     contains_answer,
-    contains_answer_about,
     find_stray_numbers,
     is_same_text,
 )
@@ -84,15 +82,10 @@ class SiteEpisode:
         return 1.0, "all facts hold"
 
     def _find_unmet(self, answer: str) -> list[str]:
-        def says_of(subject: object, value: str, candidates: Sequence[object]) -> bool:
-            others = [str(one) for one in candidates if one is not subject]
-            return contains_answer_about(answer, str(subject), value, others)
-
         names = {
             **self._given,
             "state": self.state(self.task.host),
             "says": lambda *texts: any(contains_answer(answer, str(text)) for text in texts),
-            "says_of": says_of,
             "same": is_same_text,
         }
         facts = zip(self.rubric, self.task.facts.values(), strict=True)

@@ -23,7 +23,7 @@ ActionPlan = Generator[AnyAction, None, None]
 _TEXT = "() => document.body ? document.body.innerText.slice(0, 200000) : ''"
 _SCROLLS, _WAITS = 4, 5
 # Roles of text fields.
-_FIELDS = ("textbox", "searchbox", "password", "textarea", "date", "combobox")
+_FIELDS = ("textbox", "searchbox", "password", "textarea", "combobox")
 
 
 class SiteExpert:

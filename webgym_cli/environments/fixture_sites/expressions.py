@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -44,17 +43,7 @@ def _compile_text(text: str) -> Template:
 
 @cache
 def _load_environment() -> Environment:
-    """Return a Jinja environment with functions for names and money, and filters for the row with the extreme value."""
+    """Return a Jinja environment with functions for names and money."""
     environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
-
-    def sort_rows(rows: Iterable[Any], name: str) -> list[Any]:
-        return sorted(rows, key=lambda row: _to_number(environment.getitem(row, name)))
-
     environment.globals |= {part.__name__: part for part in (add_money, address, code, money, people)}
-    environment.filters["least"] = lambda rows, name: sort_rows(rows, name)[0]
-    environment.filters["most"] = lambda rows, name: sort_rows(rows, name)[-1]
     return environment
-
-
-def _to_number(value: Any) -> float:
-    return float(re.sub(r"[€,]", "", str(value)))

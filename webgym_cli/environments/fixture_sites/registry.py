@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from webgym_cli.environments.fixture_sites.web import SitePages
 
 # Sites with episodes.
-SITE_HOSTS = ("shop.test", "mail.test", "wiki.test", "booking.test")
+SITE_HOSTS = ("shop.test", "mail.test")
 # Hosts of the laboratory; `other.test` serves only frames of `lab.test` from another origin.
 LAB_HOSTS = ("lab.test", "other.test")
 # All served host names. `.test` is reserved (RFC 6761), so the browser must map them to the server.
@@ -23,7 +23,6 @@ def find_site(host: str) -> SitePages[Any]:
 
 @cache
 def _load_sites() -> dict[str, SitePages[Any]]:
-    from webgym_cli.environments.fixture_sites import booking_pages, mail_pages, shop_pages, wiki_pages
+    from webgym_cli.environments.fixture_sites import mail_pages, shop_pages
 
-    sites = (shop_pages.PAGES, mail_pages.PAGES, wiki_pages.PAGES, booking_pages.PAGES)
-    return dict(zip(SITE_HOSTS, sites, strict=True))
+    return dict(zip(SITE_HOSTS, (shop_pages.PAGES, mail_pages.PAGES), strict=True))

@@ -29,7 +29,6 @@ from webgym_cli.util.text import map_texts
 # Fixture sites in place of WebArena's; the mail site replaces the forum.
 ADDRESSES = {
     WebArenaSite.SHOPPING: "http://shop.test",
-    WebArenaSite.WIKIPEDIA: "http://wiki.test",
     WebArenaSite.REDDIT: "http://mail.test",
 }
 _LISTS = ("combobox", "listbox")
@@ -53,7 +52,7 @@ class WebArenaFixture:
 def load_fixtures() -> dict[str, WebArenaFixture]:
     """Return the tasks by id."""
     text = Path(__file__).with_name("webarena_tasks.yaml").read_text(encoding="utf-8")
-    worlds = {name: find_site(f"{name}.test").world(WORLD) for name in ("shop", "mail", "wiki")}
+    worlds = {name: find_site(f"{name}.test").world(WORLD) for name in ("shop", "mail")}
     sets = [yaml.safe_load(text), *browse_sets().values()]
     return {task_id: _make_fixture(task_id, worlds, **fields) for tasks in sets for task_id, fields in tasks.items()}
 
