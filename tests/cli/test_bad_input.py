@@ -111,7 +111,7 @@ def test_settings_without_a_floor(tmp_path, name, text):
         (("config", "show", "-s", "rollout.episodes=-3"), {}, "webgym config reference | grep -F rollout.episodes"),
         (("rollout", "run", "--no-such-option"), {}, "webgym rollout --help"),
         (("tasks", "chek"), {}, "webgym tasks --help"),
-        (("import", "agentlab", "nowhere", "run"), {}, "webgym import --help"),
+        (("import", "webrl", "nowhere", "run"), {}, "webgym import --help"),
     ],
 )
 def test_the_hint_is_what_to_type_next(tmp_path, arguments, variables, wanted):

@@ -9,7 +9,7 @@ import typer.main
 from tests.cli.runs import filled, model, tree
 from tests.docs.pages import ROOT
 from tests.forked import webgym
-from tests.imports.foreign import agentlab_episode
+from tests.imports.foreign import webrl_episode
 from webgym_cli.cli.app import app
 from webgym_cli.store.state import begin
 
@@ -24,7 +24,7 @@ PLANS = {
     "resume": (["resume", "run"], "prepare"),
     "serve": (["serve", "run", "-s", "venvs.serve={python}"], "serve"),
     "report": (["report", "run", "--json"], "report"),
-    "import": (["import", "agentlab", "lab", "run"], "import"),
+    "import": (["import", "webrl", "results", "run"], "import"),
     "export-sharegpt": (["export-sharegpt", "run", "-o", "out", "--format", "hf"], "export-sharegpt"),
     "track": (["track", "run", "--json"], "track"),
     "gc": (["gc", "run", "--json", "--recode", "webp"], None),
@@ -39,7 +39,7 @@ def place(tmp_path):
     """A run whose index is not there yet, episodes of another system, and an interpreter that does nothing."""
     run = filled(tmp_path)
     begin(run, "prepare", {})
-    agentlab_episode(tmp_path / "lab", "noop()", pictures=True)
+    webrl_episode(tmp_path / "results", "12", ['do(action="Click", element="3")'])
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexit 1\n")
     python.chmod(0o755)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.runs import WEBGYM, filled
 from tests.forked import webgym
-from tests.imports.foreign import agentlab_episode
+from tests.imports.foreign import webrl_episode
 from webgym_cli.cli.output import Output
 
 ESCAPE = "\x1b"
@@ -28,7 +28,7 @@ JSON = {
     "doctor": ["doctor", "-s", "venvs.serve=python", "-s", "venvs.train=python", "--json"],
     "prepare": ["prepare", "run"],
     "judge": ["judge", "run", "--all", "-s", "judge.base_url=scripted"],
-    "import": ["import", "agentlab", "lab", "new"],
+    "import": ["import", "webrl", "results", "new"],
     "rollout": ["rollout", "run", "--policy", "oracle", "--episodes", "5"],
     "tasks sample": ["tasks", "sample", "sites:all", "-n", "3"],
     "export": ["export-sharegpt", "run", "--format", "jsonl"],
@@ -63,7 +63,7 @@ TERMINALS = {"plain": {}, "dumb": {"TERM": "dumb"}, "no colour": {"NO_COLOR": "1
 @pytest.fixture
 def place(tmp_path):
     filled(tmp_path)
-    agentlab_episode(tmp_path / "lab", "noop()", pictures=True)
+    webrl_episode(tmp_path / "results", "12", ['do(action="Click", element="3")'])
     (tmp_path / "tasks.jsonl").write_text('{"id": "ä", "start_url": "click-test.html"}\n')
     return tmp_path
 

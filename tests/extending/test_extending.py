@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,10 @@ from typing import Any
 import pytest
 
 from tests import forked
+from tests.docs.pages import ROOT
 from tests.extending.dial_policy import serve_policy
+from tests.imports.foreign import ANSWER
+from tests.records.made import png
 
 PLUGINS = Path(__file__).parent
 
@@ -100,6 +104,31 @@ def test_its_episodes_train_a_backend_of_the_user_s(webgym, tmp_path, tiny_model
     assert 0 < json.loads(samples.read_text()) <= len(replies)
     assert json.loads(webgym("status", "run", "--json"))["policy_version"] == 1
     webgym("report", "run")
+
+
+def test_the_import_format_of_the_page_brings_episodes(webgym, tmp_path):
+    page = (ROOT / "docs/extending.md").read_text()
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "IMPORT_FORMATS" in block)
+    (tmp_path / "my_logs.py").write_text(code)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "1.png").write_bytes(png())
+    told = {
+        "id": "a",
+        "goal": "Find it.",
+        "url": "https://a.example/",
+        "reward": 1.0,
+        "started_at": "2026-01-02T00:00:00Z",
+    }
+    steps = [{"response": ANSWER, "screenshot": "1.png"}]
+    for number, changes in enumerate(({}, {"reward": 0.0}, {"steps": [{"response": ANSWER}]}, {"goal": 3})):
+        file = tmp_path / "logs" / f"{number}.episode.json"
+        file.write_text(json.dumps({**told, "steps": steps, **changes}))
+    own = settings('plugins=["my_logs.py"]')
+    for form, imported in (("my-logs", 2), ("auto", 0)):
+        summary = json.loads(webgym("import", form, "logs", "run", *own).splitlines()[-1])
+        assert summary["imported"] == imported
+    assert (summary["skipped"]["already_imported"], summary["skipped"]["not_understood"]) == (2, 2)
+    assert {trajectory["outcome"]["reward"] for trajectory in stored(tmp_path)} == {0.0, 1.0}
 
 
 @pytest.mark.stack

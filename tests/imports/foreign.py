@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import subprocess
 import sys
@@ -27,9 +26,6 @@ def make(spec):
         return [make(item) for item in spec]
     if not isinstance(spec, dict):
         return spec
-    if "array" in spec:
-        import numpy
-        return numpy.asarray(spec["array"], dtype=spec["dtype"])
     if "class" not in spec:
         return {key: make(item) for key, item in spec.items()}
     home, _, name = spec["class"].rpartition(".")
@@ -158,60 +154,6 @@ def webgym_file(root, trajectories, name="train_trajectories/train_trajectories.
         **metadata,
     }
     return torch_archive(root / name, pickled({"trajectories": trajectories, "metadata": told}))
-
-
-def agentlab_step(number, action, goal="Find it.", agent="browsergym.experiments.agent.AgentInfo", **more):
-    """Return AgentLab's record of a step on a page with a button `a1` in the middle."""
-    messages = [
-        thing("agentlab.llm.llm_utils.SystemMessage", base="dict", items={"role": "system", "content": "You act."}),
-        thing(
-            "agentlab.llm.llm_utils.AIMessage",
-            base="dict",
-            items={"role": "assistant", "content": [{"type": "text", "text": f"<action>{action}</action>"}]},
-        ),
-    ]
-    told = thing(agent, think="hm", chat_messages=thing("agentlab.llm.llm_utils.Discussion", messages=messages))
-    obs = {
-        "goal": goal,
-        "goal_object": None,
-        "url": f"https://shop.example/{number}",
-        "open_pages_titles": ["Other", f"Shop {number}"],
-        "active_page_index": {"array": [1], "dtype": "int64"},
-        "elapsed_time": {"array": [1.5], "dtype": "float64"},
-        "extra_element_properties": {"a1": {"bbox": [16.0, 12.0, 32.0, 24.0], "visibility": 1.0}},
-        **more,
-    }
-    return thing(
-        "agentlab.experiments.loop.StepInfo",
-        step=number,
-        obs=obs,
-        action=action,
-        agent_info=told if action else {},
-        stats={"agent_elapsed": 2.5, "step_elapsed": 0.5},
-        profiling=thing(
-            "agentlab.experiments.loop.StepTimestamps", env_start=1000.0 + number, env_stop=1001.0 + number
-        ),
-    )
-
-
-def agentlab_episode(root, *actions, name="webarena.12", seed=3, summary=None, pictures=True, **more):
-    """Write the folder of an episode; the last look has no action, as the loop leaves it."""
-    folder = root / f"2026-01-02_03-04-05_agent_on_{name}_{seed}"
-    folder.mkdir(parents=True)
-    records = [agentlab_step(number, action, **more) for number, action in enumerate((*actions, None))]
-    for number, record in enumerate(records):
-        (folder / f"step_{number}.pkl.gz").write_bytes(gzip.compress(pickled(record, protocol=4)))
-        if pictures:
-            (folder / f"screenshot_step_{number}.png").write_bytes(png(number, 64, 48))
-    arguments = thing(
-        "agentlab.experiments.loop.ExpArgs",
-        agent_args=thing("agentlab.agents.generic_agent.generic_agent.GenericAgentArgs", agent_name="Generic-gpt"),
-        env_args=thing("agentlab.experiments.loop.EnvArgs", task_name=name, task_seed=seed),
-    )
-    (folder / "exp_args.pkl").write_bytes(pickled(arguments, protocol=4))
-    told = {"n_steps": len(actions), "cum_reward": 1.0, "err_msg": None, "terminated": True, "truncated": False}
-    (folder / "summary_info.json").write_text(json.dumps({**told, **(summary or {})}))
-    return folder
 
 
 PAGE = '<html> <button id="3" data-bbox="16,12,32,24"> Buy </button> <input id="4" data-bbox="0,0,8,8"> </html>'

@@ -2,10 +2,7 @@
 
 import contextlib
 import functools
-import gzip
-import io
 import os
-import pickletools
 import tempfile
 from pathlib import Path
 
@@ -13,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.imports.foreign import agentlab_episode, agentlab_step, pickled, webgym_episode, webgym_pictures
+from tests.imports.foreign import pickled, webgym_episode, webgym_pictures
 from webgym_cli.errors import UsageError
-from webgym_cli.imports import agentlab, visualagentbench, webgym
+from webgym_cli.imports import visualagentbench, webgym
 from webgym_cli.imports.execute import Importer
 from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.pictures import UnreadableImage, load_png, load_size
@@ -30,10 +27,8 @@ PLACES = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 25
 
 
 @functools.cache
-def whole(form):
-    if form == "webgym":
-        return pickled({"trajectories": [webgym_episode()], "metadata": {"timestamp": "x"}})
-    return pickled(agentlab_step(0, 'click("a1")'), protocol=4)
+def whole():
+    return pickled({"trajectories": [webgym_episode()], "metadata": {"timestamp": "x"}})
 
 
 def altered(content, places):
@@ -56,20 +51,8 @@ def outcome(read, source):
 def test_altered_webgym_files(places):
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "x"
-        file.write_bytes(altered(whole("webgym"), places))
+        file.write_bytes(altered(whole(), places))
         assert set(outcome(webgym.read, file)) <= {ImportedEpisode, SkippedEpisode}
-
-
-@settings(max_examples=200, deadline=None)
-@given(places=PLACES)
-def test_altered_agentlab_steps(places, lab):
-    (lab / "step_0.pkl.gz").write_bytes(gzip.compress(altered(whole("agentlab"), places), 1))
-    assert set(outcome(agentlab.read, lab)) <= {ImportedEpisode, SkippedEpisode}
-
-
-@pytest.fixture(scope="module")
-def lab(tmp_path_factory):
-    return agentlab_episode(tmp_path_factory.mktemp("lab"), "noop()")
 
 
 def replaced(spec, path, value):
@@ -110,25 +93,6 @@ def test_episodes_of_webgym_with_odd_parts(tmp_path):
     assert summary["imported"] == len(list(scan(run, Split.TRAIN, 0))) > 30
 
 
-def test_steps_of_agentlab_with_odd_parts(lab):
-    seen = set()
-    for content in pickled_apart(odd_ones(agentlab_step(0, 'click("a1")'))):
-        (lab / "step_0.pkl.gz").write_bytes(gzip.compress(content, 1))
-        seen |= set(outcome(agentlab.read, lab))
-    assert seen == {ImportedEpisode, SkippedEpisode}
-
-
-def pickled_apart(values):
-    """Yield the pickle of each value; all are written by one process."""
-    content = pickled(*values, protocol=4)
-    stream = io.BytesIO(content)
-    for _ in values:
-        start = stream.tell()
-        for _ in pickletools.genops(stream):
-            pass
-        yield content[start : stream.tell()]
-
-
 SPECIAL = {
     "fifo": lambda path: os.mkfifo(path),
     "device": lambda path: path.symlink_to("/dev/zero"),
@@ -138,16 +102,15 @@ SPECIAL = {
 
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_what_is_no_file_is_skipped_at_once(kind, tmp_path):
-    for folder in ("a/train_trajectories", "b/exp", "c/traces", "c/actions"):
+    for folder in ("a/train_trajectories", "c/traces", "c/actions"):
         (tmp_path / folder).mkdir(parents=True)
     of_webgym = tmp_path / "a/train_trajectories/train_trajectories.pt.iteration3"
-    step, trace, actions = (tmp_path / name for name in ("b/exp/step_0.pkl.gz", "c/traces/1.jsonl", "c/actions/1.json"))
+    trace, actions = (tmp_path / name for name in ("c/traces/1.jsonl", "c/actions/1.json"))
     picture = tmp_path / "picture.png"
-    for place in (of_webgym, step, trace, actions, picture):
+    for place in (of_webgym, trace, actions, picture):
         SPECIAL[kind](place)
     for read, source in (
         (webgym.read, of_webgym),
-        (agentlab.read, step.parent),
         (visualagentbench.read, trace),
         (visualagentbench.read, actions),
     ):
@@ -156,6 +119,6 @@ def test_what_is_no_file_is_skipped_at_once(kind, tmp_path):
     for load in (load_png, load_size):
         with pytest.raises(UnreadableImage):
             load(picture)
-    for source in (of_webgym, step, trace, actions):
+    for source in (of_webgym, trace, actions):
         with pytest.raises(UsageError):
             plan_import(RunDir(tmp_path / "run"), "auto", source)

@@ -1,11 +1,12 @@
 """Storing what was read: once, with its pictures, or not at all."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.imports.foreign import (
     REFUTED,
     SUCCEEDED,
-    agentlab_episode,
     webgym_episode,
     webgym_file,
     webgym_pictures,
@@ -18,6 +19,8 @@ from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
 from webgym_cli.imports.execute import Importer, format_import, require_imported
 from webgym_cli.imports.plan import plan_import
+from webgym_cli.imports.registry import IMPORT_FORMATS
+from webgym_cli.imports.source import ImportFormat
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
@@ -216,18 +219,18 @@ def test_a_rollouts_iteration_takes_no_imports(run, logs):
         bring(run, logs)
     assert "--iteration 1" in refused.value.hint
     bring(run, logs, split=Split.TEST)
-    bring(run, agentlab_episode(run.root.parent / "lab", "noop()"), "agentlab", iteration=1)
+    bring(run, logs, split=Split.TEST, iteration=1)
     assert len(ids(run, Split.TEST)) == 3
-    assert len(ids(run, Split.TRAIN, 1)) == 1
 
 
 def test_auto_finds_whose_files_they_are(run, logs, tmp_path):
-    lab = agentlab_episode(tmp_path / "lab", "noop()").parent
     webrl = webrl_episode(tmp_path / "webrl", "12", ['do(action="Go Backward")'])
     marks = webrl_episode(tmp_path / "vab", "12", ["click [3] where [3]"], trace=False)
-    found = [plan_import(run, "auto", path).name for path in (logs, lab, webrl, marks)]
-    assert found == ["webgym", "agentlab", "webrl", "visualagentbench"]
+    found = [plan_import(run, "auto", path).name for path in (logs, webrl, marks)]
+    assert found == ["webgym", "webrl", "visualagentbench"]
     assert plan_import(run, "auto", webrl / "traces" / "12.jsonl").name == "webrl"
+    (tmp_path / "renamed").write_bytes(next(logs.rglob("*.iteration3")).read_bytes())
+    assert plan_import(run, "auto", tmp_path / "renamed").name == "webgym"
     with pytest.raises(UsageError, match="nothing that can be imported"):
         plan_import(run, "auto", run.root)
 
@@ -237,8 +240,22 @@ def test_bad_places_are_named(run, tmp_path, logs):
         plan_import(run, "webgym", tmp_path / "none")
     with pytest.raises(UsageError, match="no such folder"):
         plan_import(run, "webgym", logs, images=tmp_path / "none")
-    with pytest.raises(UsageError, match="it takes folders with step_0"):
-        plan_import(run, "agentlab", logs)
+    with pytest.raises(UsageError, match="it takes a folder of a rollout with traces/"):
+        plan_import(run, "webrl", logs)
+
+
+def test_a_registered_format_is_found_by_name_and_before_the_built_in_ones(run, logs, monkeypatch):
+    asked = ImportFormat(lambda path: [path / "x"] if path.is_dir() else [], lambda *_: iter(()), "folders")
+    monkeypatch.setitem(IMPORT_FORMATS.registered, "folders", asked)
+    for name in ("folders", "auto"):
+        assert plan_import(run, name, logs).format is asked
+    assert plan_import(run, "auto", next(logs.rglob("*.iteration3"))).name == "webgym"
+    assert bring(run, logs, "auto")[0]["imported"] == 0
+    broken = replace(asked, read=lambda *_: iter([{}["page"]]))
+    monkeypatch.setitem(IMPORT_FORMATS.registered, "folders", broken)
+    assert bring(run, logs, "folders")[0]["skipped"] == {"unreadable_file": 1}
+    with pytest.raises(UsageError, match="already"):
+        IMPORT_FORMATS.register("webgym", asked)
 
 
 @pytest.mark.parametrize("name", ["webrl", "visualagentbench"])

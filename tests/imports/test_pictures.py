@@ -7,7 +7,6 @@ from PIL import Image
 
 from tests.records.made import png
 from webgym_cli.imports import pictures
-from webgym_cli.imports.arrays import Array, Dtype
 from webgym_cli.imports.pictures import UnreadableImage, load_png, load_size
 
 
@@ -38,22 +37,6 @@ def test_a_printers_colours_become_rgb(tmp_path):
     file = tmp_path / "a.jpg"
     Image.new("CMYK", (4, 4), (10, 20, 30, 40)).save(file)
     assert pixels(load_png(file))[1] == "RGB"
-
-
-@pytest.mark.parametrize("channels", [3, 4])
-def test_an_array_is_a_picture(channels):
-    data = bytes(range(4 * 2 * channels))
-    found = pixels(load_png(Array((2, 4, channels), Dtype("u1"), data)))
-    assert found == ("PNG", "RGB" if channels == 3 else "RGBA", (4, 2), data)
-
-
-@pytest.mark.parametrize(
-    "array", [Array(), Array((2, 2), Dtype("u1"), b"1234"), Array((1, 1, 3), Dtype("i2"), b"123456")], ids=range(3)
-)
-def test_another_array_is_none(array):
-    for read in (load_png, load_size):
-        with pytest.raises(UnreadableImage, match="is no picture"):
-            read(array)
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,13 @@ def export_formats() -> list[str]:
     return FORMATS.names()
 
 
+def import_formats() -> list[str]:
+    """Complete the registered import formats; those of a `plugins` file are not completed."""
+    from webgym_cli.imports.registry import IMPORT_FORMATS
+
+    return [*IMPORT_FORMATS.names(), "auto"]
+
+
 def failures() -> list[str]:
     """Complete the kinds of failure."""
     from webgym_cli.records.failure import FailureKind

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -111,12 +112,18 @@ class Importer:
                         self.sink(make_event(**self._progress_event(str(source), number - 1), transient=True))
             # One bad file does not end the import of the others; the command fails at its end.
             except UsageError as error:  # the file; its message begins with the name
-                self.report.skip(SkippedEpisode(SkipReason.UNREADABLE, str(error)))
-                self.sink(make_event("unreadable", source=str(source), message=str(error)))
+                self._skip_source(source, str(error))
+            except (ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError) as error:
+                # a format of the user's, whose reader met what it does not expect
+                self._skip_source(source, f"{source}: {type(error).__name__}: {error}")
             self.sink(make_event(**self._progress_event(str(source), number)))
         seconds = round(time.monotonic() - start, 2)
         facts = {"format": self.plan.name, "iteration": self.plan.iteration, "sources": len(self.plan.sources)}
         return {"event": "import", "dry_run": self.dry, **facts, **self.report.to_json(), "seconds": seconds}
+
+    def _skip_source(self, source: Path, detail: str) -> None:
+        self.report.skip(SkippedEpisode(SkipReason.UNREADABLE, detail))
+        self.sink(make_event("unreadable", source=str(source), message=detail))
 
     def _find_imported(self) -> set[str]:
         """Return the digests in the ids of the imported episodes of all iterations."""
@@ -160,7 +167,7 @@ class Importer:
     ) -> tuple[Trajectory, Judgement | None]:
         """Return an episode's trajectory and judgement."""
         split = self.plan.split or one.split
-        name = f"{split}-{self._iteration:04d}-{self.plan.name}-{one.digest[:_ID_DIGITS]}"
+        name = f"{split}-{self._iteration:04d}-{_short_name(self.plan.name)}-{one.digest[:_ID_DIGITS]}"
         shots = [None if png is None else _describe_picture(png) for png in pictures]
         trajectory = Trajectory(
             id=name,
@@ -268,3 +275,8 @@ def format_import(summary: Mapping[str, Any]) -> str:
     done = "would import" if summary["dry_run"] else "imported"
     counted = f": {', '.join(parts)}" if parts else ""
     return f"{done} {summary['imported']}{counted}" + (f"; skipped: {left}" if left else "")
+
+
+def _short_name(name: str) -> str:
+    """Return a format's name as letters and hyphens, as `_ID` matches it; without the location of its code."""
+    return re.sub(r"[^a-z]+", "-", name.rpartition(":")[2].lower()).strip("-") or "import"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -65,20 +65,15 @@ class Name:
 
 @dataclass(frozen=True, slots=True)
 class AllowedNames:
-    """The names that a file may use, and their substitutes."""
+    """The names that a file may use."""
 
     records: frozenset[str] = frozenset()
     """Classes whose objects become `Stub`."""
-    packages: tuple[str, ...] = ()
-    """Packages whose classes all become `Stub`."""
-    makers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    """Substitutes of functions and classes: name -> function that is called with the pickled arguments."""
 
     def find(self, dotted: str) -> Name | None:
         """Look up a name; None if a file may not use it."""
-        maker = self.makers.get(dotted) or PLAIN.get(dotted)
-        is_record = dotted in self.records or any(dotted.startswith(f"{package}.") for package in self.packages)
-        return Name(dotted, maker or _make_stub(dotted)) if maker or is_record else None
+        maker = PLAIN.get(dotted)
+        return Name(dotted, maker or _make_stub(dotted)) if maker or dotted in self.records else None
 
 
 def _make_reconstructed(of: Any, base: Any, state: Any) -> Any:

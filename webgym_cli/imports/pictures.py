@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import IO
 
 from PIL import Image
 
-from webgym_cli.imports.arrays import Array
 from webgym_cli.imports.source import NotUnderstood, SkipReason
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.util.files import open_regular
@@ -29,10 +27,8 @@ class UnreadableImage(NotUnderstood):
     why = SkipReason.SCREENSHOT_MISSING
 
 
-def load_png(picture: Path | Array) -> bytes:
-    """Load an image as PNG. Raises `UnreadableImage` with its path or shape."""
-    if isinstance(picture, Array):
-        return _encode(_from_array(picture))
+def load_png(picture: Path) -> bytes:
+    """Load an image as PNG. Raises `UnreadableImage` with its path."""
     with _open_file(picture) as file:
         data = file.read()
         with Image.open(io.BytesIO(data)) as image:
@@ -46,10 +42,8 @@ def load_png(picture: Path | Array) -> bytes:
             return _encode(image if image.mode in PNG_MODES else image.convert("RGB"))
 
 
-def load_size(picture: Path | Array) -> tuple[int, int]:
+def load_size(picture: Path) -> tuple[int, int]:
     """Return width and height in pixels. Raises `UnreadableImage`."""
-    if isinstance(picture, Array):
-        return _from_array(picture).size
     with _open_file(picture) as file, Image.open(file) as image:
         return image.size
 
@@ -62,13 +56,6 @@ def _open_file(picture: Path) -> Iterator[IO[bytes]]:
             yield file
     except _BROKEN as error:
         raise UnreadableImage(f"{picture}: {_describe_error(error)}") from None
-
-
-def _from_array(array: Array) -> Image.Image:
-    if not array.is_picture or math.prod(array.shape) > 4 * MAX_PIXELS:
-        raise UnreadableImage(f"an array of shape {array.shape} is no picture")
-    height, width, channels = array.shape
-    return Image.frombytes("RGBA" if channels == 4 else "RGB", (width, height), array.data)
 
 
 def _encode(image: Image.Image) -> bytes:

@@ -6,27 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from webgym_cli.errors import UsageError
-from webgym_cli.imports.agentlab import AGENTLAB
+from webgym_cli.imports.registry import IMPORT_FORMATS
 from webgym_cli.imports.source import ImportFormat
-from webgym_cli.imports.visualagentbench import VISUALAGENTBENCH, WEBRL, as_text
-from webgym_cli.imports.webgym import WEBGYM
-from webgym_cli.imports.webrl_data import WEBRL_DATA
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptSpec, is_webrl
 from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import is_startable, version
 from webgym_cli.store.run import RunDir
 
-# Formats by name, in the order of detection: a WebRL rollout is a VisualAgentBench folder with traces.
-FORMATS: dict[str, ImportFormat] = {
-    "webgym": WEBGYM,
-    "agentlab": AGENTLAB,
-    "webrl": WEBRL,
-    "visualagentbench": VISUALAGENTBENCH,
-    "webrl-data": WEBRL_DATA,
-}
-# Formats that are imported differently for a policy that reads pages as text.
-TEXT_FORMATS = {name: as_text(FORMATS[name]) for name in ("webrl", "visualagentbench")}
 # Name that selects the first format whose files are present.
 AUTO = "auto"
 
@@ -63,7 +50,8 @@ class ImportPlan:
 
 
 def _find_format(name: str, prompt: PromptSpec) -> ImportFormat:
-    return TEXT_FORMATS.get(name, FORMATS[name]) if is_webrl(prompt.version) else FORMATS[name]
+    form = IMPORT_FORMATS.find(name)
+    return form.text_form or form if is_webrl(prompt.version) else form
 
 
 def plan_import(
@@ -76,12 +64,12 @@ def plan_import(
     images: Path | None = None,
     prompt: PromptSpec | None = None,
 ) -> ImportPlan:
-    """Plan an import. `name`: one of `FORMATS`, or `auto`. `prompt`: that of the run's policy.
+    """Plan an import. `name`: that of an import format, or `auto`. `prompt`: that of the run's policy.
 
     `iteration` None: those of the files, if the run has neither checkpoints nor rollouts; else its policy version.
 
-    Raises `UsageError` if there are no files of the format, if the policy reads texts and the format has pictures or
-    the other way round, or if an iteration contains episodes of a rollout.
+    Raises `UsageError` if there is no such format or no file of it, if the policy reads texts and the format has
+    pictures or the other way round, or if an iteration contains episodes of a rollout.
     """
     prompt = prompt or PromptSpec()
     if not path.exists():
@@ -127,18 +115,24 @@ def refuse_rollouts(run: RunDir, split: Split, iteration: int) -> None:
 
 def _detect_sources(name: str, path: Path) -> tuple[str, list[Path]]:
     """Return the name of the format and its sources under a path. Raises `UsageError`."""
-    # In a folder with both, the traces of a rollout have precedence.
-    if name == "webrl" and WEBRL_DATA.find(path) and (path.is_file() or not WEBRL.find(path)):
-        name = "webrl-data"
-    if name != AUTO:
-        if sources := FORMATS[name].find(path):
-            return name, sources
-        raise UsageError(f"{path}: nothing of the format {name} is there: it takes {FORMATS[name].expects}")
+    if name == AUTO:
+        return _detect_format(path)
+    form = IMPORT_FORMATS.find(name)
+    if sources := form.find(path):
+        return name, sources
+    if form.otherwise and (sources := IMPORT_FORMATS.find(form.otherwise).find(path)):
+        return form.otherwise, sources
+    raise UsageError(f"{path}: nothing of the format {name} is there: it takes {form.expects}")
+
+
+def _detect_format(path: Path) -> tuple[str, list[Path]]:
+    """Return the first format with files under a path, the formats of plugins first, and its sources."""
+    known = list(IMPORT_FORMATS.known())
     if path.is_file():
-        # A file was named explicitly, so its suffix decides, without find().
-        return {".jsonl": "webrl", ".pt": "webrl-data", ".json": "webrl-data"}.get(path.suffix, "webgym"), [path]
-    for other, form in FORMATS.items():
-        if sources := form.find(path):
-            return other, sources
-    known = "; ".join(f"{other}: {form.expects}" for other, form in FORMATS.items())
-    raise UsageError(f"{path}: nothing that can be imported is there ({known})")
+        # WebGym's files have any name, so the formats with this suffix are asked before it.
+        known.sort(key=lambda entry: entry.item is None or path.suffix not in entry.item.suffixes)
+    for entry in known:
+        if entry.item and (sources := entry.item.find(path)):
+            return entry.name, sources
+    expected = "; ".join(f"{entry.name}: {entry.item.expects if entry.item else entry.problem}" for entry in known)
+    raise UsageError(f"{path}: nothing that can be imported is there ({expected})")

@@ -15,8 +15,7 @@ from webgym_cli.agent.action_forms import WebActions
 from webgym_cli.agent.parse import ParseError, parse_web_action
 from webgym_cli.agent.tools import render_web_action
 from webgym_cli.agent.web_actions import BASIC
-from webgym_cli.imports.arrays import Array
-from webgym_cli.imports.pickle_stubs import PickleRefused, Stub
+from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.records.action import NOT_FEASIBLE, Action, ActionName, InteractionMode
 from webgym_cli.records.failure import Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement
@@ -88,7 +87,7 @@ class ImportedStep:
     """Response for the trajectory; see `parse_response`."""
     action: AnyAction | None
     parse_error: ParseErrorKind | None
-    picture: Path | Array | None = None
+    picture: Path | None = None
     """None: a text-only episode."""
     html: str = ""
     """The page as text, if that was the policy's observation."""
@@ -132,7 +131,7 @@ class ImportedEpisode:
 
 @dataclass(frozen=True, slots=True)
 class ImportFormat:
-    """File format of one system."""
+    """File format of one system. Plugins call `IMPORT_FORMATS.register("name", ImportFormat(find, read, "..."))`."""
 
     find: Callable[[Path], list[Path]]
     """Returns the sources (files, or folders of one episode) under a path, in order; empty for another format."""
@@ -151,15 +150,23 @@ class ImportFormat:
     """Whether its pages are texts, the observations of the prompt versions `webrl` and `webrl_released`."""
     iteration_of: Callable[[Path], int | None] = lambda _: None
     """Returns the iteration of a source; None: the files don't record it."""
+    text_form: ImportFormat | None = None
+    """This format for a policy that reads pages as text; None: the same."""
+    suffixes: tuple[str, ...] = ()
+    """Endings of single files that `auto` takes for this format first."""
+    otherwise: str = ""
+    """Name of the format that reads a path under which this one finds nothing."""
 
 
 def read_episode(where: str, build: Callable[[], ImportedEpisode]) -> ImportedEpisode | SkippedEpisode:
-    """Return the result of `build`, or a `SkippedEpisode` with the reason if it raises `ValueError`."""
+    """Return the result of `build`, or a `SkippedEpisode` with the reason if its record is not as expected."""
     try:
         return build()
     except ValueError as error:
         why = error.why if isinstance(error, NotUnderstood) else SkipReason.NOT_UNDERSTOOD
         return SkippedEpisode(why, where, " ".join(str(error).split())[:500])
+    except (LookupError, TypeError) as error:
+        return SkippedEpisode(SkipReason.NOT_UNDERSTOOD, where, f"{type(error).__name__}: {error}"[:500])
 
 
 def parse_response(
@@ -235,18 +242,9 @@ def to_plain(value: Any) -> Any:
             return {str(key): copy(item, depth + 1) for key, item in part.items()}
         if isinstance(part, Stub):
             return {**copy(part.items, depth + 1), **copy(part.fields, depth + 1)}
-        if isinstance(part, Array):
-            return _list_numbers(part)
         return f"<{type(part).__name__}>"
 
     return copy(value, 0)
-
-
-def _list_numbers(array: Array) -> list[Any]:
-    try:
-        return array.numbers()
-    except PickleRefused as error:
-        raise NotUnderstood(str(error)) from None
 
 
 def format_time(seconds: float) -> str:

@@ -56,7 +56,7 @@ def find_actions(path: Path) -> list[Path]:
 def find_traces(path: Path) -> list[Path]:
     """Return WebRL's trace files at or under a path, preferably those labelled by its reward model."""
     if path.is_file():
-        return [path]
+        return [path] if path.suffix == ".jsonl" else []
     # Labelled traces replace unlabelled ones of the same task.
     traces = {(file.parent.parent, file.name): file for file in path.rglob("traces/*.jsonl")}
     return sorted((traces | {(f.parent.parent, f.name): f for f in path.rglob("fixed_traces/*.jsonl")}).values())
@@ -200,16 +200,25 @@ def _read_step(
     return replace(parsed, picture=picture, url=url[0] if url else "", prompt=prompt)
 
 
+def _with_text(form: ImportFormat) -> ImportFormat:
+    """Return a format with a form for policies that read pages as text."""
+    text = replace(form, read=partial(read, text=True), split=Split.TRAIN, caution=OF_TESTS, text=True)
+    return replace(form, text_form=text)
+
+
 # VisualAgentBench's results on WebArena-Lite, with either action set.
-VISUALAGENTBENCH = ImportFormat(
-    find_actions, read, "a folder of results with actions/ and screehshots/", split=Split.TEST, caution=FRAMED
+VISUALAGENTBENCH = _with_text(
+    ImportFormat(find_actions, read, "a folder of results with actions/ and screehshots/", Split.TEST, FRAMED)
 )
 # WebRL's rollouts.
-WEBRL = ImportFormat(
-    find_traces, read, "a folder of a rollout with traces/ or fixed_traces/", split=Split.TEST, caution=FRAMED
+WEBRL = _with_text(
+    ImportFormat(
+        find_traces,
+        read,
+        "a folder of a rollout with traces/ or fixed_traces/",
+        Split.TEST,
+        FRAMED,
+        suffixes=(".jsonl",),
+        otherwise="webrl-data",
+    )
 )
-
-
-def as_text(form: ImportFormat) -> ImportFormat:
-    """Return one of these formats for a policy that reads pages as text."""
-    return replace(form, read=partial(read, text=True), split=Split.TRAIN, caution=OF_TESTS, text=True)

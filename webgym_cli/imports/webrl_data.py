@@ -146,4 +146,5 @@ WEBRL_DATA = ImportFormat(
     "web_policy_sft.json, or .pt files of trajectories as process_data.py writes them",
     Split.TRAIN,
     text=True,
+    suffixes=(".json", ".pt"),
 )

@@ -68,8 +68,6 @@ class TaskSource:
     """Converters of other systems' task files, by format; they get the path and the `--site NAME=URL` options."""
     benchmarks: tuple[str, ...] = ()
     """Names of its tasks in other systems, such as BrowserGym's benchmarks."""
-    has_named_pages: bool = False
-    """Whether tasks may name a page such as `click-test.html` instead of a URL."""
 
 
 # Environments by the names that tasks use.

@@ -12,7 +12,6 @@ from tests import forked
 from tests.imports.foreign import (
     PAGE,
     REFUTED,
-    agentlab_episode,
     webgym_episode,
     webgym_file,
     webgym_pictures,
@@ -93,11 +92,12 @@ def test_a_hostile_pickle_runs_nothing_and_is_told_in_one_line(webgym, tmp_path)
     ("arguments", "words"),
     [
         (("webgym", "none"), "none: no such file or folder"),
-        (("agentlab", "logs"), "nothing of the format agentlab is there"),
+        (("webrl", "logs"), "nothing of the format webrl is there"),
         (("auto", "run"), "nothing that can be imported is there"),
         (("webgym", "logs", "--images", "none"), "none: no such folder"),
         (("webgym", "logs", "-s", "seeed=1"), "seeed"),
-        (("other", "logs"), "other"),
+        (("webgim", "logs"), "did you mean webgym?"),
+        (("agentlab", "logs"), "there is no import format 'agentlab'"),
         (("webgym", "logs", "--iteration", "-1"), "'--iteration'"),
     ],
 )
@@ -144,19 +144,19 @@ def test_a_run_that_reads_texts_gets_texts(webgym, tmp_path):
 def test_an_interrupted_import_is_resumed(webgym, tmp_path):
     run = RunDir(tmp_path / "run")
     create_or_open(run, load())
-    agentlab_episode(tmp_path / "lab", 'click("a1")')
-    options = {"format_": "agentlab", "path": str(tmp_path / "lab"), "split": None, "iteration": 3, "images": None}
+    webrl_episode(tmp_path / "results", "12", ['do(action="Click", element="3")'])
+    options = {"format_": "webrl", "path": str(tmp_path / "results"), "split": None, "iteration": 3, "images": None}
     begin(run, "import", options)
     code, events, said = webgym("resume", "run", "--json")
     assert (code, events[-1]["imported"], "resuming `webgym import`" in said) == (0, 1, True)
-    assert len(list(scan_stored(run, Split.TRAIN, 3))) == 1
+    assert len(list(scan_stored(run, Split.TEST, 3))) == 1
 
 
 def test_a_terminated_import_leaves_whole_episodes_and_its_state(tmp_path):
     for seed in range(40):
-        agentlab_episode(tmp_path / "lab", "noop()", seed=seed, pictures=True)
+        webrl_episode(tmp_path / "results", str(seed), ['do(action="Click", element="3")'])
     child = subprocess.Popen(
-        [*WEBGYM, "import", "agentlab", "lab", "run", "--json"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        [*WEBGYM, "import", "webrl", "results", "run", "--json"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     )
     while json.loads(child.stdout.readline())["event"] != "imported":
         pass
@@ -165,7 +165,7 @@ def test_a_terminated_import_leaves_whole_episodes_and_its_state(tmp_path):
     assert child.returncode == 143
     run = RunDir(tmp_path / "run")
     assert read_running_command(run).command == "import"
-    assert 0 < len(list(scan_stored(run, Split.TRAIN, 0))) < 40
+    assert 0 < len(list(scan_stored(run, Split.TEST, 0))) < 40
     done = subprocess.run([*WEBGYM, "resume", "run"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert (

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
+from webgym_cli.cli import completion as complete
 from webgym_cli.cli.options import RunArg, StageOptions
 from webgym_cli.records.groups import Split
 
 FormatArg = Annotated[
-    Literal["webgym", "webrl", "webrl-data", "visualagentbench", "agentlab", "auto"],
-    typer.Argument(metavar="FORMAT", help="webgym, webrl, webrl-data, visualagentbench, agentlab, auto."),
+    str,
+    typer.Argument(
+        metavar="FORMAT",
+        help="webgym, webrl, webrl-data, visualagentbench, auto; or one of your plugins.",
+        autocompletion=complete.import_formats,
+    ),
 ]
 PathArg = Annotated[Path, typer.Argument(metavar="PATH", help="File of that format, or a folder of such files.")]
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Split of the episodes (default: as in the files).")]
@@ -42,7 +47,7 @@ def import_(
 
     Examples:
       webgym import webgym /data/logs runs/a --dry-run
-      webgym import agentlab ~/agentlab_results/2025-01-01_study runs/a
+      webgym import webrl results/ runs/w -c webrl
       webgym import webgym train_trajectories.pt.iteration3 runs/a --images /data/logs/images
 
     Exit codes: 75.
@@ -54,6 +59,7 @@ def import_(
     from webgym_cli.imports.plan import plan_import
     from webgym_cli.records.events import make_event
     from webgym_cli.records.trajectory import PromptSpec
+    from webgym_cli.util.registry import absolute_place
 
     directory, settings = resolve(run, options)
     output, context = options.open_output(), settings.context_config
@@ -81,7 +87,7 @@ def import_(
         output.show(summary)
         require_imported(summary, plan)
         return
-    own_options = {"format_": plan.name, "path": plan.path, "split": split}
+    own_options = {"format_": absolute_place(plan.name), "path": plan.path, "split": split}
     own_options |= {"iteration": iteration, "images": plan.images}
     with stage("import", directory, settings, output, own_options) as at:
         summary = Importer(plan, at.run, at.sink).execute()

@@ -51,7 +51,6 @@ def _make_pool(settings: Settings) -> EnvironmentPool:
 SPEC = EnvironmentSpec(
     name="miniwob",
     benchmarks=("miniwob",),
-    has_named_pages=True,
     list_tasks=_list_tasks,
     check_task=_check_task,
     make_pool=_make_pool,
