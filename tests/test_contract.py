@@ -20,7 +20,7 @@ PACKAGE = ROOT / "webgym_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))
 STAGES = {
     *("rollout", "rewards", "prepare", "train", "serve", "tracking"),
-    *("inspect", "imports", "report", "evaluate", "compare"),
+    *("inspect", "imports", "report", "evaluate"),
 }
 LAYERS = [
     {"records", "errors", "util", "__init__"},
@@ -30,7 +30,7 @@ LAYERS = [
     {"agent"},
     {"environments"},
     {*STAGES, "testing"},
-    {"curriculum"},
+    {"compare", "curriculum"},
     {"loop"},
     {"cli", "__main__"},
 ]

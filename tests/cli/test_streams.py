@@ -20,7 +20,7 @@ JSON = {
     "verify": ["inspect-buffer", "run", "--verify", "--json"],
     "sql": ["inspect-buffer", "run", "--sql", "select id, reward from trajectories", "--json"],
     "show": ["show", "run", "train-0000-00000", "train-0000-00001", "--json"],
-    "diff": ["diff", "run", "0", "0", "--split", "train", "--json"],
+    "versions": ["compare", "run", "0", "0", "--split", "train", "--json"],
     "compare": ["compare", "run", "run", "--json"],
     "report": ["report", "run", "--json"],
     "gc": ["gc", "run", "--json"],

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.inspect.buffers import attempt
+from webgym_cli.compare.runs import ComparedRun, compare_runs
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.report.compare import ComparedRun, compare_runs
 from webgym_cli.report.facts import gather_facts
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir

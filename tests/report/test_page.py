@@ -10,12 +10,12 @@ import pytest_asyncio
 from tests.inspect.buffers import made
 from tests.records.made import CRASHED, SOLVED, png, shot, step, trajectory
 from tests.report.runs import at, compared, did, facts, note
+from webgym_cli.compare.views import render_comparison
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.report.compare_views import build_sections as compared_sections
 from webgym_cli.report.gallery import choose_cards
-from webgym_cli.report.page import render_comparison, render_report
+from webgym_cli.report.page import render_report
 from webgym_cli.report.views import build_sections
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir, create_or_open
@@ -277,7 +277,7 @@ async def test_a_comparison_in_chromium(view, run, tmp_path, width):
     other = made(tmp_path / "<b>", *(did(n, "shop", solved=True) for n in range(10)))
     found = compared(run, other)
     path = tmp_path / "ab.html"
-    path.write_bytes(render_comparison(found, compared_sections(found)))
+    path.write_bytes(render_comparison(found))
     await view.set_viewport_size({"width": width, "height": 700})
     await view.goto(path.as_uri())
     await clean(view)

@@ -38,14 +38,18 @@ def root(
 # The modules of `commands`, in the order of the pipeline: each has a command of its name, or an `app` of several.
 _PANELS = {
     "Pipeline": ("rollout", "judge", "score", "prepare", "train", "loop", "curriculum", "resume", "serve"),
-    "Look": ("status", "inspect_buffer", "show", "diff", "report", "compare"),
+    "Look": ("status", "inspect_buffer", "show", "report", "compare"),
     "Exchange": ("export_sharegpt", "import_", "track", "gc"),
     "Set up": ("setup", "doctor", "init_model", "login", "tasks", "tools", "fixture", "config"),
 }
+# Earlier names of commands.
+_HIDDEN = ("diff",)
 
 
 def _register() -> None:
     """Add the commands to the app."""
+    for name in _HIDDEN:
+        command(app, name, hidden=True)(getattr(import_module(f"webgym_cli.cli.commands.{name}"), name))
     for panel, names in _PANELS.items():
         for name in names:
             module = import_module(f"webgym_cli.cli.commands.{name}")

@@ -90,6 +90,8 @@ class ManualGroup(TyperGroup):
         panels: dict[str, list[tuple[str, str]]] = {}
         for name in self.list_commands(ctx):
             command: Any = self.get_command(ctx, name)
+            if command.hidden:
+                continue
             panels.setdefault(command.rich_help_panel or "Commands", []).append(
                 (name, parse_docstring(command.help).summary)
             )
@@ -110,12 +112,12 @@ def make_group(summary: str) -> typer.Typer:
 
 
 def command(
-    app: typer.Typer, name: str | None = None, panel: str | None = None
+    app: typer.Typer, name: str | None = None, panel: str | None = None, *, hidden: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that adds a function to an app as a command with a manual page."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        app.command(name, cls=ManualCommand, rich_help_panel=panel)(spread_options(function))
+        app.command(name, cls=ManualCommand, rich_help_panel=panel, hidden=hidden)(spread_options(function))
         return function
 
     return register

@@ -1,1 +1,1 @@
-"""Inspection of the buffer: overview, single episodes, comparison of iterations, verification, unused files."""
+"""Inspection of the buffer: overview, single episodes, verification, unused files."""

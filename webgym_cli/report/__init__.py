@@ -1,1 +1,1 @@
-"""Reports: a self-contained HTML page for a run, and for the comparison of two runs."""
+"""Reports: a self-contained HTML page for a run."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import TypedDict
 
 from webgym_cli.report.charts import NONE, format_percent
@@ -15,9 +15,9 @@ from webgym_cli.store.index.paired import (
     PairedCase,
     compute_p_value,
     count_changes,
+    count_changes_by,
     find_change,
-    join_cases,
-    read_cases,
+    pair_cases,
 )
 from webgym_cli.store.index.query import Index
 
@@ -30,7 +30,6 @@ _ITERATIONS = """
 SELECT DISTINCT iteration FROM trajectories
 WHERE series = 'test' AND success IS NOT NULL ORDER BY iteration
 """
-_SCORED = "series = ? AND iteration = ? AND success IS NOT NULL"
 _NUMBER = re.compile(r"[-_.]?\d+$")
 
 
@@ -81,16 +80,6 @@ def read_changes(index: Index) -> list[VersionChange]:
     return [change for change in comparisons if change["pairs"]]
 
 
-def pair_cases(before: tuple[Index, str, int], after: tuple[Index, str, int], *, by_seed: bool = True) -> list[Pair]:
-    """Return the scored episodes that two iterations share, without `by_seed` the scored tasks.
-
-    Each iteration is given as its index, series and number.
-    """
-    sides = (before, after)
-    cases = (read_cases(index, _SCORED, [series, number], by_seed=by_seed) for index, series, number in sides)
-    return [(first, second) for first, second in join_cases(*cases) if first and second]
-
-
 def _compare(index: Index, before: int, after: int) -> VersionChange:
     pairs = pair_cases((index, "test", before), (index, "test", after))
     counts = count_changes(pairs)
@@ -101,7 +90,7 @@ def _compare(index: Index, before: int, after: int) -> VersionChange:
         "pairs": len(pairs),
         "gained": counts[Change.GAINED],
         "lost": counts[Change.LOST],
-        "p_value": float(f"{compute_p_value(counts):.4g}"),
+        "p_value": compute_p_value(counts),
         "families": list(_count_families(pairs, name)),
         "examples": [*_examples(pairs, name, Change.GAINED), *_examples(pairs, name, Change.LOST)],
     }
@@ -121,22 +110,16 @@ def name_family(cases: Sequence[PairedCase]) -> Callable[[PairedCase], str]:
 
 
 def _count_families(pairs: Sequence[Pair], name: Callable[[PairedCase], str]) -> Iterator[FamilyChange]:
-    counts: Counter[tuple[str, Change]] = Counter((name(pair[0]), find_change(pair)) for pair in pairs)
-    families: list[FamilyChange] = []
-    for family in sorted({family for family, _ in counts}):
-        gained, lost, kept, failed = (counts[family, change] for change in Change)
-        families.append(
-            {
-                "family": family,
-                "pairs": gained + lost + kept + failed,
-                "before": kept + lost,
-                "after": kept + gained,
-                "gained": gained,
-                "lost": lost,
-            }
-        )
-    families.sort(key=lambda of: (-abs(of["gained"] - of["lost"]), -of["gained"] - of["lost"], of["family"]))
-    yield from families[:FAMILIES]
+    for family, counts in islice(count_changes_by(pairs, name).items(), FAMILIES):
+        gained, lost, kept, failed = (counts[change] for change in Change)
+        yield {
+            "family": family,
+            "pairs": gained + lost + kept + failed,
+            "before": kept + lost,
+            "after": kept + gained,
+            "gained": gained,
+            "lost": lost,
+        }
 
 
 def _examples(pairs: Sequence[Pair], name: Callable[[PairedCase], str], change: Change) -> Iterator[ChangeExample]:

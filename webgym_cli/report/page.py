@@ -1,4 +1,4 @@
-"""A report, or a comparison, as one HTML page. The script filters the episodes; without it all of them are shown."""
+"""A report as one HTML page. The script filters the episodes; without it all of them are shown."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 from webgym_cli.report.changes import ChangeExample
 from webgym_cli.report.charts import NONE, draw_swatch, format_percent
-from webgym_cli.report.compare import Comparison
 from webgym_cli.report.facts import ReportFacts, find_newest_test
-from webgym_cli.report.figures import ReportSection, format_interval
+from webgym_cli.report.figures import format_interval
 from webgym_cli.report.gallery import Card
 from webgym_cli.report.phases import build_phase_sections
 from webgym_cli.report.views import build_sections
@@ -29,7 +28,7 @@ def render_report(
 ) -> bytes:
     """Render a report page, encoded in UTF-8."""
     values = {name: sorted({card.facts[name] for card in cards}) for name in _FILTERS}
-    return _render(
+    return render_template(
         "report",
         facts=facts,
         tiles=_tiles(facts),
@@ -37,14 +36,10 @@ def render_report(
         cards=cards,
         examples=examples,
         filters={name: options for name, options in values.items() if len(options) > 1},
-        settings=[(key, _json(of["value"]), _json(of["default"])) for key, of in facts["settings"].items()],
+        settings=[
+            (key, to_short_json(of["value"]), to_short_json(of["default"])) for key, of in facts["settings"].items()
+        ],
     )
-
-
-def render_comparison(comparison: Comparison, shown: Sequence[ReportSection]) -> bytes:
-    """Render a comparison page, encoded in UTF-8."""
-    differ = [(key, _json(of["first"]), _json(of["second"])) for key, of in comparison["settings"].items()]
-    return _render("compare", comparison=comparison, sections=shown, settings=differ)
 
 
 def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
@@ -66,13 +61,15 @@ def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _render(command: str, **values: Any) -> bytes:
+def render_template(command: str, **values: Any) -> bytes:
+    """Render a command's page from this folder's templates, encoded in UTF-8."""
     folder = Path(__file__).parent
     return render_page(
         folder, f"{command}.html", command, style="report.css", script="filter.js", swatch=draw_swatch, **values
     )
 
 
-def _json(value: Any) -> str:
+def to_short_json(value: Any) -> str:
+    """Return a setting's value as JSON, cut to a length that fits a table."""
     text = encode_json(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -1,4 +1,4 @@
-"""`inspect-buffer`, `show` and `diff` as people and scripts meet them."""
+"""`inspect-buffer`, `show` and `compare RUN` as people and scripts meet them."""
 
 from __future__ import annotations
 
@@ -191,7 +191,9 @@ def test_show_refuses_what_it_cannot_show(said, arguments, words):
         said("show", *arguments)
 
 
-@pytest.mark.parametrize("arguments", [("show", "none", "x"), ("diff", "none", "0", "1"), ("inspect-buffer", "none")])
+@pytest.mark.parametrize(
+    "arguments", [("show", "none", "x"), ("diff", "none", "0", "1"), ("compare", "none"), ("inspect-buffer", "none")]
+)
 def test_without_a_run_an_earlier_stage_is_missing(arguments):
     result = CliRunner().invoke(app, arguments)
     assert isinstance(result.exception, MissingStageError)
@@ -207,25 +209,49 @@ def test_a_hostile_id_leads_nowhere_else(run):
     assert run.page("../../x").parent == run.root / "pages"
 
 
-def test_diff_shows_what_changed(said):
-    out, _ = said("diff", 0, 1)
+def test_two_versions_are_compared(said):
+    out, _ = said("compare", 0, 1, "--tasks")
     lines = [line.split("\t") for line in out.splitlines()]
     assert ["1", "0", "1", "1", "0", "1.0"] in lines  # gained, lost, kept, failed, unscored, p
     assert ["b", "2", "1", "0", "0", "1"] in lines
     assert ["b", "1", "test-0000-00001", "test-0001-00001"] in lines
-    found = json.loads(said("diff", 0, 1, "--json")[0])
+    found = json.loads(said("compare", 0, 1, "--json")[0])
     assert (found["counts"]["gained"], found["unit"]) == (1, "episode")
+    assert json.loads(said("compare", "--json")[0]) == found  # the first version and the newest
 
 
-def test_diff_takes_another_run(said, tmp_path):
+def test_without_tasks_only_the_counts_are_printed(said):
+    assert "test-0001-00001" not in said("compare", 0, 1)[0]
+
+
+def test_versions_of_two_runs_are_compared(said, tmp_path):
     other = made(tmp_path / "other", attempt(0, "a", solved=False, iteration=5))
-    found = json.loads(said("diff", 1, 5, "--with", other.root, "--json")[0])
+    found = json.loads(said("compare", 1, other.root, 5, "--json")[0])
     assert (found["pairs"], found["counts"]["lost"], found["first"]["only_here"]) == (1, 1, 2)
 
 
-def test_diff_of_what_is_not_there_is_wrong_usage(said):
+def test_the_earlier_name_prints_the_same_and_names_the_new_one(said, tmp_path):
+    out, err = said("diff", 0, 1)
+    assert out == said("compare", 0, 1, "--tasks")[0]
+    assert "webgym compare" in err
+    other = made(tmp_path / "other", attempt(0, "a", solved=False, iteration=5))
+    for name in ("diff", "compare"):
+        words = (1, 5, "--with", other.root) if name == "diff" else (1, other.root, 5)
+        assert json.loads(said(name, *words, "--json")[0])["counts"]["lost"] == 1
+    assert "diff" not in CliRunner().invoke(app, ["--help"]).output.split()
+
+
+@pytest.mark.parametrize("words", [(0,), (0, 1, 2), (0, "RUN"), ("RUN", 0), (0, "RUN", 1, 2), (0, "RUN", 1, "RUN", 2)])
+def test_other_numbers_of_versions_are_wrong_usage(said, run, words):
+    with pytest.raises(UsageError, match="two versions"):
+        said("compare", *(run.root if word == "RUN" else word for word in words))
+
+
+def test_versions_that_are_not_there_are_wrong_usage(said):
     with pytest.raises(UsageError, match="no train trajectories of iteration 0; there is test 0, test 1"):
-        said("diff", 0, 1, "--split", Split.TRAIN.value)
+        said("compare", 0, 1, "--split", Split.TRAIN.value)
+    with pytest.raises(UsageError, match="no train trajectories"):
+        said("compare", "--split", Split.TRAIN.value)
 
 
 def test_help_loads_no_database():

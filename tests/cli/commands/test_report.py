@@ -100,6 +100,20 @@ def test_compare_writes_a_page_too(run, other, tmp_path):
     assert b"B is better" in path.read_bytes()
 
 
+def test_more_runs_are_compared_with_the_first(run, other, tmp_path):
+    lines = call("compare", run.root, other.root, run.root, "--json", "--tasks")[0].splitlines()
+    compared = [json.loads(line) for line in lines]
+    assert [(found["first"]["run"], found["second"]["run"]) for found in compared] == [
+        (str(run.root), str(other.root)),
+        (str(run.root), str(run.root)),
+    ]
+    assert [found["versions"]["counts"]["gained"] for found in compared] == [6, 0]
+    assert "gained" in call("compare", run.root, other.root, "--tasks")[0]
+    for words in ([run.root], [run.root, other.root, run.root], [run.root, 0, 0]):
+        with pytest.raises(UsageError, match="--html"):
+            call("compare", *words, "--html", tmp_path / "x.html")
+
+
 def test_pages_replace_no_other_file(run, other, tmp_path):
     path = tmp_path / "ab.html"
     for name, arguments in (("report", [run.root]), ("compare", [run.root, other.root])):

@@ -78,7 +78,7 @@ def inspect_buffer(
 
     Exit codes: 3.
 
-    See also: webgym show, webgym diff, webgym prepare, webgym gc.
+    See also: webgym show, webgym compare, webgym prepare, webgym gc.
     """
     from webgym_cli.cli.stage import resolve
     from webgym_cli.store.index.selection import TrajectoryQuery

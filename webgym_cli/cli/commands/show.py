@@ -39,7 +39,7 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
 
     Exit codes: 3.
 
-    See also: webgym inspect-buffer, webgym diff, webgym report.
+    See also: webgym inspect-buffer, webgym compare, webgym report.
     """
     from webgym_cli.cli.commands.episode_text import episode_text
     from webgym_cli.inspect.episode import read_episodes

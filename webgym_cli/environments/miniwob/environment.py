@@ -23,9 +23,9 @@ from webgym_cli.environments.miniwob.pages import (
     SHOW_JS,
     START_JS,
     WIDTH,
+    page_of,
     page_url,
 )
-from webgym_cli.environments.miniwob.spec import page_of
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS
 from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Task
 
 # Size of the task's area in CSS pixels; the pages show rewards and timer beside it.
 WIDTH, HEIGHT = 160, 210
@@ -33,6 +34,11 @@ def pages_folder() -> Path:
 def list_pages() -> tuple[str, ...]:
     """Return the names of all pages, sorted."""
     return tuple(sorted(page.stem for page in pages_folder().glob("*.html")))
+
+
+def page_of(task: Task) -> str:
+    """Return the name of a task's page."""
+    return (task.start_url or task.id).removesuffix(".html")
 
 
 def page_url(name: str) -> str:

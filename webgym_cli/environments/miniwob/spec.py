@@ -14,11 +14,6 @@ from webgym_cli.tasks.registry import BadTaskError, TaskFields, select_named
 _EXAMPLE = "-s tasks.train=miniwob:click-test,click-dialog"
 
 
-def page_of(task: Task) -> str:
-    """Return the name of a task's page."""
-    return (task.start_url or task.id).removesuffix(".html")
-
-
 def _list_tasks(names: str) -> list[Task]:
     from webgym_cli.environments.miniwob.pages import list_pages
 
@@ -27,7 +22,7 @@ def _list_tasks(names: str) -> list[Task]:
 
 
 def _check_task(task: Task, record: TaskFields) -> None:
-    from webgym_cli.environments.miniwob.pages import list_pages
+    from webgym_cli.environments.miniwob.pages import list_pages, page_of
 
     if page_of(task) not in list_pages():
         page, name = shorten(task.start_url or task.id), record.name("start_url")
@@ -37,6 +32,7 @@ def _check_task(task: Task, record: TaskFields) -> None:
 
 def _require_expert(settings: Settings, tasks: Sequence[Task]) -> None:
     from webgym_cli.environments.miniwob.oracle import require_expert
+    from webgym_cli.environments.miniwob.pages import page_of
 
     for task in tasks:
         require_expert(page_of(task))

@@ -14,16 +14,16 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.fixture_sites.registry import HOSTS
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
-from webgym_cli.environments.fixture_sites.webarena_tasks import (
+from webgym_cli.environments.web.environment import WebEnvironment
+from webgym_cli.environments.web.pool import WebPool
+from webgym_cli.environments.webarena.evaluation import grade
+from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
+from webgym_cli.environments.webarena.fixture_tasks import (
     WORLD,
     is_fixture,
     make_webarena_expert,
     to_webrl_action,
 )
-from webgym_cli.environments.web.environment import WebEnvironment
-from webgym_cli.environments.web.pool import WebPool
-from webgym_cli.environments.webarena.evaluation import grade
-from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
 from webgym_cli.environments.webarena.fuzzy_judge import FuzzyJudge
 from webgym_cli.environments.webarena.login_store import task_sites
 from webgym_cli.environments.webarena.site_scheduler import SiteScheduler

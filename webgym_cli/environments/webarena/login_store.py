@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.config.webarena import WebArenaSettings
-from webgym_cli.environments.fixture_sites.webarena_tasks import is_fixture
+from webgym_cli.environments.webarena.fixture_tasks import is_fixture
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite

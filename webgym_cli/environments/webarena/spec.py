@@ -24,8 +24,8 @@ _SITE_FIELDS = ("sites", "require_login", "storage_state", "geolocation", "requi
 
 
 def _list_tasks(names: str) -> list[Task]:
-    from webgym_cli.environments.fixture_sites.browse_tasks import browse_sets
-    from webgym_cli.environments.fixture_sites.webarena_tasks import list_webarena_tasks
+    from webgym_cli.environments.webarena.browse_tasks import browse_sets
+    from webgym_cli.environments.webarena.fixture_tasks import list_webarena_tasks
 
     tasks = list_webarena_tasks()
     sets: dict[str, list[str]] = {name: list(members) for name, members in browse_sets().items()}
@@ -52,7 +52,7 @@ SPEC = EnvironmentSpec(
     converters={"webarena": lazy("webgym_cli.environments.webarena.convert:convert_configurations")},
     make_pool=lazy("webgym_cli.environments.webarena.environment:WebArenaPool"),
     action_sets=(PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED),
-    require_expert=lazy("webgym_cli.environments.fixture_sites.webarena_tasks:require_experts"),
+    require_expert=lazy("webgym_cli.environments.webarena.fixture_tasks:require_experts"),
     check_settings=lazy("webgym_cli.environments.webarena.requirements:check_settings"),
     scores_unfinished=True,
     resources=ExclusiveResources(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -19,6 +19,7 @@ SELECT task_key, {seed} AS seed, min(task) AS task, min(site) AS site, arg_max(i
     avg(success::INTEGER) AS rate, avg(steps) FILTER (failure IS NULL) AS steps
 FROM trajectories WHERE {where} GROUP BY ALL ORDER BY task_key, seed
 """
+_SCORED = "series = ? AND iteration = ? AND success IS NOT NULL"
 
 
 class Change(StrEnum):
@@ -94,6 +95,30 @@ def count_changes(pairs: Iterable[Pair]) -> dict[Change, int]:
     return {change: counts[change] for change in Change}
 
 
+def count_changes_by(pairs: Iterable[Pair], name: Callable[[PairedCase], str]) -> dict[str, dict[Change, int]]:
+    """Return the number of pairs per change by a name of their cases, those with the largest changes first."""
+    groups: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(name(pair[0]), []).append(pair)
+    counts = {group: count_changes(members) for group, members in groups.items()}
+
+    def order(group: str) -> tuple[int, int, str]:
+        gained, lost = counts[group][Change.GAINED], counts[group][Change.LOST]
+        return -abs(gained - lost), -gained - lost, group
+
+    return {group: counts[group] for group in sorted(counts, key=order)}
+
+
+def pair_cases(before: tuple[Index, str, int], after: tuple[Index, str, int], *, by_seed: bool = True) -> list[Pair]:
+    """Return the scored episodes that two iterations share, without `by_seed` the scored tasks.
+
+    Each iteration is given as its index, series and number.
+    """
+    sides = (before, after)
+    cases = (read_cases(index, _SCORED, [series, number], by_seed=by_seed) for index, series, number in sides)
+    return [(first, second) for first, second in join_cases(*cases) if first and second]
+
+
 def compute_p_value(counts: dict[Change, int]) -> float:
-    """Return the p-value of McNemar's exact test on gained and lost pairs."""
-    return mcnemar(counts[Change.GAINED], counts[Change.LOST])
+    """Return the p-value of McNemar's exact test on gained and lost pairs, with four significant digits."""
+    return float(f"{mcnemar(counts[Change.GAINED], counts[Change.LOST]):.4g}")

@@ -8,10 +8,9 @@ from typing import Any, Literal, TypedDict, cast
 
 from webgym_cli.config.load import flat_values
 from webgym_cli.records.statistics import difference
-from webgym_cli.report.changes import pair_cases
 from webgym_cli.report.facts import RunIdentity, describe_run
 from webgym_cli.report.success import SERIES, SuccessCounts, SuccessPoint, read_failures, read_points
-from webgym_cli.store.index.paired import Change, Pair, compute_p_value, count_changes
+from webgym_cli.store.index.paired import Change, Pair, compute_p_value, count_changes, pair_cases
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, saved_settings
 
@@ -190,7 +189,7 @@ def _compare_pairs(shared: Sequence[Pair]) -> Difference | None:
         "gained": gained,
         "lost": lost,
         "difference": round((gained - lost) / pairs, 4),
-        "p_value": float(f"{p_value:.4g}"),
+        "p_value": p_value,
         "significant": p_value < LEVEL,
     }
 

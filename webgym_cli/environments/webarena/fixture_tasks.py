@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 import yaml
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.fixture_sites.browse_tasks import browse_sets
 from webgym_cli.environments.fixture_sites.expert import SiteExpert
 from webgym_cli.environments.fixture_sites.expressions import draw_names, fill
 from webgym_cli.environments.fixture_sites.registry import HOSTS, find_site
 from webgym_cli.environments.fixture_sites.tasks import find_task
+from webgym_cli.environments.webarena.browse_tasks import browse_sets
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import FailureKind
@@ -51,7 +51,7 @@ class WebArenaFixture:
 @cache
 def load_fixtures() -> dict[str, WebArenaFixture]:
     """Return the tasks by id."""
-    text = Path(__file__).with_name("webarena_tasks.yaml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("fixture_tasks.yaml").read_text(encoding="utf-8")
     worlds = {name: find_site(f"{name}.test").world(WORLD) for name in ("shop", "mail")}
     sets = [yaml.safe_load(text), *browse_sets().values()]
     return {task_id: _make_fixture(task_id, worlds, **fields) for tasks in sets for task_id, fields in tasks.items()}

@@ -8,8 +8,8 @@ import pytest
 
 from tests.inspect.buffers import attempt, made
 from tests.records.made import CRASHED
+from webgym_cli.compare.versions import ComparedVersion, compare_versions
 from webgym_cli.errors import UsageError
-from webgym_cli.inspect.diff import ComparedIteration, diff_iterations
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.query import open_index
 
@@ -17,10 +17,10 @@ from webgym_cli.store.index.query import open_index
 def compared(first, second, split=Split.TEST, iterations=(0, 1)):
     with ExitStack() as stack:
         sides = [
-            ComparedIteration(run, stack.enter_context(open_index(run)), iteration)
+            ComparedVersion(run, stack.enter_context(open_index(run)), iteration)
             for run, iteration in zip((first, second), iterations, strict=True)
         ]
-        return diff_iterations(*sides, split)
+        return compare_versions(*sides, split)
 
 
 def test_episodes_of_the_same_task_and_seed_are_paired(tmp_path):

@@ -7,16 +7,16 @@ import pytest
 from tests.inspect.buffers import made
 from tests.records.made import CRASHED, SOLVED, trajectory
 from tests.report.runs import compared, did
-from webgym_cli.config.load import load
-from webgym_cli.records.series import name_served
-from webgym_cli.records.statistics import difference, mcnemar
-from webgym_cli.records.task import Split
-from webgym_cli.report.compare_views import (
+from webgym_cli.compare.views import (
     build_failure_rows,
     build_sections,
     build_success_rows,
     warn_of_different_tasks,
 )
+from webgym_cli.config.load import load
+from webgym_cli.records.series import name_served
+from webgym_cli.records.statistics import difference, mcnemar
+from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir, create_or_open
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from webgym_cli.compare.runs import ComparedRow, Comparison
 from webgym_cli.report.charts import NONE, format_number, format_percent
-from webgym_cli.report.compare import ComparedRow, Comparison
 from webgym_cli.report.figures import (
     Figure,
     ReportSection,
@@ -11,11 +11,21 @@ from webgym_cli.report.figures import (
     format_interval,
     make_success_curve,
 )
+from webgym_cli.report.page import render_template, to_short_json
 from webgym_cli.report.success import SuccessCounts
 
 # The columns of the main table.
 ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
 FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
+
+
+def render_comparison(comparison: Comparison) -> bytes:
+    """Render a comparison page, encoded in UTF-8."""
+    settings = [
+        (key, to_short_json(of["first"]), to_short_json(of["second"])) for key, of in comparison["settings"].items()
+    ]
+    sections = build_sections(comparison)
+    return render_template("compare", comparison=comparison, sections=sections, settings=settings)
 
 
 def build_sections(comparison: Comparison) -> list[ReportSection]:

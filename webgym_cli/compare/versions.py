@@ -1,4 +1,4 @@
-"""Paired comparison of two iterations on their common tasks, with a significance test."""
+"""Comparison of two policy versions, of one run or of two, on the episodes that they share."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from webgym_cli.store.index.paired import (
     PairedCase,
     compute_p_value,
     count_changes,
+    count_changes_by,
     find_change,
     join_cases,
     read_cases,
@@ -23,7 +24,7 @@ from webgym_cli.store.run import RunDir
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedIteration:
+class ComparedVersion:
     """One side of the comparison."""
 
     run: RunDir
@@ -32,8 +33,8 @@ class ComparedIteration:
     iteration: int
 
 
-def diff_iterations(first: ComparedIteration, second: ComparedIteration, split: Split) -> dict[str, Any]:
-    """Compare two iterations on their common cases and return one JSON object.
+def compare_versions(first: ComparedVersion, second: ComparedVersion, split: Split) -> dict[str, Any]:
+    """Compare two versions on their common cases and return one JSON object.
 
     The unit is the episode (same task and seed) if the sides share any: test episodes are the same in every iteration.
     Otherwise it is the task. Raises `UsageError` if a side has no trajectories, `StoreError`.
@@ -59,13 +60,22 @@ def diff_iterations(first: ComparedIteration, second: ComparedIteration, split: 
         "first": _side_json(first, alone[0], [before for before, _ in pairs]),
         "second": _side_json(second, alone[1], [after for _, after in pairs]),
         "counts": {change.value: count for change, count in counts.items()},
-        "p_value": float(f"{compute_p_value(counts):.4g}"),
+        "p_value": compute_p_value(counts),
         "by_task": _count_by_task(pairs),
         **{change.value: [_pair_json(pair) for pair in pairs if find_change(pair) is change] for change in Change},
     }
 
 
-def _find_series(side: ComparedIteration, split: Split) -> str:
+def find_versions(run: RunDir, index: Index, split: Split) -> list[int]:
+    """Return the versions with trajectories of a split. Raises `UsageError` if there is none, `StoreError`."""
+    sql = f"SELECT DISTINCT iteration FROM trajectories WHERE {SPLIT_OR_SERVER} = ? ORDER BY iteration"
+    versions = [row["iteration"] for row in index.rows(sql, [split.value])]
+    if not versions:
+        raise UsageError(f"{run.root}: no {split} trajectories", hint=f"webgym inspect-buffer {run.root}")
+    return versions
+
+
+def _find_series(side: ComparedVersion, split: Split) -> str:
     """Return the series to compare: the run's own, or that of another server if there is no own one."""
     sql = f"SELECT DISTINCT split, {SPLIT_OR_SERVER} AS series, iteration FROM trajectories ORDER BY ALL"
     there = list(side.index.rows(sql))
@@ -80,14 +90,14 @@ def _find_series(side: ComparedIteration, split: Split) -> str:
 
 
 def _join(
-    sides: Sequence[tuple[ComparedIteration, str]], *, by_seed: bool
+    sides: Sequence[tuple[ComparedVersion, str]], *, by_seed: bool
 ) -> list[tuple[PairedCase | None, PairedCase | None]]:
     where = f"{SPLIT_OR_SERVER} = ? AND iteration = ?"
     cases = (read_cases(side.index, where, [series, side.iteration], by_seed=by_seed) for side, series in sides)
     return list(join_cases(*cases))
 
 
-def _side_json(side: ComparedIteration, alone: int, cases: Sequence[PairedCase]) -> dict[str, Any]:
+def _side_json(side: ComparedVersion, alone: int, cases: Sequence[PairedCase]) -> dict[str, Any]:
     return {
         "run": str(side.run.root),
         "iteration": side.iteration,
@@ -103,14 +113,9 @@ def _mean(values: Iterable[float]) -> float | None:
 
 
 def _count_by_task(pairs: Sequence[Pair]) -> dict[str, dict[str, int]]:
-    """Return the counts by task id, those with the most changes first."""
-    tasks: dict[str, dict[str, int]] = {}
-    for pair in pairs:
-        counts = tasks.setdefault(pair[0].task, {"pairs": 0, **dict.fromkeys([change.value for change in Change], 0)})
-        counts["pairs"] += 1
-        counts[find_change(pair).value] += 1
-    order = sorted(tasks, key=lambda task: (-abs(tasks[task]["gained"] - tasks[task]["lost"]), task))
-    return {task: tasks[task] for task in order}
+    """Return the counts by task id, those with the largest changes first."""
+    tasks = count_changes_by(pairs, lambda case: case.task)
+    return {task: {"pairs": sum(counts.values()), **counts} for task, counts in tasks.items()}
 
 
 def _pair_json(pair: Pair) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Comparison of policy versions and of runs by the episodes that they share."""
