@@ -254,7 +254,7 @@ def test_files_are_small_and_folders_flat():
 
 def commands() -> list[str]:
     group = typer.main.get_command(app)
-    return sorted(group.commands)  # type: ignore[attr-defined]
+    return sorted(name for name, command in group.commands.items() if not command.hidden)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("command", commands())

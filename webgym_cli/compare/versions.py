@@ -115,7 +115,7 @@ def _mean(values: Iterable[float]) -> float | None:
 def _count_by_task(pairs: Sequence[Pair]) -> dict[str, dict[str, int]]:
     """Return the counts by task id, those with the largest changes first."""
     tasks = count_changes_by(pairs, lambda case: case.task)
-    return {task: {"pairs": sum(counts.values()), **counts} for task, counts in tasks.items()}
+    return {task: {"pairs": sum(of.values()), **{key.value: of[key] for key in of}} for task, of in tasks.items()}
 
 
 def _pair_json(pair: Pair) -> dict[str, Any]:
