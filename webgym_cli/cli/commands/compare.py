@@ -40,7 +40,7 @@ def compare(
     html: HtmlOpt = None,
     json: JsonOpt = False,
 ) -> None:
-    """Compare policy versions or runs, and test whether they differ significantly.
+    """Compare policy versions, or runs, with significance tests.
 
     Two runs: success by split and iteration, steps, failures, and the settings that differ; of more runs, each is
     compared with the first. A run with two versions (default: its first and its newest), or two runs with one version

@@ -16,7 +16,7 @@ PortOpt = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 
 
 @command(app)
 def sites(port: PortOpt = 8800) -> None:
-    """Serve the fixture sites: shop and mail, and the test pages of lab.test.
+    """Serve the fixture sites: a shop, mail, and test pages.
 
     For people: stderr shows how to open them in a browser, which has to resolve their names to the port.
 
