@@ -1,5 +1,8 @@
 """What an iteration's training is made of, by the algorithm; written once, unless it is asked for again."""
 
+import asyncio
+from dataclasses import dataclass
+
 import pytest
 
 from tests.prepare.actor_server import ActorServer
@@ -7,7 +10,7 @@ from tests.prepare.rl_made import build_model, episode, line_of, served, setting
 from tests.prepare.webrl_made import POLICY, demonstrations, experience, second_phase
 from tests.records.made import UNSOLVED
 from webgym_cli.agent.tokens import ModelTokens
-from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
+from webgym_cli.errors import JobError, MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.preparation import format_preparation, plan_preparation, prepare
 from webgym_cli.loop.serving import Serving
@@ -21,8 +24,27 @@ from webgym_cli.store.run import RunDir
 CHAINS, GRPO, SHOWN = "agent.num_chains=2", "train.algorithm=grpo", "loop.demonstration_iterations=1"
 
 
-async def nobody():
-    raise AssertionError("no server is needed")
+@dataclass
+class Servers:
+    """The policy's servers: at these addresses, or none that may be started."""
+
+    base_urls: tuple[str, ...] = ()
+    starts: int = 0
+    error: Exception | None = None
+    """How they end while they are watched."""
+
+    async def current(self):
+        assert self.base_urls, "no server is needed"
+        self.starts += 1
+        return self.base_urls
+
+    async def watch(self):
+        if self.error:
+            raise self.error
+        await asyncio.Event().wait()
+
+
+nobody = Servers()
 
 
 @pytest.fixture(scope="module")
@@ -87,16 +109,11 @@ def shown(tmp_path, model):
 
 
 async def test_experience_of_two_runs_is_scored_by_the_policy_s_server(tmp_path, model, shown, server):
-    run, events, starts = RunDir(tmp_path / "second"), [], []
+    run, events, served = RunDir(tmp_path / "second"), [], Servers((server.base_url,))
     with_ = second_phase(run, model, experience(shown))
-
-    async def served():
-        starts.append(1)
-        return (server.base_url,)
-
     made, fresh = await prepare(run, with_, events.append, served, again=False)
     assert (fresh, made.policy, made.current_rows, made.replayed_rows) == (True, POLICY, 4, 7)
-    assert (len(server.asked), len(starts)) == (7, 1)
+    assert (len(server.asked), served.starts) == (7, 1)
     rows = [row for row in line_of(run.rl_data / "rows.jsonl") if row["replayed"]]
     assert sorted(server.asked) == sorted(row["input_ids"] for row in rows)
     assert format_preparation(made, run).startswith("5 trajectories in 11 rows (7 of them replayed), ")
@@ -105,6 +122,20 @@ async def test_experience_of_two_runs_is_scored_by_the_policy_s_server(tmp_path,
     assert await prepare(run, with_, events.append, nobody, again=False) == (made, False)
     again, _ = await prepare(run, with_, events.append, nobody, again=True)  # all is known
     assert again.digest == made.digest
+
+
+async def test_a_server_that_dies_while_it_scores_ends_the_preparation(tmp_path, model, shown):
+    run = RunDir(tmp_path / "second")
+    with_ = second_phase(run, model, experience(shown))
+
+    async def hang(reader, writer):
+        await asyncio.Event().wait()
+
+    async with await asyncio.start_server(hang, "127.0.0.1", 0) as silent:
+        port = silent.sockets[0].getsockname()[1]
+        dies = Servers((f"http://127.0.0.1:{port}/v1",), error=JobError("vLLM has answered no request for 60 s"))
+        with pytest.raises(JobError, match="answered no request"):
+            await asyncio.wait_for(prepare(run, with_, lambda event: None, dies, again=False), 30)
 
 
 async def test_in_a_run_the_server_of_its_policy_is_asked(tmp_path, model, shown, server, monkeypatch):

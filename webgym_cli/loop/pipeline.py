@@ -170,8 +170,7 @@ class Pipeline:
     async def prepare(self, *, again: bool = False) -> Prepared | RlData:
         """Write the training data of the current iteration unless it is up to date; `again` forces it."""
         began = time.monotonic()
-        served = self.serving.current
-        prepared, fresh = await preparation.prepare(self.run, self.settings, self.sink, served, again=again)
+        prepared, fresh = await preparation.prepare(self.run, self.settings, self.sink, self.serving, again=again)
         if fresh:
             await self._note_prepared(prepared, began)
         return prepared

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 from webgym_cli.agent.chat import read_api_key, require_address
 from webgym_cli.agent.prompt_logprobs import PromptLogprobs
@@ -12,6 +14,8 @@ from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, VenvError
 from webgym_cli.jobs.signals import interruptible
+from webgym_cli.jobs.workers import race
+from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare.batch import describe_batch
 from webgym_cli.prepare.rl import execute as gradients
 from webgym_cli.prepare.rl import filter_groups
@@ -33,9 +37,6 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train.plan import plan_training
 from webgym_cli.train.registry import current_backend
 from webgym_cli.train.training_plan import TrainPlan
-
-# Serves the current policy and returns the base URLs.
-Served = Callable[[], Awaitable[tuple[str, ...]]]
 
 
 def plan_preparation(
@@ -78,7 +79,7 @@ def count_missing_episodes(run: RunDir, settings: Settings, plan: RolloutPlan) -
 
 
 async def prepare(
-    run: RunDir, settings: Settings, sink: EventSink, served: Served, *, again: bool
+    run: RunDir, settings: Settings, sink: EventSink, serving: Serving, *, again: bool
 ) -> tuple[Prepared | RlData, bool]:
     """Write the training data of the current iteration unless it is up to date; `again` forces it.
 
@@ -92,7 +93,7 @@ async def prepare(
             if not again and (prepared := _find_made(plan, run, settings)):
                 return prepared, False
         replay = plan.replay if isinstance(plan, RlPlan) else None
-        weights = None if replay is None else await _score_replay(replay, run, settings, sink, served)
+        weights = None if replay is None else await _score_replay(replay, run, settings, sink, serving)
         with interruptible():
             return _write(plan, run, settings, sink, weights), True
 
@@ -145,23 +146,41 @@ def _write(
 
 
 async def _score_replay(
-    plan: ReplayPlan, run: RunDir, settings: Settings, sink: EventSink, served: Served
+    plan: ReplayPlan, run: RunDir, settings: Settings, sink: EventSink, serving: Serving
 ) -> ScoringResult:
     """Score replay experience with the current policy; its server is started only for uncached log-probabilities."""
     tokens = ModelTokens(str(policy_path(run, settings)))
     limit = settings.rl.data.max_row_tokens
-    async with _open_client_factory(settings, served) as reach:
-        return await LogprobScoring(plan, run, tokens, sink, limit=limit, make_client=reach).execute()
+    started = asyncio.Event()
+
+    async def watch() -> None:
+        await started.wait()
+        await serving.watch()
+
+    async with _open_client_factory(settings, serving, started) as reach:
+        scoring = LogprobScoring(plan, run, tokens, sink, limit=limit, make_client=reach)
+        # A server that hangs would be waited for as long as all retries of its requests take.
+        async with race(scoring.execute(), watch()) as (scored, watched):
+            if not scored.done():
+                watched.result()
+            return cast(ScoringResult, await scored)
 
 
 @asynccontextmanager
-async def _open_client_factory(settings: Settings, served: Served) -> AsyncIterator[ClientFactory]:
-    """Yield a factory of clients for the policy's server (configured or webgym's own); close the clients afterwards."""
+async def _open_client_factory(
+    settings: Settings, serving: Serving, started: asyncio.Event
+) -> AsyncIterator[ClientFactory]:
+    """Yield a factory of clients for the policy's server (configured or webgym's own); close the clients afterwards.
+
+    `started` is set once webgym's own server runs.
+    """
     how = settings.rl.replay
     clients: list[PromptLogprobs] = []
 
     async def reach() -> PromptLogprobs:
-        urls = (how.base_url,) if how.base_url else await served()
+        urls = (how.base_url,) if how.base_url else await serving.current()
+        if not how.base_url:
+            started.set()
         key = read_api_key(how.api_key_env_var) if how.base_url else ""
         name = settings.serve.served_model_name
         timeout, retries, proxied = how.timeout, how.retries, bool(how.base_url)

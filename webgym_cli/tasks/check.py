@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Task
+from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files, require_files
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.records import iter_records
 from webgym_cli.tasks.registry import BadTaskError
@@ -68,20 +73,26 @@ class FileReport:
 class Checker:
     """Checks files one after another and finds duplicates across them."""
 
+    settings: Settings = field(default_factory=Settings)
+    """Their `rollout.file_folders` may contain the files of tasks."""
     _earlier: set[int] = field(default_factory=set)
 
     def check(self, file: str, lines: Iterable[bytes], report: FileReport) -> Iterator[BadLine]:
         """Yield the invalid lines of a file and update its report."""
         here: set[int] = set()
+        tasks = self.settings.tasks.model_copy(update={"train": file, "test": None})
+        settings = self.settings.model_copy(update={"tasks": tasks})
         for number, read in iter_records(lines):
             try:
-                self._take(read(), report, here)
+                task = self._take(read(), report, here)
+                if Path(file).exists():  # what comes from stdin has no folder
+                    _check_files(settings, place_files(task, Path(file).parent))
             except BadTaskError as error:
                 report.bad_lines += 1
                 yield BadLine(file, number, error.with_advice)
         self._earlier |= here
 
-    def _take(self, value: dict[str, Any], report: FileReport, here: set[int]) -> None:
+    def _take(self, value: dict[str, Any], report: FileReport, here: set[int]) -> Task:
         task = read_task(value)
         content = fingerprint(task)
         report.tasks += 1
@@ -94,3 +105,13 @@ class Checker:
         report.rubrics[rubric_shape(value.get("evaluator_reference") if given is None else given)] += 1
         if site := site_of(task.start_url):
             report.sites.add(site_hash(site))
+        return task
+
+
+def _check_files(settings: Settings, task: Task) -> None:
+    """Raise `BadTaskError` for a file or folder of a task that a rollout would refuse."""
+    try:
+        for name in (UPLOADS, IMAGES):
+            require_files(settings, [task], name)
+    except UsageError as error:
+        raise BadTaskError(str(error).removeprefix(f"task {task.id}: "), error.hint or "") from None

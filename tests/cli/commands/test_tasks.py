@@ -129,3 +129,19 @@ def test_an_empty_file_is_2(tasks, tmp_path):
     write(tmp_path / "empty.jsonl", "")
     said = tasks("check", "empty.jsonl")
     assert (said.returncode, said.stderr.splitlines()[0]) == (2, "webgym: empty.jsonl: no task in the file")
+
+
+@pytest.mark.parametrize(
+    ("folder", "words"),
+    [("cv", ""), ("gone", "there is no file"), ("/etc", "is not in the task file's folder"), ([1], "paths are needed")],
+)
+def test_folders_of_uploads_are_checked(tasks, tmp_path, folder, words):
+    (tmp_path / "cv").mkdir()
+    file = tmp_path / "tasks.jsonl"
+    task = {"id": "a", "instruction": "Upload it.", "start_url": "https://a.com/", "upload_folder": folder}
+    file.write_text(json.dumps(task) + "\n")
+    said = tasks("check", file)
+    assert said.returncode == (2 if words else 0)
+    assert (f"{file}:1: upload_folder: " in said.stdout) is bool(words) and words in said.stdout
+    if folder == "/etc":
+        assert tasks("check", file, "-s", 'rollout.file_folders=["/etc"]').returncode == 0

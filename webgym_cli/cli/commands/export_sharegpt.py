@@ -12,7 +12,7 @@ from webgym_cli.cli.commands.inspect_buffer import BandOpt, IterationOpt, SiteOp
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import DryRunOpt, RunArg, SettingsOptions
 from webgym_cli.cli.output import Output
-from webgym_cli.errors import StoreError
+from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 
 if TYPE_CHECKING:
@@ -123,6 +123,8 @@ def export_sharegpt(
             f"{directory.root}: {stats.damaged} lines or records are damaged or lack screenshots, and were left out",
             hint=f"webgym inspect-buffer {directory.root} --verify",
         )
+    if not stats.records:
+        raise WebGymError(f"{directory.root}: nothing was exported", hint=f"webgym inspect-buffer {directory.root}")
 
 
 def _needs_plugins(run: RunDir, settings: Settings, format_: str) -> bool:

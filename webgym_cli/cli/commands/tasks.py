@@ -85,8 +85,7 @@ def check(files: FilesArg, options: DataOptions) -> None:
     """
     from webgym_cli.tasks.check import Checker, FileReport
 
-    options.load()  # plugins register environments
-    output, checker, reports = Output(as_json=options.json), Checker(), []
+    output, checker, reports = Output(as_json=options.json), Checker(options.load()), []
     for file in files:
         report = FileReport("stdin" if file == "-" else file)
         with _open_source(file) as lines:
