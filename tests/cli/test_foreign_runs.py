@@ -200,6 +200,57 @@ def test_a_strangers_training_configuration_is_written_anew_or_refused(stranger,
     assert not trace(tmp_path).exists()
 
 
+@pytest.mark.parametrize("place", ["run", "llamafactory_data", "logs", "screenshots"])
+@pytest.mark.parametrize("words", [("prepare", "RUN"), ("inspect-buffer", "RUN", "--reindex"), ("report", "RUN")])
+def test_what_a_copied_folder_links_to_is_left_alone(stranger, tmp_path, place, words):
+    """A run's folder of a stranger may be a link to one of the reader's."""
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "part-0.jsonl").write_text("{}\n")
+    (mine / "notes.txt").write_text("mine")
+    if place == "run":
+        (stranger.root / "report.html").symlink_to(mine / "notes.txt")
+    else:
+        shutil.rmtree(stranger.root / place, ignore_errors=True)
+        (stranger.root / place).symlink_to(mine)
+    done = webgym(*[str(stranger.root) if word == "RUN" else word for word in words], cwd=tmp_path)
+    assert "Traceback" not in done.stderr
+    assert {file.name: file.read_text() for file in mine.iterdir() if file.is_file()} == {
+        "part-0.jsonl": "{}\n",
+        "notes.txt": "mine",
+    }
+
+
+def test_a_screenshot_that_links_elsewhere_is_copied_nowhere(stranger, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("root:secret")
+    for image in stranger.screenshots.rglob("*.png"):
+        image.unlink()
+        image.symlink_to(secret)
+    for words in (("--copy-images", "images", "-o", "out.json"), ("--format", "hf", "-o", "hf")):
+        done = webgym("export-sharegpt", stranger.root, *words, cwd=tmp_path)
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    webgym("show", stranger.root, FIRST, "--html", "page.html", cwd=tmp_path)
+    webgym("report", stranger.root, "--html", "report.html", cwd=tmp_path)
+    for name in ("images", "hf", "out.json", "page.html", "report.html"):
+        made = tmp_path / name
+        files = made.rglob("*") if made.is_dir() else [made] if made.exists() else []
+        assert not any(b"root:secret" in file.read_bytes() for file in files if file.is_file()), name
+
+
+def test_lines_that_link_to_another_file_are_damage_without_its_text(stranger, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("root:secret\n")
+    for part in stranger.root.glob("*_trajectories/*/part-*.jsonl"):
+        part.unlink()
+        part.symlink_to(secret)
+    shutil.rmtree(stranger.index)
+    for words in READERS:
+        done = webgym(*[str(stranger.root) if word == "RUN" else word for word in words], cwd=tmp_path)
+        assert not any(text in done.stdout + done.stderr for text in ("root:secret", "Traceback")), words
+    assert secret.read_text() == "root:secret\n"
+
+
 def test_tasks_check_knows_the_environments_of_plugins(tmp_path):
     shutil.copy(Path(__file__).parents[1] / "extending/dial_plugin.py", tmp_path)
     task = {"id": "one", "environment": "dial", "instruction": "Turn it to 3.", "extra": {"goal": 3}}

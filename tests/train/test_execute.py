@@ -14,7 +14,7 @@ import yaml
 
 from tests.train.fake_checkpoints import published, weights
 from tests.train.train_data import prepare, rows, settings_for
-from webgym_cli.errors import JobError, StoreError, VenvError
+from webgym_cli.errors import JobError, SettingsError, StoreError, VenvError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
@@ -106,6 +106,21 @@ async def test_a_failure_keeps_what_was_saved_and_goes_on_from_there(ready, run)
     assert [event["done"] for event in named(ready.events, "train")] == [1, 2, 3, 4]
     assert any("goes on after step 2" in event["message"] for event in named(ready.events, "train_note"))
     assert made.loss == 2.5
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_states_of_deepspeed_are_unpickled_only_in_a_run_made_here(ready, run, monkeypatch, own):
+    """Their pickles execute code, and nothing checks them."""
+    with pytest.raises(JobError):
+        await ready("save at 2", deepspeed_config_filename="ds_config_cpu_zero2.json")
+    monkeypatch.setattr("webgym_cli.train.execute.is_own", lambda root: own)
+    going = ready(again=True, deepspeed_config_filename="ds_config_cpu_zero2.json")
+    if own:
+        assert await going
+    else:
+        with pytest.raises(SettingsError, match="pickles") as caught:
+            await going
+        assert "--trust" in caught.value.hint
 
 
 async def test_a_dataset_that_changed_discards_the_interrupted_training(ready, run):

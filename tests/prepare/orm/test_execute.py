@@ -19,7 +19,7 @@ from webgym_cli.records.trajectory import Element, Observation
 from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import create_or_open, saved_settings
-from webgym_cli.train.llamafactory.dataset import read_prepared
+from webgym_cli.train.llamafactory.dataset import read_prepared, read_train_config
 
 
 @pytest.fixture
@@ -38,6 +38,20 @@ def judged(run, tmp_path):  # noqa: F811
 
 def records(judged, name="train"):
     return json.loads((judged.orm.dataset / f"finetune_{name}.json").read_text())
+
+
+async def test_the_model_of_a_run_of_raw_prompts_reads_chats(run, tmp_path):  # noqa: F811
+    """`webrl_released` has Llama 3's control tokens in its texts; what the reward model reads has none."""
+    told = ["context_config.prompt_version=webrl_released", f"policy_config.base_model={model(tmp_path / 'model')}"]
+    told.append("policy_config.template=qwen3_vl_nothink")
+    create_or_open(run, load(overrides=[*told, "algorithm_config.bf16=false", "venvs.device=cpu"]))
+    for _ in range(2):  # the second time its settings are those that it has stored
+        settings = orm_settings(run, [], ["algorithm_config.deepspeed_config_filename=null"])
+        await prepare_orm(run, settings, lambda event: None)
+    assert saved_settings(run).context_config.prompt_version == "webrl_released"
+    assert saved_settings(run.orm).context_config.prompt_version == "webrl"
+    assert read_train_config(run.orm)["template"] not in ("", "empty")
+    assert "<|eot_id|>" not in json.dumps(records(run))
 
 
 async def test_a_sample_is_the_question_that_scoring_asks(judged):

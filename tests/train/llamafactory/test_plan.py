@@ -387,6 +387,20 @@ def test_wandb_without_a_key_stays_offline(ready, role, monkeypatch, tmp_path):
     assert ("WANDB_MODE" in disabled.env, disabled.overrides["report_to"]) == (False, "none")
 
 
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "PYTHONPATH", "PATH", "WANDB__EXECUTABLE", "WANDB_BASE_URL"])
+def test_a_strangers_wandb_env_sets_only_names(ready, run, role, monkeypatch, tmp_path, name):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    wandb(role)
+    ready(report_to="wandb")
+    (run.dataset / "wandb_env.sh").write_text(
+        f"export {name}=/evil\nexport WANDB_PROJECT=mine\ntouch {tmp_path}/executed\nexport WANDB_NOTES=$(id)\n"
+    )
+    plan = ready(report_to="wandb", again=False)
+    assert (plan.env.get(name), plan.env["WANDB_PROJECT"]) == (None, "mine")
+    assert plan.env["WANDB_NOTES"] == "$(id)"
+    assert not (tmp_path / "executed").exists()
+
+
 def test_wandb_that_is_not_installed_is_left_out(ready):
     plan = ready(report_to="wandb")
     assert plan.overrides["report_to"] == "none"

@@ -96,13 +96,17 @@ class BrowserSession:
         """The current page's address."""
         return self.page.url
 
-    async def goto(self, url: str) -> None:
-        """Load an address, until `options.wait_until`. Raises `NAVIGATION_FAILED` or `PAGE_TIMEOUT`."""
+    async def goto(self, url: str) -> int:
+        """Load an address, until `options.wait_until`, and return the HTTP status, 0 without one.
+
+        Raises `NAVIGATION_FAILED` or `PAGE_TIMEOUT`.
+        """
         async with self._load("loading the page"):
             response = await self.page.goto(url, wait_until=self.options.wait_until)
         self.asks_credentials = (
             response is not None and response.status == 401 and "www-authenticate" in response.headers
         )
+        return response.status if response else 0
 
     async def stop_loading(self) -> None:
         """Cancel the pending navigation, which would keep scripts from running in the page."""

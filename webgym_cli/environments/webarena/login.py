@@ -24,7 +24,6 @@ from webgym_cli.util.secrets import read_secret
 if TYPE_CHECKING:
     from playwright.async_api import Locator, Page
 
-_STATUS = "() => performance.getEntriesByType('navigation')[0]?.responseStatus ?? 0"
 _PASSWORD_SHOWN = "input[type=password]:visible"
 # Elements with a site's error messages.
 _ALERTS = "[role=alert], .message-error, .alert, .error, .flash-alert"
@@ -96,10 +95,9 @@ class LoginManager:
         url = f"{self._settings.webarena.site(site).url}{page}"
         hint = f"start the site, or fix webarena.{site}.url"
         try:
-            await session.goto(url)
+            status = await session.goto(url)
         except BoundaryError as error:
             raise BoundaryError(error.kind, f"{site}: {url} can't be opened: {error}", hint=hint) from error
-        status = int(await session.evaluate(_STATUS))
         if status >= (500 if refusals else 400):
             message = f"{site}: {url} answers with status {status}"
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, message, hint=hint)
