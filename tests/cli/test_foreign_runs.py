@@ -221,23 +221,6 @@ def test_what_a_copied_folder_links_to_is_left_alone(stranger, tmp_path, place, 
     }
 
 
-def test_a_screenshot_that_links_elsewhere_is_copied_nowhere(stranger, tmp_path):
-    secret = tmp_path / "secret"
-    secret.write_text("root:secret")
-    for image in stranger.screenshots.rglob("*.png"):
-        image.unlink()
-        image.symlink_to(secret)
-    for words in (("--copy-images", "images", "-o", "out.json"), ("--format", "hf", "-o", "hf")):
-        done = webgym("export-sharegpt", stranger.root, *words, cwd=tmp_path)
-        assert "Traceback" not in done.stderr
-    webgym("show", stranger.root, FIRST, "--html", "page.html", cwd=tmp_path)
-    webgym("report", stranger.root, "--html", "report.html", cwd=tmp_path)
-    for name in ("images", "hf", "out.json", "page.html", "report.html"):
-        made = tmp_path / name
-        files = made.rglob("*") if made.is_dir() else [made] if made.exists() else []
-        assert not any(b"root:secret" in file.read_bytes() for file in files if file.is_file()), name
-
-
 def test_lines_that_link_to_another_file_are_damage_without_its_text(stranger, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("root:secret\n")
