@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import redirect_stdout, suppress
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import typer
-
-from webgym_cli.cli.output import Output
 
 # Maximum entries of a folder that are scanned.
 MOST_ENTRIES = 5000
@@ -99,43 +94,6 @@ def trajectories(ctx: typer.Context, incomplete: str) -> list[str]:
     newest = sorted(parts, key=lambda part: part.parent.name, reverse=True)
     matching = (name for name in _ids(newest) if name.startswith(incomplete))
     return sorted(set(islice(matching, MOST_IDS)))
-
-
-def answer_bash(complete: Callable[[], object]) -> None:
-    """Complete for bash, which splits `key=value` and `miniwob:all` into words and replaces only the last one."""
-    words, place = os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"])
-    typed, place, before = join_words(words, place)
-    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(typed), str(place)
-    with redirect_stdout(io.StringIO()) as offered, suppress(SystemExit):
-        complete()
-    output = Output()
-    for offer in offered.getvalue().splitlines():
-        output.text(strip_typed(offer, before))
-
-
-def join_words(words: Sequence[str], place: int) -> tuple[list[str], int, str]:
-    """Join bash's words as typed; return them, the index of the one at the cursor, and its part that bash split off."""
-    typed: list[str] = []
-    at, before, after_break = len(words), "", False
-    for number, word in enumerate(words):
-        # COMP_WORDBREAKS has = and : in it.
-        is_break = number > 1 and bool(word) and not word.strip("=:")
-        if is_break or (after_break and word):
-            if number == place:
-                before = typed[-1] + (word if is_break else "")
-            typed[-1] += word
-        else:
-            typed.append(word)
-        if number == place:
-            at = len(typed) - 1
-        after_break = is_break
-    return typed, at, before
-
-
-def strip_typed(offer: str, before: str) -> str:
-    """Remove the prefix that bash split off from a completion."""
-    known = next((before[start:] for start in range(len(before)) if offer.startswith(before[start:])), "")
-    return offer.removeprefix(known)
 
 
 def _paths(incomplete: str, wanted: Callable[[Path], bool]) -> Iterator[str]:

@@ -18,8 +18,6 @@ from webgym_cli.errors import JobError, StoreError, Terminated, UsageError, WebG
 from webgym_cli.util.proxies import check_key_log, exempt_loopback
 from webgym_cli.util.secrets import add_address_keys, add_environment
 
-# The environment variable by which a shell requests completions.
-COMPLETE = "_WEBGYM_COMPLETE"
 AGAIN = "the same command goes on where this stopped (webgym resume RUN does so for a run)"
 # The commands whose work is resumed after an interruption; the others serve or only read.
 RESUMABLE = (
@@ -83,10 +81,8 @@ def main() -> None:
 def _run() -> Any:
     """Run the command and return Typer's result. The imports are here because Ctrl-C is handled by now."""
     from webgym_cli.cli.app import app
-    from webgym_cli.cli.completion import answer_bash
 
-    run = partial(app, prog_name="webgym", standalone_mode=False)
-    return answer_bash(run) if os.environ.get(COMPLETE) == "complete_bash" else run()
+    return app(prog_name="webgym", standalone_mode=False)
 
 
 def _click_error(error: Exception) -> int:

@@ -168,4 +168,4 @@ def test_a_terminated_import_leaves_whole_episodes_and_its_state(tmp_path):
     assert 0 < len(list(scan_stored(run, Split.TEST, 0))) < 40
     done = subprocess.run([*WEBGYM, "resume", "run"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
-    assert len({one.id for one in scan_stored(run, Split.TEST, 0)}) == len(list(scan_stored(run, Split.TRAIN, 0))) == 40
+    assert len({one.id for one in scan_stored(run, Split.TEST, 0)}) == len(list(scan_stored(run, Split.TEST, 0))) == 40
