@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 from aiohttp import web
 
@@ -104,7 +105,9 @@ class Host:
 
 def balanced(*hosts, started=False, **limits):
     """Return a policy over these servers, made as a rollout makes it."""
-    settings = RolloutSettings.model_validate({"policy_timeout": 10, **limits})
+    os.environ["POLICY_HOST_KEY"] = KEY
+    given = {"policy_timeout": 10, "policy_api_key_env_var": "POLICY_HOST_KEY", **limits}
+    settings = RolloutSettings.model_validate(given)
     images = EncodedImages({shot(0).sha256: png(0)}.__getitem__)
-    chats = [ChatPolicy(host.url, "policy", PolicySettings(), settings, images, api_key=KEY) for host in hosts]
+    chats = [ChatPolicy(settings.endpoint(host.url, "policy"), PolicySettings(), images) for host in hosts]
     return BalancedPolicy(chats, settings, started=started)

@@ -105,17 +105,17 @@ def server():
 
 
 @pytest.fixture
-async def connect(server):
+async def connect(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
     policies = []
 
     def policy(sampling=None, url=None, logprobs=None, **limits):
         made = ChatPolicy(
-            url or f"http://127.0.0.1:{server.server_port}/v1",
-            "policy",
+            RolloutSettings.model_validate({"policy_timeout": 10, **limits}).endpoint(
+                url or f"http://127.0.0.1:{server.server_port}/v1", "policy"
+            ),
             PolicySettings.model_validate(sampling or {}),
-            RolloutSettings.model_validate({"policy_timeout": 10, **limits}),
             EncodedImages({shot(0).sha256: png(0)}.__getitem__),
-            api_key=KEY,
             logprobs=logprobs,
         )
         policies.append(made)

@@ -4,6 +4,7 @@ import pytest
 
 from tests.prepare.actor_server import UNLIKELY, ActorServer
 from webgym_cli.agent.prompt_logprobs import PromptLogprobs
+from webgym_cli.config.endpoint import EndpointSettings
 from webgym_cli.errors import WebGymError
 
 
@@ -18,7 +19,8 @@ async def asking():
     clients = []
 
     def make(*urls, **options):
-        clients.append(PromptLogprobs(urls, "policy", **{"retries": 0, "timeout": 30, **options}))
+        given = {"model": "policy", "retries": 0, "timeout": 30, **options}
+        clients.append(PromptLogprobs(EndpointSettings.model_validate(given), urls))
         return clients[-1]
 
     yield make
@@ -51,10 +53,11 @@ async def test_a_server_that_stumbles_is_asked_again(server, asking):
 
 
 @pytest.mark.parametrize("status", [401, 404, 500])
-async def test_a_server_that_fails_is_named_without_the_key(server, asking, status):
+async def test_a_server_that_fails_is_named_without_the_key(server, asking, status, monkeypatch):
+    monkeypatch.setenv("SCORER_KEY", "secret-key")
     server.statuses.append(status)
     with pytest.raises(WebGymError, match=r"127\.0\.0\.1:\d+/v1: no log-probabilities of a prompt") as caught:
-        await asking(server.base_url, api_key="secret-key").of([1], (7,))
+        await asking(server.base_url, api_key_env_var="SCORER_KEY").of([1], (7,))
     assert "secret-key" not in str(caught.value)
     assert "what was scored stays" in caught.value.hint
 

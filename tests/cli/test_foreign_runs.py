@@ -127,6 +127,7 @@ def test_a_stored_step_names_no_code(stranger, code, tmp_path, field):
         {"webarena__shopping__reset": "CODE now"},
         {"webarena__shopping__url": "https://elsewhere.example"},
         {"judge__base_url": "https://elsewhere.example/v1"},
+        {"judge__jobs": {"blocking": {"base_url": "https://elsewhere.example/v1"}}},
         {"judge__blocking_base_url": "https://elsewhere.example/v1"},
         {"orm__base_url": "https://elsewhere.example/v1"},
         {"generate__base_url": "https://elsewhere.example/v1"},

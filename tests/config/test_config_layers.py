@@ -239,6 +239,8 @@ OLD_NAMES = {
     "filters.bands": ["easy"],
     "roles.device": "cpu",
     "serve.between_phases": "stop",
+    "judge.max_tokens": 99,
+    "generate.max_tokens": 99,
 }
 
 
@@ -246,7 +248,7 @@ def test_every_old_name_has_a_setting_and_none_is_one():
     assert {current_name(key) for key in OLD_NAMES} <= known_keys().keys()
     for old, new in RENAMED.items():
         assert old not in known_keys()
-        assert any(key == new or key.startswith(f"{new}.") for key in known_keys())
+        assert any(key == new or key.startswith(f"{new}.") or new.startswith(f"{key}.") for key in known_keys())
 
 
 @pytest.mark.parametrize("key", OLD_NAMES)
@@ -261,6 +263,32 @@ def test_old_names_work_in_every_layer_with_a_note(key, written, monkeypatch):
             if not layer:
                 patch.setenv(variable, plain)
             assert flatten(load(**layer).model_dump(mode="json"))[new] == value
+
+
+OLD_JOBS = {"key_points_model": "small", "blocking_base_url": "http://h/v1", "blocking_api_key_env_var": "GUARD"}
+JOBS = {"key_points": {"model": "small"}, "blocking": {"base_url": "http://h/v1", "api_key_env_var": "GUARD"}}
+
+
+def test_the_old_settings_of_the_judges_jobs_are_read_and_empty_ones_mean_the_judges_own(written, recwarn):
+    old = written("config.json", json.dumps({"judge": {**OLD_JOBS, "blocking_model": "", "max_tokens": 1024}}))
+    for layer in (
+        {"files": [old]},
+        {"run_config": old},
+        {"overrides": [f"judge.{k}={v}" for k, v in OLD_JOBS.items()]},
+    ):
+        recwarn.clear()
+        judge = load(**layer).judge
+        assert judge.model_dump(mode="json")["jobs"] == JOBS
+        assert (judge.for_job("blocking").model, judge.for_job("blocking").api_key_env_var) == (judge.model, "GUARD")
+        assert len([note for note in recwarn if "max_tokens" not in str(note.message)]) == len(OLD_JOBS)
+    assert parse_saved(json.loads(old.read_text())).judge.jobs == load([old]).judge.jobs
+    assert parse_saved(json.loads(Settings().model_dump_json())) == Settings()
+
+
+@pytest.mark.parametrize("key", ["judge.jobs.blocking.modl", "judge.jobs.facts.model"])
+def test_a_wrong_field_of_a_job_is_named(key):
+    with pytest.raises(SettingsError, match=re.escape(key.rpartition(".")[0])):
+        load(overrides=[f"{key}=x"])
 
 
 @pytest.mark.parametrize("key", WITHOUT_EFFECT)
@@ -439,7 +467,8 @@ def test_foreign_names_are_no_settings_and_their_answers_name_settings_that_ther
     assert not known.keys() & FOREIGN.keys()
     for words in (*FOREIGN.values(), *MOVED.values()):
         for name in re.findall(r"\b[a-z_]+(?:\.[a-z_]+)+\b(?!\.md)", words):
-            assert name in known or name in sections or name.endswith((".md", ".jsonl")), words
+            is_job = name.startswith("judge.jobs.")
+            assert name in known or name in sections or is_job or name.endswith((".md", ".jsonl")), words
 
 
 def test_the_new_name_wins_over_the_old_one_beside_it(written):

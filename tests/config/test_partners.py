@@ -14,7 +14,7 @@ from webgym_cli.config.partners import list_ineffective
         ("judge.protocol=webgym2", "judge.base_url=http://h/v1"),
         ("judge.model=m", "judge.base_url=scripted"),
         ("judge.votes=3", "judge.base_url=scripted"),
-        ("judge.key_points_base_url=http://h/v1", "judge.base_url=scripted"),
+        ('judge.jobs={"key_points": {"base_url": "http://h/v1"}}', "judge.base_url=scripted"),
         ('tasks.difficulty_ratio={"easy": 1, "hard": 1}', "tasks.sampler=ratio"),
         ("rollout.completion_grace=5", "rollout.completion_threshold=0.9"),
         ("rollout.ray_address=h:6379", "rollout.executor=ray"),

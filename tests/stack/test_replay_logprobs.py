@@ -38,7 +38,8 @@ async def policy(policy_server):
     images = EncodedImages(lambda sha256: b"")
     name = settings.serve.served_model_name
     limits = settings.rollout
-    chat = ChatPolicy(policy_server.base_url, name, settings.policy_config, limits, images, logprobs="processed")
+    endpoint = limits.endpoint(policy_server.base_url, name)
+    chat = ChatPolicy(endpoint, settings.policy_config, images, logprobs="processed")
     yield chat
     await chat.close()
 

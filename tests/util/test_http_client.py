@@ -166,7 +166,7 @@ class Calls:
 
 async def ask_policy(url):
     limits = RolloutSettings(policy_timeout=1.0, policy_retries=0)
-    policy = ChatPolicy(f"{url}/v1", "m", PolicySettings(), limits, EncodedImages(lambda _: b""))
+    policy = ChatPolicy(limits.endpoint(f"{url}/v1", "m"), PolicySettings(), EncodedImages(lambda _: b""))
     policy._is_vllm = False
     try:
         await policy.reply(Prompt(messages=(Message(role="user", content="private"),), images=()))

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from webgym_cli.agent.chat import describe_error, openai_client
+from webgym_cli.config.endpoint import EndpointSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.http_client import BoundedClient
 from webgym_cli.util.proxies import check_network_variables, describe_proxy, exempt_loopback, find_proxy
@@ -117,7 +118,7 @@ def test_an_error_names_the_proxy(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", NOWHERE)
 
     async def ask():
-        client = openai_client("http://models.example/v1", "", 5, retries=0)
+        client = openai_client(EndpointSettings(base_url="http://models.example/v1", timeout=5, retries=0))
         with pytest.raises(Exception, match="Connection error") as caught:
             await client.models.list()
         async with BoundedClient() as plain:

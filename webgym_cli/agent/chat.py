@@ -14,8 +14,7 @@ import httpx
 import openai
 from pydantic import ValidationError
 
-from webgym_cli.config.generate import GenerateSettings
-from webgym_cli.config.judge import JudgeSettings
+from webgym_cli.config.endpoint import ChatEndpointSettings, EndpointSettings
 from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind
@@ -24,8 +23,6 @@ from webgym_cli.util.secrets import expand_variables, redact, require_header_val
 from webgym_cli.util.text import replace_surrogates
 
 RecordT = TypeVar("RecordT", bound=Record)
-# Settings sections that configure a chat server.
-ChatSettings = JudgeSettings | GenerateSettings
 
 _NO_KEY = "none"
 # Parameter for the maximum length of an answer: most servers accept the short name, a few only the long one.
@@ -68,12 +65,12 @@ class ReplyFormat(Generic[RecordT]):
 class ChatClient:
     """Client of the server at an OpenAI-compatible base URL, with a limit on concurrent requests."""
 
-    def __init__(self, settings: ChatSettings) -> None:
+    def __init__(self, settings: ChatEndpointSettings) -> None:
         """Open no connection yet. Raises `SettingsError` for an API key that is invalid in an HTTP header."""
         self._settings = settings
         self._limit_name = _SHORT_NAME
         self._slots = asyncio.Semaphore(settings.concurrency)
-        self._client = openai_client(settings.base_url, read_api_key(settings.api_key_env_var), settings.timeout)
+        self._client = openai_client(settings)
 
     async def ask(
         self,
@@ -126,8 +123,12 @@ class ChatClient:
         settings = self._settings
         parameters: dict[str, Any] = {
             "temperature": settings.temperature,
-            self._limit_name: settings.max_tokens,
+            self._limit_name: settings.max_new_tokens,
         }
+        if settings.top_p is not None:
+            parameters["top_p"] = settings.top_p
+        if settings.extra_body:
+            parameters["extra_body"] = settings.extra_body
         if settings.structured_output == "json_schema":
             schema = {"name": form.name, "strict": True, "schema": form.schema}
             parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -137,27 +138,21 @@ class ChatClient:
 
 
 def openai_client(
-    base_url: str,
-    key: str,
-    timeout: float,
-    *,
-    retries: int = 2,
-    max_answer: int = MAX_ANSWER,
-    proxied: bool = True,
+    endpoint: EndpointSettings, *, max_answer: int = MAX_ANSWER, proxied: bool = True
 ) -> openai.AsyncOpenAI:
-    """Return a client of an untrusted server. `timeout`: deadline of a whole request, in seconds.
+    """Return a client of an untrusted server. `proxied`: see `BoundedClient.trust_env`.
 
-    The base URL's query is sent with each request. `proxied`: see `BoundedClient.trust_env`.
+    The base URL's query is sent with each request. Raises `SettingsError` for a key that is invalid in an HTTP header.
     """
-    url = httpx.URL(expand_variables(base_url))
+    url = httpx.URL(expand_variables(endpoint.base_url))
     # newer versions of the library accept this kind of client, too, but don't declare it
     http_client = cast("Any", BoundedClient(max_answer=max_answer, refuse_errors=True, trust_env=proxied))
     return openai.AsyncOpenAI(
         base_url=str(url.copy_with(query=None, fragment=None)),
         default_query=dict(url.params),
-        api_key=key or _NO_KEY,
-        timeout=timeout,
-        max_retries=retries,
+        api_key=read_api_key(endpoint.api_key_env_var),
+        timeout=endpoint.timeout,
+        max_retries=endpoint.retries,
         http_client=http_client,
     )
 

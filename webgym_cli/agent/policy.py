@@ -16,8 +16,8 @@ from webgym_cli.agent.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.reasoning import join_reasoning
 from webgym_cli.agent.reply import PolicyReply
+from webgym_cli.config.endpoint import EndpointSettings
 from webgym_cli.config.policy_config import PolicySettings
-from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Logprobs, Sampling
@@ -51,34 +51,31 @@ class ChatPolicy:
 
     def __init__(
         self,
-        base_url: str,
-        model: str,
+        endpoint: EndpointSettings,
         settings: PolicySettings,
-        limits: RolloutSettings,
         images: EncodedImages,
         *,
         name: str = "",
-        api_key: str = "",
         logprobs: Logprobs | None = None,
     ) -> None:
         """`logprobs`: distribution of the server's log-probabilities, known only of webgym's own servers, which are
         never behind a proxy. Raises `UsageError` for a bad URL."""
         try:
-            url = httpx.URL(base_url)
+            url = httpx.URL(endpoint.base_url)
         except httpx.InvalidURL as error:
-            raise UsageError(f"rollout.policy: {base_url!r} is no address: {error}") from error
-        self.name = name or model
+            raise UsageError(f"rollout.policy: {endpoint.base_url!r} is no address: {error}") from error
+        self.name = name or endpoint.model
         self.address = str(url.copy_with(userinfo=b"", query=None)).rstrip("/")
         """The base URL without credentials and query, for messages."""
-        self._model = model
+        self._model = endpoint.model
         self._settings = settings
         self._logprobs = logprobs
         self._images = images
         self._proxied = logprobs is None
-        self._client = openai_client(base_url, api_key, limits.policy_timeout, retries=0, proxied=self._proxied)
+        # The load balancer retries, on another server.
+        self._client = openai_client(endpoint.model_copy(update={"retries": 0}), proxied=self._proxied)
         self._query = dict(url.params)
         self._is_vllm: bool | None = None
-        self._secret = api_key
 
     async def reply(self, prompt: Prompt) -> PolicyReply:
         """Send the prompt; the reply has token ids and log-probabilities if the server returns them."""
@@ -142,7 +139,7 @@ class ChatPolicy:
         await self._client.close()
 
     def _to_boundary_error(self, kind: FailureKind, error: Exception, what: str = "") -> BoundaryError:
-        reason = describe_error(error, self._secret)
+        reason = describe_error(error, self._client.api_key)
         astray = isinstance(error, openai.APIStatusError) and error.status_code in _MISCONFIGURED_STATUSES
         return (ServerMisconfiguredError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason}")
 

@@ -12,6 +12,7 @@ from typing import Any
 import openai
 
 from webgym_cli.agent.chat import describe_error, openai_client
+from webgym_cli.config.endpoint import EndpointSettings
 from webgym_cli.errors import WebGymError
 from webgym_cli.util.text import hide_passwords
 
@@ -30,20 +31,17 @@ class PromptLogprobs:
 
     def __init__(
         self,
-        base_urls: Sequence[str],
-        model: str,
-        *,
-        api_key: str = "",
-        timeout: float = 120.0,
-        retries: int = 2,
-        proxied: bool = True,
+        endpoint: EndpointSettings,
+        base_urls: Sequence[str] = (),
     ) -> None:
-        """Open no connection yet. `model`: name in requests; the others: see `openai_client`."""
-        self._model = model
+        """Open no connection yet. `base_urls`: the run's own servers; none: the endpoint's."""
+        self._model = endpoint.model
         self._requests = 0
         self._clients = [
-            openai_client(url, api_key, timeout, retries=retries, max_answer=MAX_PROMPT_ANSWER, proxied=proxied)
-            for url in base_urls
+            openai_client(
+                endpoint.model_copy(update={"base_url": url}), max_answer=MAX_PROMPT_ANSWER, proxied=not base_urls
+            )
+            for url in base_urls or (endpoint.base_url,)
         ]
 
     async def of(self, prompt: Sequence[int], response: Sequence[int]) -> list[float] | None:

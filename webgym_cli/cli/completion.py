@@ -40,7 +40,7 @@ def settings(incomplete: str) -> list[str]:
 
     Values are added as soon as one key is left, because a shell ends the word after a single completion.
     """
-    from webgym_cli.config.load import known_keys
+    from webgym_cli.config.sources import known_keys
 
     known = known_keys()
     key, equals, _ = incomplete.partition("=")

@@ -172,11 +172,11 @@ FOREIGN = {
     "env_config.vllm_timeout": "rollout.policy_timeout",
     "env_config.wait_timeout": _QUEUES,
     "openai_config": "judge",
-    "openai_config.blocking_detection": "judge.blocking_model and judge.blocking_base_url",
-    "openai_config.blocking_detection.model": "judge.blocking_model",
+    "openai_config.blocking_detection": "judge.jobs.blocking",
+    "openai_config.blocking_detection.model": "judge.jobs.blocking.model",
     "openai_config.evaluation": "judge",
-    "openai_config.keypoint_detection": "judge.key_points_model and judge.key_points_base_url",
-    "openai_config.keypoint_detection.model": "judge.key_points_model",
+    "openai_config.keypoint_detection": "judge.jobs.key_points",
+    "openai_config.keypoint_detection.model": "judge.jobs.key_points.model",
     "openai_config.openai_api_key_env_var": "judge.api_key_env_var",
 }
 # Sections that are elsewhere here and whose settings keep their names.

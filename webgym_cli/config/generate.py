@@ -6,30 +6,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from webgym_cli.config.section import ConfigSection
+from webgym_cli.config.endpoint import ChatEndpointSettings
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class GenerateSettings(ConfigSection):
+class GenerateSettings(ChatEndpointSettings):
     """The model that generates tasks, and the filters of its output."""
 
     base_url: str = ""
     """OpenAI base URL of the model's server; `scripted`: the shipped rule-based server, for demonstrations."""
     model: str = "gpt-4o"
     """The model's name on the server."""
-    api_key_env_var: str = "OPENAI_API_KEY"
-    """Name of the environment variable that holds the API key; keys are never stored in settings."""
-    structured_output: Literal["json_schema", "json_object", "none"] = "json_schema"
-    """`response_format` of a request; `none`: JSON is requested in the prompt only."""
     temperature: float = Field(default=1.0, ge=0)
     """Sampling temperature of new tasks; the feasibility check uses 0."""
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    """Nucleus sampling: cumulative probability of the tokens that are sampled from."""
-    max_tokens: int = Field(default=4096, ge=64)
+    top_p: float | None = Field(default=1.0, gt=0, le=1)
+    """Nucleus sampling: cumulative probability of the tokens that are sampled from; null: the server's default."""
+    max_new_tokens: int = Field(default=4096, ge=64)
     """Maximum length of a response, in tokens."""
-    retries: int = Field(default=2, ge=0)
-    """Maximum number of retries of a request whose response cannot be parsed."""
     timeout: float = Field(default=300.0, gt=0)
     """Time limit of one request, in seconds."""
     concurrency: int = Field(default=8, ge=1)

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from webgym_cli.config.section import ConfigSection
+from webgym_cli.config.endpoint import EndpointSettings
 
 
-class OrmSettings(ConfigSection):
+class OrmSettings(EndpointSettings):
     """The outcome reward model: the probability of success is that of YES as the first token of its answer."""
 
     base_url: str = ""
@@ -18,8 +18,6 @@ class OrmSettings(ConfigSection):
     model: str = ""
     """Folder or hub id of the model that `webgym score` serves; at `orm.base_url` its name there, empty: the server's
     only model."""
-    api_key_env_var: str = "OPENAI_API_KEY"
-    """Name of the environment variable that holds the API key; keys are never stored in settings."""
     threshold: float = Field(default=0.5, ge=0, le=1)
     """Minimum probability of a success. A change of the threshold re-evaluates stored probabilities without new
     requests."""
@@ -28,12 +26,6 @@ class OrmSettings(ConfigSection):
     max_tokens: int = Field(default=16384, ge=256)
     """Maximum length of a prompt, in tokens. A longer one is truncated in the middle of the last page, then in the
     middle of the actions."""
-    retries: int = Field(default=2, ge=0)
-    """Maximum number of retries of a failed request."""
-    timeout: float = Field(default=120.0, gt=0)
-    """Time limit of one request, in seconds."""
-    concurrency: int = Field(default=16, ge=1)
-    """Maximum number of trajectories scored concurrently."""
     labels: tuple[Literal["environment", "judge", "orm"], ...] = Field(default=("environment", "judge"), min_length=1)
     """Sources of training labels (`webgym prepare --target orm`), by priority: the first that has a verdict on a
     trajectory. `orm`: the verdicts of another model; its own would only confirm its current predictions."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from webgym_cli.config.endpoint import ChatEndpointSettings
 from webgym_cli.config.load import flat_values, is_frozen
 from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import RENAMED
@@ -56,6 +57,9 @@ def settings_reference() -> str:
         pages.append(f"{_format_table(('setting', 'value', 'default', 'meaning'), rows)}\n")
     old_names = [_format_row(f"`{old}`", f"`{new}`") for old, new in RENAMED.items()]
     pages.append(f"## Old names\n\nThese still work, with a note.\n\n{_format_table(('old name', 'now'), old_names)}\n")
+    pages.append(
+        f"## ChatEndpointSettings\n\nThe fields of a job of `judge.jobs`.\n\n{fields_table(ChatEndpointSettings)}\n"
+    )
     return "\n".join(pages).rstrip()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from webgym_cli.config.removed import REMOVED, list_notes
@@ -16,6 +17,14 @@ RENAMED = {
     "algorithm_config.warmup_ratio": "algorithm_config.warmup_steps",
     "browser.settle_seconds": "browser.max_idle_wait",
     "filters.bands": "filters.difficulties",
+    "generate.max_tokens": "generate.max_new_tokens",
+    "judge.blocking_api_key_env_var": "judge.jobs.blocking.api_key_env_var",
+    "judge.blocking_base_url": "judge.jobs.blocking.base_url",
+    "judge.blocking_model": "judge.jobs.blocking.model",
+    "judge.key_points_api_key_env_var": "judge.jobs.key_points.api_key_env_var",
+    "judge.key_points_base_url": "judge.jobs.key_points.base_url",
+    "judge.key_points_model": "judge.jobs.key_points.model",
+    "judge.max_tokens": "judge.max_new_tokens",
     "model_config.prompt_version": "context_config.prompt_version",
     "num_nodes": "train.nodes",
     "roles": "venvs",
@@ -56,6 +65,9 @@ WITHOUT_EFFECT = {
 }
 
 
+_NONE: Mapping[str, Any] = MappingProxyType({})
+
+
 class RenamedSettingWarning(FutureWarning):
     """A setting was given under another name, or one that has no effect."""
 
@@ -71,11 +83,12 @@ def _find(key: str, names: Mapping[str, str]) -> str:
     return next((name for name in names if key == name or key.startswith(f"{name}.")), "")
 
 
-def rename_keys(flat: Mapping[str, Any], source: str = "") -> dict[str, Any]:
+def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, Any] = _NONE) -> dict[str, Any]:
     """Return settings under their current names; a current name takes precedence over its old name.
 
-    Settings without effect are dropped. `source`: origin of the settings in the notes; empty: no notes. Raises
-    `SettingsError` for a removed setting that would have other results.
+    Settings without effect are dropped. `source`: origin of the settings in the notes; empty: no notes. `usual`: the
+    defaults, about which a run's settings get no note. Raises `SettingsError` for a removed setting that would have
+    other results.
     """
     removed = {key: value for key, value in flat.items() if key in REMOVED}
     renamed = {key: value for key, value in flat.items() if key not in removed and current_name(key) == key}
@@ -93,7 +106,12 @@ def rename_keys(flat: Mapping[str, Any], source: str = "") -> dict[str, Any]:
             if value is True and source and not source.startswith("run "):
                 notes.append(_DEAD)
                 continue
+        is_stored = source.startswith("run ")
+        if new.startswith("judge.jobs.") and value == "":  # it meant the judge's own
+            continue
         renamed.setdefault(new, value)
+        if is_stored and value == usual.get(new, _NONE):
+            continue
         notes.append(f"{old} is called {new} now (the old name still works)")
     for note in notes if source else ():
         warnings.warn(f"{source}: {note}", RenamedSettingWarning, stacklevel=2)

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from webgym_cli.config.endpoint import EndpointSettings
 from webgym_cli.config.section import ConfigSection
 
 # Grouping of episodes for group-relative advantages.
@@ -47,7 +48,7 @@ class RlDataSettings(ConfigSection):
 Perplexity = Annotated[float, Field(ge=1, allow_inf_nan=False)]
 
 
-class ReplaySettings(ConfigSection):
+class ReplaySettings(EndpointSettings):
     """The replay of earlier episodes in the batch of `train.algorithm=webrl`."""
 
     experience: tuple[str, ...] = ()
@@ -64,14 +65,9 @@ class ReplaySettings(ConfigSection):
     """Replay only the first episode of each task, in the order of `experience`, then of this run's iterations. A task
     is identified by its instruction and site."""
     base_url: str = ""
-    """OpenAI base URL of a vLLM server of the policy, which it serves as `serve.served_model_name`; empty: the run's
-    own server, which is started if needed."""
-    api_key_env_var: str = "OPENAI_API_KEY"
-    """Name of the environment variable that holds the API key; keys are never stored in settings."""
-    concurrency: int = Field(default=16, ge=1)
-    """Maximum number of actions scored concurrently."""
-    retries: int = Field(default=2, ge=0)
-    """Maximum number of retries of a failed request."""
+    """OpenAI base URL of a vLLM server of the policy; empty: the run's own server, which is started if needed."""
+    model: str = ""
+    """The policy's name on that server; empty: `serve.served_model_name`."""
     timeout: float = Field(default=300.0, gt=0)
     """Time limit of one request, in seconds."""
 

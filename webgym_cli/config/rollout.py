@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from webgym_cli.config.endpoint import OPENAI_KEY, EndpointSettings
 from webgym_cli.config.limits import MAX_CHAINS, MAX_EPISODES
 from webgym_cli.config.section import ConfigSection
 
@@ -61,6 +62,9 @@ class RolloutSettings(ConfigSection):
     success_threshold: float = 1.0
     """Minimum reward of a success, if the environment or a reward function gives the reward; judges and reward models
     decide themselves. It is stored with each episode: a change applies to later rollouts."""
+    policy_api_key_env_var: str = OPENAI_KEY
+    """Name of the environment variable that holds the API key of the policy servers; keys are never stored in
+    settings."""
     policy_timeout: float = Field(default=240.0, gt=0)
     """Time limit of one policy request, in seconds."""
     policy_retries: int = Field(default=2, ge=0)
@@ -89,3 +93,13 @@ class RolloutSettings(ConfigSection):
     """Address of the Ray cluster; empty: `RAY_ADDRESS`, else a new one on this machine."""
     ray_cpus: float = Field(default=1.0, ge=0)
     """CPUs that a rollout actor reserves on its Ray node; nodes with fewer get no actor."""
+
+    def endpoint(self, base_url: str, model: str) -> EndpointSettings:
+        """Return the record of a policy server."""
+        return EndpointSettings(
+            base_url=base_url,
+            api_key_env_var=self.policy_api_key_env_var,
+            model=model,
+            timeout=self.policy_timeout,
+            retries=self.policy_retries,
+        )

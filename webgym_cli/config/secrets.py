@@ -17,8 +17,6 @@ from webgym_cli.util.secrets import (
     require_header_value,
 )
 
-# Environment variable with the API key of the policy servers.
-POLICY_KEY = "OPENAI_API_KEY"
 # Addresses whose `$VARIABLE`s are replaced when they are used.
 _EXPANDED = re.compile(r"(^|\.)(\w*base_url|cdp_urls|policy|reset)$")
 # Options of programs that we start, and settings of the trainer, that hold a key.
@@ -76,7 +74,7 @@ def list_variables(settings: Settings) -> list[str]:
     named = [text for key, text in _list_entries(values) if key.endswith("_env_var") and text]
     logins = values["browser"]["http_credentials"].values()
     inside = (name for text in _list_texts(values) for name in find_variables(text))
-    return list(dict.fromkeys([POLICY_KEY, *named, *logins, *inside]))
+    return list(dict.fromkeys([*named, *logins, *inside]))
 
 
 def _list_entries(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

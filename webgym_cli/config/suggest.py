@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from webgym_cli.config.foreign_names import answer_foreign
 
+UPGRADE = "pip install -U webgym"
 # Maximum number of suggested runs.
 _NAMED = 5
 

@@ -32,6 +32,13 @@ def _is_elsewhere(value: Any) -> bool:
     return bool(value) and not is_loopback(urlsplit(str(value)).hostname or "")
 
 
+def _names_server_elsewhere(value: Any) -> bool:
+    """Whether a mapping of endpoints, or a part of it, has an address on another machine."""
+    if isinstance(value, Mapping):
+        return any(map(_names_server_elsewhere, value.values()))
+    return "://" in str(value) and _is_elsewhere(value)
+
+
 # Settings that may name a registered item by its location.
 PLACES = (
     *("agent.tools", "agent.reward_name", "agent.call_format", "context_config.prompt_version", "judge.protocol"),
@@ -47,8 +54,8 @@ _EXECUTED: dict[str, Callable[[Any], bool]] = {
     ),
     "webarena.SITE.reset": _is_command,
     "webarena.SITE.url": _is_elsewhere,
-    **dict.fromkeys(("judge.base_url", "judge.key_points_base_url", "judge.blocking_base_url"), _is_elsewhere),
-    **dict.fromkeys(("orm.base_url", "generate.base_url", "rl.replay.base_url"), _is_elsewhere),
+    "judge.jobs": _names_server_elsewhere,
+    **dict.fromkeys(("judge.base_url", "orm.base_url", "generate.base_url", "rl.replay.base_url"), _is_elsewhere),
 }
 
 

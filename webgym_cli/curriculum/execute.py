@@ -141,9 +141,9 @@ class TaskGeneration:
         if self.journal.get(self._key(request)) is not None:
             return ""
         self.asked += 1
-        model, sampling = self.settings.model, {"top_p": self.settings.top_p}
+        model = self.settings.model
         try:
-            answer = await self._chat.ask(self._build_chat(request), _TASKS, self, model=model, sampling=sampling)
+            answer = await self._chat.ask(self._build_chat(request), _TASKS, self, model=model)
         except ChatError as error:
             self.unanswered += 1
             self._emit_progress(request, str(error))
@@ -207,7 +207,9 @@ class TaskGeneration:
 
     def _key(self, request: SeedRequest) -> str:
         how = self.settings
-        return compute_key("generate", how.model, how.temperature, how.top_p, request.round, self._build_chat(request))
+        extra = [how.extra_body] if how.extra_body else []  # stored requests lack it
+        chat = self._build_chat(request)
+        return compute_key("generate", how.model, how.temperature, how.top_p, request.round, chat, *extra)
 
     def _emit_progress(self, request: SeedRequest, problem: str) -> None:
         self.sink(

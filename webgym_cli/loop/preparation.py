@@ -8,7 +8,7 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from webgym_cli.agent.chat import read_api_key, require_address
+from webgym_cli.agent.chat import require_address
 from webgym_cli.agent.prompt_logprobs import PromptLogprobs
 from webgym_cli.agent.tokens import ModelTokens
 from webgym_cli.config.model import Settings
@@ -178,13 +178,13 @@ async def _open_client_factory(
     clients: list[PromptLogprobs] = []
 
     async def reach() -> PromptLogprobs:
-        urls = (how.base_url,) if how.base_url else await serving.current()
-        if not how.base_url:
-            started.set()
-        key = read_api_key(how.api_key_env_var) if how.base_url else ""
         name = settings.serve.served_model_name
-        timeout, retries, proxied = how.timeout, how.retries, bool(how.base_url)
-        clients.append(PromptLogprobs(urls, name, api_key=key, timeout=timeout, retries=retries, proxied=proxied))
+        if how.base_url:
+            clients.append(PromptLogprobs(how.model_copy(update={"model": how.model or name})))
+        else:
+            own = how.model_copy(update={"model": name, "api_key_env_var": ""})
+            clients.append(PromptLogprobs(own, await serving.current()))
+            started.set()
         return clients[-1]
 
     if how.base_url:

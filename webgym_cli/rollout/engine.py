@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any, cast
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.secrets import POLICY_KEY
 from webgym_cli.environments.registry import claim_resources
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
@@ -292,7 +291,7 @@ def _advise(failure: FailureKind | None) -> str:
     if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
         return (
             "look at the policy server (the log of webgym's own: logs/attempt_*/vllm.log in the run), then the same "
-            f"command again; the key of another server is taken from {POLICY_KEY}"
+            "command again; the key of another server is in the variable that rollout.policy_api_key_env_var names"
         )
     if failure is FailureKind.NETWORK_UNAVAILABLE:
         return "once the network is back, run the same command again: no episode has used up an attempt"

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from webgym_cli.agent.gate import PolicyGate, ServedPolicy
 from webgym_cli.config.model import Settings
-from webgym_cli.config.secrets import POLICY_KEY, refuse_keys
+from webgym_cli.config.secrets import refuse_keys
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.records.sampling import Logprobs
@@ -19,7 +19,7 @@ from webgym_cli.rollout.agents import Agent, ModelAgent, OracleAgent
 from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.secrets import expand_variables, require_header_value
+from webgym_cli.util.secrets import expand_variables
 
 if TYPE_CHECKING:
     from webgym_cli.agent.load_balancer import BalancedPolicy
@@ -116,13 +116,10 @@ def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> Balanced
     images = EncodedImages(ScreenshotStore(run.screenshots).get)  # one cache: each image is encoded once
     chats = [
         ChatPolicy(
-            url,
-            settings.serve.served_model_name,
+            settings.rollout.endpoint(url, settings.serve.served_model_name),
             settings.policy_config,
-            settings.rollout,
             images,
             name=acting.served.name,
-            api_key=require_header_value(POLICY_KEY),
             logprobs=acting.logprobs,
         )
         for url in acting.base_urls

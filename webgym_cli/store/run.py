@@ -15,12 +15,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 import webgym_cli
-from webgym_cli.config.load import BASE_MODEL, UPGRADE, changed_frozen_keys, flat_values, load, parse_saved
+from webgym_cli.config.load import BASE_MODEL, changed_frozen_keys, flat_values, load, parse_saved
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import MODEL_DEPENDENT
 from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.config.secrets import refuse_keys
-from webgym_cli.config.suggest import name_runs_near
+from webgym_cli.config.suggest import UPGRADE, name_runs_near
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.task import Split
 from webgym_cli.store.code import record_code

@@ -26,7 +26,9 @@ def jobs(server):
 
 async def test_a_right_answer_is_a_success_with_every_verdict(judge, server):
     trajectory = answered(task=web_task(rubric=("The painter is Vermeer", "1665"), reference_answer=ANSWER))
-    found = await judge(trajectory, model="big", key_points_model="small", blocking_model="guard")
+    found = await judge(
+        trajectory, model="big", jobs={"key_points": {"model": "small"}, "blocking": {"model": "guard"}}
+    )
     assert (found.success, found.failure, found.blocked, found.calls) == (True, None, False, 7)
     assert [(fact.question, fact.passed, fact.votes) for fact in found.facts] == [
         ("The painter is Vermeer", True, (True,)),
@@ -42,11 +44,14 @@ async def test_a_right_answer_is_a_success_with_every_verdict(judge, server):
 
 async def test_each_job_has_its_address_and_key(judge, server):
     async with ScriptedJudgeServer() as other:
-        await judge(answered(), blocking_base_url=other.base_url, blocking_model="guard", key_points_model="small")
+        own = {"blocking": {"base_url": other.base_url, "model": "guard"}, "key_points": {"model": "small"}}
+        await judge(answered(), jobs=own)
         assert jobs(other) == ["blocking"] and other.asked[0].request["model"] == "guard"
         assert "blocking" not in jobs(server) and "key_point" in jobs(server)
-    own = {"base_url": "http://a/v1", "api_key_env_var": "A", "key_points_api_key_env_var": "K"}
-    settings = JudgeSettings.model_validate({**own, "blocking_base_url": "http://b/v1"})
+    of_jobs = {"key_points": {"api_key_env_var": "K", "max_new_tokens": 99}, "blocking": {"base_url": "http://b/v1"}}
+    settings = JudgeSettings.model_validate({"base_url": "http://a/v1", "api_key_env_var": "A", "jobs": of_jobs})
+    assert JudgeSettings.model_validate_json(settings.model_dump_json()).for_job("key_points").max_new_tokens == 99
+    assert settings.model_dump(mode="json")["jobs"] == of_jobs
     used = {job: settings_for(settings, job) for job in ("fact", "key_point", "blocking")}
     assert {job: (of.base_url, of.api_key_env_var) for job, of in used.items()} == {
         "fact": ("http://a/v1", "A"),
@@ -54,7 +59,7 @@ async def test_each_job_has_its_address_and_key(judge, server):
         "blocking": ("http://b/v1", ""),  # the other server's key is not sent to it
     }
     with pytest.raises(SettingsError, match="no http"):
-        require_judge(JudgeSettings(base_url="http://a/v1", blocking_base_url="elsewhere"))
+        require_judge(JudgeSettings(base_url="http://a/v1", jobs={"blocking": {"base_url": "elsewhere"}}))
 
 
 async def test_the_questions_come_in_their_order(judge, server):
@@ -398,7 +403,7 @@ async def test_a_tie_about_blocking_is_no_block(judge, server):
 
 @pytest.mark.parametrize(("mode", "kind"), [("json_schema", "json_schema"), ("json_object", "json_object")])
 async def test_the_server_is_told_the_form_of_the_answer(judge, server, mode, kind):
-    await judge(answered(), structured_output=mode, temperature=0.25, max_tokens=77)
+    await judge(answered(), structured_output=mode, temperature=0.25, max_new_tokens=77)
     for asked in server.asked:
         assert (asked.request["temperature"], asked.request["max_tokens"]) == (0.25, 77)
         assert asked.request["response_format"]["type"] == kind
@@ -416,7 +421,7 @@ async def test_without_structured_output_nothing_is_said_about_it(judge, server)
 async def test_a_server_that_takes_the_limit_by_its_long_name_only_gets_that(judge, server):
     refusal = b'{"error": {"message": "Unsupported parameter: use max_completion_tokens instead."}}'
     server.script(ScriptedReply(status=400, body=refusal))
-    found = await judge(answered(), max_tokens=77)
+    found = await judge(answered(), max_new_tokens=77)
     assert (found.success, found.calls) == (True, 7)
     first, *later = (asked.request for asked in server.asked)
     assert first["max_tokens"] == 77
@@ -460,19 +465,20 @@ def test_the_digest_follows_what_decides_and_nothing_else():
     base = compute_settings_digest(JudgeSettings())
     deciding = {
         "model": "x",
-        "key_points_model": "x",
-        "blocking_model": "x",
+        "jobs": {"key_points": {"model": "x"}},
+        "top_p": 0.5,
+        "extra_body": {"reasoning_effort": "low"},
         "votes": 3,
         "max_images": 3,
         "max_blocking_images": 3,
         "check_claims": False,
         "temperature": 0.5,
-        "max_tokens": 99,
+        "max_new_tokens": 99,
         "structured_output": "none",
     }
     digests = {compute_settings_digest(JudgeSettings.model_validate({name: value})) for name, value in deciding.items()}
     assert len(digests | {base}) == len(deciding) + 1
     elsewhere = JudgeSettings(base_url="http://a/v1", retries=9, timeout=9, concurrency=9, api_key_env_var="X")
     assert compute_settings_digest(elsewhere) == base
-    named = JudgeSettings(key_points_model=JudgeSettings().model)
+    named = JudgeSettings(jobs={"key_points": {"model": JudgeSettings().model}})
     assert compute_settings_digest(named) == base

@@ -20,7 +20,7 @@ QUESTIONS = 16
 
 
 def settings(server, **changes):
-    values = {"base_url": server.base_url, "model": "policy", "retries": 0, "temperature": 1.0, "max_tokens": 400}
+    values = {"base_url": server.base_url, "model": "policy", "retries": 0, "temperature": 1.0, "max_new_tokens": 400}
     return JudgeSettings.model_validate({**values, **changes})
 
 
@@ -43,7 +43,7 @@ async def test_structured_output_can_be_read_or_was_cut(policy_server):
 
 
 async def test_a_model_that_is_cut_never_judges(policy_server):
-    judge = Judge(settings(policy_server, max_tokens=16, votes=9), PICTURES.__getitem__)
+    judge = Judge(settings(policy_server, max_new_tokens=16, votes=9), PICTURES.__getitem__)
     found = await judge.judge(answered())
     await judge.close()
     assert (found.success, found.failure, found.unavailable) == (None, FailureKind.JUDGE_FAILED, False)

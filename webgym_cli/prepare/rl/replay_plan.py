@@ -28,7 +28,7 @@ FROM last_attempts ORDER BY iteration, id
 # Tolerance for rounding errors of products that should be whole numbers.
 ROUNDING = 1e-9
 # Settings that don't affect the result.
-_OF_THE_SERVER = {"concurrency", "retries", "timeout", "api_key_env_var"}
+_OF_THE_SERVER = {"concurrency", "retries", "timeout", "api_key_env_var", "model"}
 
 
 @dataclass(frozen=True, slots=True)

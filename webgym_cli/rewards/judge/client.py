@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator
 
 from webgym_cli.agent.chat import ChatClient, ReplyFormat, require_address
-from webgym_cli.config.judge import JudgeSettings
+from webgym_cli.config.judge import JudgeJob, JudgeSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeQuestion, QuestionKind, build_messages
@@ -20,8 +20,8 @@ from webgym_cli.util.text import replace_surrogates
 # Maps a screenshot's SHA-256 to its bytes (PNG or WebP). Raises `StoreError`.
 ImageLoader = Callable[[str], bytes]
 
-# Jobs with optional model, address and key of their own -> prefix of these settings.
-_PREFIXES: dict[str, str] = {QuestionKind.KEY_POINT: "key_points_", QuestionKind.BLOCKING: "blocking_"}
+# Questions that are jobs with optional settings of their own (`judge.jobs`).
+_JOBS: dict[str, JudgeJob] = {QuestionKind.KEY_POINT: "key_points", QuestionKind.BLOCKING: "blocking"}
 # Maximum stored length of a reason.
 REASON_CHARACTERS = 2000
 
@@ -65,17 +65,17 @@ class JudgeClient:
         """Initialize without connecting. Raises `SettingsError` without a usable `judge.base_url`."""
         require_judge(settings)
         self._settings = settings
-        self._clients: dict[tuple[str, str], ChatClient] = {}
-        for job in (QuestionKind.KEY_POINT, QuestionKind.BLOCKING, ""):
+        self._clients: dict[str, ChatClient] = {}
+        for job in (*_JOBS, ""):
             of_job = settings_for(settings, job)
-            self._clients.setdefault(_server(of_job), ChatClient(of_job))
+            self._clients.setdefault(_name_client(of_job), ChatClient(of_job))
 
     async def ask(self, question: JudgeQuestion, case: JudgeContext) -> JudgeReply:
         """Return the reply to a question. Raises `ChatError` after the last retry, and `StoreError` for an image."""
         content = await asyncio.to_thread(build_messages, question, case.url)
         form = ReplyFormat(question.job, JudgeReply, REPLY_SCHEMA)
         of_job = settings_for(self._settings, question.job)
-        return await self._clients[_server(of_job)].ask(content, form, case, model=of_job.model)
+        return await self._clients[_name_client(of_job)].ask(content, form, case, model=of_job.model)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -83,8 +83,9 @@ class JudgeClient:
             await client.close()
 
 
-def _server(settings: JudgeSettings) -> tuple[str, str]:
-    return settings.base_url, settings.api_key_env_var
+def _name_client(settings: JudgeSettings) -> str:
+    """Return a name that jobs share if nothing but their model differs: one limit on concurrent requests."""
+    return settings.model_dump_json(exclude={"model"})
 
 
 def require_judge(settings: JudgeSettings) -> None:
@@ -92,17 +93,12 @@ def require_judge(settings: JudgeSettings) -> None:
     hint = "-s judge.base_url=http://HOST:PORT/v1"
     if not settings.base_url:
         raise SettingsError("judge.base_url is empty: there is no judge to ask", hint=hint)
-    for prefix in ("", *_PREFIXES.values()):
-        name = f"{prefix}base_url"
-        require_address("judge", getattr(settings, name) or settings.base_url, hint.replace("base_url", name))
+    require_address("judge", settings.base_url, hint)
+    for name in settings.jobs:
+        place = f"judge.jobs.{name}"
+        require_address(place, settings.for_job(name).base_url, hint.replace("judge", place))
 
 
 def settings_for(settings: JudgeSettings, job: str) -> JudgeSettings:
-    """Return the settings with the model, address and key of a job."""
-    if not (prefix := _PREFIXES.get(job, "")):
-        return settings
-    own = {name: getattr(settings, prefix + name) for name in ("model", "base_url", "api_key_env_var")}
-    update = {name: value for name, value in own.items() if value}
-    if own["base_url"]:
-        update["api_key_env_var"] = own["api_key_env_var"]  # never send another server's key
-    return settings.model_copy(update=update)
+    """Return the settings of a question."""
+    return settings.for_job(_JOBS[job]) if job in _JOBS else settings

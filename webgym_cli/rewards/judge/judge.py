@@ -102,13 +102,20 @@ def compute_settings_digest(settings: JudgeSettings) -> str:
 
     Address, key, timeouts and retries are excluded.
     """
-    deciding = ("structured_output", "temperature", "max_tokens", "votes", "max_images", "max_blocking_images")
+    deciding = ("structured_output", "temperature", "votes", "max_images", "max_blocking_images")
     content = {
         "models": name_models(settings),
         "prompts": PROTOCOLS.find(settings.protocol).digest,
         "check_claims": settings.check_claims,
+        "max_tokens": settings.max_new_tokens,
         **{name: getattr(settings, name) for name in deciding},
     }
-    if settings.protocol != BUILT_IN:  # judgements stored before there were several protocols lack this key
-        content["protocol"] = settings.protocol
+    # judgements that are stored lack the keys of what came later
+    later = {"protocol": settings.protocol, "top_p": settings.top_p, "extra_body": settings.extra_body}
+    usual = JudgeSettings()
+    content |= {name: value for name, value in later.items() if value != getattr(usual, name)}
+    sampling = ("temperature", "max_new_tokens", "top_p", "structured_output", "extra_body")
+    of_jobs = {name: job.model_dump(include=set(sampling), exclude_unset=True) for name, job in settings.jobs.items()}
+    if any(of_jobs.values()):
+        content["jobs"] = of_jobs
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

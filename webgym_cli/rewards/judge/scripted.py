@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.judge import SCRIPTED, JudgeSettings
 
 SettingsT = TypeVar("SettingsT", JudgeSettings, GenerateSettings)
-# Settings of single jobs, all of which the scripted judge does itself.
-_OF_JOBS = {"key_points_model", "blocking_model", "key_points_base_url", "blocking_base_url"}
 
 
 @asynccontextmanager
@@ -23,5 +21,6 @@ async def open_scripted(settings: SettingsT) -> AsyncIterator[SettingsT]:
     from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer
 
     async with ScriptedJudgeServer() as server:
-        own = dict.fromkeys(_OF_JOBS & type(settings).model_fields.keys(), "")
+        # it does the jobs of others, too
+        own: dict[str, Any] = {"jobs": {}} if isinstance(settings, JudgeSettings) else {}
         yield settings.model_copy(update={"base_url": server.base_url, "model": MODEL, **own})

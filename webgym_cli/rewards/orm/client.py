@@ -63,9 +63,7 @@ class OrmClient:
         self._restart_timeout = restart_timeout
         require_address("orm", settings.base_url, HINT)
         self._settings = settings
-        self._client = openai_client(
-            settings.base_url, read_api_key(settings.api_key_env_var), settings.timeout, retries=settings.retries
-        )
+        self._client = openai_client(settings)
         self._root = str(self._client.base_url).rstrip("/").removesuffix("/v1")
         self._tokens: OrmTokenizer | None = None
         self._begin: dict[str, frozenset[int]] = {}
@@ -176,7 +174,7 @@ def query_served_model(settings: OrmSettings) -> str:
     key = read_api_key(settings.api_key_env_var)
     try:
         with ThreadPoolExecutor(1) as thread:  # this thread may already run an event loop
-            names = thread.submit(lambda: asyncio.run(_list_models(settings, key))).result()
+            names = thread.submit(lambda: asyncio.run(_list_models(settings))).result()
     except (openai.APIError, httpx.HTTPError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise WebGymError(
             f"orm.base_url: {settings.base_url} does not tell its models: {describe_error(error, key)}",
@@ -190,6 +188,6 @@ def query_served_model(settings: OrmSettings) -> str:
     return names[0]
 
 
-async def _list_models(settings: OrmSettings, key: str) -> list[str]:
-    async with openai_client(settings.base_url, key, settings.timeout) as client:
+async def _list_models(settings: OrmSettings) -> list[str]:
+    async with openai_client(settings) as client:
         return [model.id async for model in client.models.list()]

@@ -1,0 +1,44 @@
+"""Settings of a model behind a server: one record wherever a server is asked. The text under a field is its help."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from webgym_cli.config.section import ConfigSection
+
+# Environment variable that holds the API key, unless the settings name another.
+OPENAI_KEY = "OPENAI_API_KEY"
+
+
+class EndpointSettings(ConfigSection):
+    """A model behind an OpenAI-compatible server."""
+
+    base_url: str = ""
+    """OpenAI base URL of the server."""
+    api_key_env_var: str = OPENAI_KEY
+    """Name of the environment variable that holds the API key; keys are never stored in settings."""
+    model: str = ""
+    """The model's name on the server."""
+    timeout: float = Field(default=120.0, gt=0)
+    """Time limit of one request, in seconds."""
+    retries: int = Field(default=2, ge=0)
+    """Maximum number of retries of a failed request, or of one whose response cannot be parsed."""
+    concurrency: int = Field(default=16, ge=1)
+    """Maximum number of concurrent requests."""
+
+
+class ChatEndpointSettings(EndpointSettings):
+    """A model that answers chats, with the sampling of its answers."""
+
+    temperature: float = Field(default=0.0, ge=0)
+    """Sampling temperature; 0: greedy decoding."""
+    max_new_tokens: int = Field(default=1024, ge=16)
+    """Maximum length of a response, in tokens."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Nucleus sampling: cumulative probability of the tokens that are sampled from; null: the server's default."""
+    structured_output: Literal["json_schema", "json_object", "none"] = "json_schema"
+    """`response_format` of a request; `none`: JSON is requested in the prompt only."""
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Additional fields of a request, such as `{"reasoning_effort": "low"}`."""

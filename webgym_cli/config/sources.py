@@ -1,0 +1,146 @@
+"""The sources of settings: files, the environment, `-s`. Each becomes values by dotted key."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, get_origin
+
+import yaml
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+from pydantic_settings import SettingsError as SourceError
+
+from webgym_cli.config.model import Settings
+from webgym_cli.config.renamed import RENAMED, current_name, rename_keys
+from webgym_cli.config.shipped import find_config_file
+from webgym_cli.config.suggest import UPGRADE, keys_of, suggest
+from webgym_cli.errors import SettingsError
+from webgym_cli.util.yaml_text import load_yaml
+
+PREFIX = "WEBGYM_"
+# Environment variables with webgym's prefix that are not settings.
+RESERVED_VARIABLES = frozenset({"WEBGYM_HOME"})
+# Source name of environment variables.
+ENVIRONMENT = "environment"
+# Settings that are mappings with keys of their own.
+FREE_FORM = frozenset(key for key, field in keys_of(Settings).items() if get_origin(field.annotation) is dict)
+# Dotted key -> value.
+Flat = dict[str, Any]
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Flat:
+    """Return nested sections as dotted keys; a free-form mapping (`train.extra`) stays one value."""
+    flat: Flat = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if name in _sections() and value is None:  # a section in a file whose lines are all commented out
+            continue
+        if isinstance(value, Mapping) and name not in FREE_FORM:
+            flat.update(flatten(value, f"{name}."))
+        else:
+            flat[name] = value
+    return flat
+
+
+class _Sources(BaseSettings, Settings):
+    """Adapts the model to the sources of pydantic-settings; never validated itself."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", env_parse_none_str="null")
+
+
+def read_layers(
+    files: Sequence[str | Path], overrides: Sequence[str], run_config: Path | None
+) -> Iterator[tuple[str, Flat]]:
+    """Yield each source with its values, from the weakest to the strongest. Raises `SettingsError`."""
+    if run_config is not None and run_config.is_file():
+        yield f"run {run_config}", read_file(run_config)
+    for file in files:
+        path = find_config_file(file)
+        yield f"file {path}", read_file(path)
+    yield ENVIRONMENT, flatten(read_environment())
+    for override in overrides:
+        key, separator, text = override.partition("=")
+        if not separator or not key.strip():
+            raise SettingsError(f"-s takes section.key=value, got {override!r}", hint="webgym config show")
+        yield f"-s {key.strip()}", flatten({key.strip(): _value(text)})
+
+
+def read_environment() -> dict[str, Any]:
+    """Return the nested values of the environment. Raises `SettingsError`."""
+    source = EnvSettingsSource(_Sources)
+    variables = dict(source.env_vars)
+    for name in os.environ:
+        if not name.startswith(PREFIX) or name in RESERVED_VARIABLES:
+            continue
+        key = name.removeprefix(PREFIX).lower().replace("__", ".")
+        if current_name(key) != key:  # the library reads, and parses as JSON, only fields of the model
+            for new, text in rename_keys({key: variables.pop(name.lower())}, f"environment {name}").items():
+                variables.setdefault(f"{PREFIX}{new.replace('.', '__')}".lower(), str(text))
+        elif key.split(".")[0] not in Settings.model_fields:  # the library silently ignores unknown sections
+            refuse_unknown(key, f"environment {name}")
+    source.env_vars = variables
+    try:
+        return source()
+    except SourceError as error:
+        raise SettingsError(f"environment: {error}") from None
+
+
+def read_file(path: Path) -> Flat:
+    """Return the values of a YAML or JSON file. Raises `SettingsError`."""
+    try:
+        if path.suffix == ".json":  # YAML would fold odd line ends and take 1e-06 for text
+            return flatten(json.loads(path.read_text(encoding="utf-8")))
+        values = flatten(load_yaml(path.read_text(encoding="utf-8")) or {})
+        json.dumps(values, default=str, check_circular=False)  # a YAML alias may refer to its own parent
+        return values
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: can't be read: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise SettingsError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
+    except (TypeError, ValueError, AttributeError):
+        raise SettingsError(f"{path}: the settings must be a mapping of sections", hint="webgym config show") from None
+    except RecursionError:
+        raise SettingsError(f"{path}: nested too deeply, or in itself", hint="webgym config show") from None
+
+
+def _value(text: str) -> Any:
+    """Parse a value as JSON or as a YAML list (`[calculator]`), else keep it as text."""
+    with suppress(json.JSONDecodeError, RecursionError):
+        return json.loads(text)
+    with suppress(yaml.YAMLError, RecursionError):
+        if text.startswith("["):
+            return load_yaml(text)
+    return text
+
+
+def known_keys() -> dict[str, Any]:
+    """Return every dotted key with its field, without sections."""
+    return keys_of(Settings)
+
+
+@cache
+def _sections() -> frozenset[str]:
+    keys = (key.split(".")[:-1] for key in known_keys())
+    known = {".".join(parts[:depth]) for parts in keys for depth in range(1, len(parts) + 1)}
+    return frozenset(known | {old for old in RENAMED if "." not in old})
+
+
+def refuse_unknown(key: str, source: str) -> None:
+    """Raise `SettingsError` with the nearest name for a key that is no setting."""
+    keys = known_keys()
+    if key in keys or any(key.startswith(f"{free}.") for free in FREE_FORM):
+        return
+    if source.startswith("run "):
+        raise SettingsError(f"{source}: unknown setting {key!r}: a newer webgym wrote it", hint=UPGRADE)
+    near, words = suggest(key, keys)
+    hint = "webgym config show"
+    if near and source.startswith(f"environment {PREFIX}"):
+        variable = near.upper().replace(".", "__")
+        hint = f"{PREFIX}{variable}: two underscores stand where the key has a dot"
+    raise SettingsError(f"{source}: unknown setting {key!r}{words}", hint=hint)
