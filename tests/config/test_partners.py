@@ -18,6 +18,8 @@ from webgym_cli.config.partners import list_ineffective
         ('tasks.difficulty_ratio={"easy": 1, "hard": 1}', "tasks.sampler=ratio"),
         ("rollout.completion_grace=5", "rollout.completion_threshold=0.9"),
         ("rollout.ray_address=h:6379", "rollout.executor=ray"),
+        ("rollout.ray_cpus=2", "rollout.executor=ray"),
+        ("train.nodes=2", "train.executor=ray"),
         ("loop.max_staleness=2", "loop.mode=async"),
         ("loop.stale=drop", "loop.mode=async"),
         ("loop.demonstration_episodes=9", "loop.demonstration_iterations=1"),
@@ -29,5 +31,7 @@ def test_a_setting_without_its_partner_is_named(given, partner):
     assert list_ineffective(load(overrides=[given, partner])) == []
 
 
-def test_defaults_have_no_note():
+def test_settings_with_an_effect_have_no_note():
     assert list_ineffective(load()) == []
+    assert list_ineffective(load(overrides=["rollout.ray_address=h:6379", "train.executor=ray"])) == []
+    assert list_ineffective(load(overrides=["train.nodes=1"])) == []

@@ -184,3 +184,18 @@ def test_no_server_outlives_the_loop(run, number, code):
     assert process.returncode == code
     assert len(servers) == 3
     assert psutil.wait_procs(servers, 60)[1] == []
+
+
+def test_in_turns_the_ranks_of_all_nodes_ask_the_servers_of_all_nodes_and_a_lost_node_is_left_out(run, cluster):
+    sync, node = ("loop.mode=sync", "loop.iterations=2"), cluster.add_node(num_cpus=1, num_gpus=1, **SMALL)
+    with run.start(*sync, "serve.gpus=[]") as process:
+        wait_for_trainings(process, 1)
+        assert len(run.find_servers()) == 4
+        cluster.remove_node(node, allow_graceful=False)
+        _, error = process.communicate()
+    assert process.returncode == 0, error
+    (digests, processes), weights = run.read_answers(), run.read_weights()
+    assert {version: {weights[version]} for version in digests} == digests
+    assert len(processes[0]) > 1 and len(run.read_versions()) == 2
+    stored = [trajectory["episode"] for trajectory in run.read_stored() if not trajectory["outcome"]["failure"]]
+    assert len(stored) == len(set(stored)) == 16

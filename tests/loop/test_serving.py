@@ -1,7 +1,9 @@
 """The servers of a run over its stages, against a process that speaks vLLM's HTTP."""
 
-from contextlib import asynccontextmanager
+from contextlib import contextmanager
+from urllib.parse import urlsplit
 
+import httpx
 import psutil
 import pytest
 
@@ -86,40 +88,80 @@ async def test_on_a_cpu_the_server_stays_up(serving):
 def cluster(monkeypatch):
     """What is connected to where a Ray cluster is: two nodes."""
     nodes = OneMachine(2)
+    nodes.connections = 0
 
-    @asynccontextmanager
-    async def open_cluster(settings):
+    @contextmanager
+    def open_cluster(settings):
+        nodes.connections += 1
         yield nodes
+        nodes.connections -= 1
 
     monkeypatch.setattr(ray_cluster, "open_cluster", open_cluster)
     return nodes
 
 
-async def test_other_nodes_serve_too_until_the_end_and_never_make_room_for_a_training(serving, cluster):
-    one = serving("venvs.device=cuda", "serve.replicas=1")
-    async with one.on_nodes():
-        urls = await one.current()
-        pids = [(await look(url))["pid"] for url in (urls[0], cluster.servers["n1"].base_url)]
-        (address,) = one.other_addresses
-        assert "@" in urls[1] and "@" not in address and address.startswith("http://127.0.0.1:")
-        await one.release_gpus()
-        trained(one.run, b"two")
-        assert await one.current() == urls
-        assert [(await look(url))["pid"] for url in (urls[0], cluster.servers["n1"].base_url)] == pids
-        assert [event for event, *_ in kept(one.run)] == ["serve", "sleep", "wake"]  # of this node
-        (other,) = one._fleet.others
-        await other.stop()
-        assert one.other_addresses == ()
+ON_NODES = ("venvs.device=cuda", "serve.replicas=1", "rollout.executor=ray")
+
+
+async def test_other_nodes_serve_too_until_the_end_also_during_a_training_on_this_one(serving, cluster):
+    one = serving(*ON_NODES)
+    urls = await one.current()
+    pids = [(await look(url))["pid"] for url in (urls[0], cluster.servers["n1"].base_url)]
+    (address,) = one.other_addresses
+    assert "@" in urls[1] and "@" not in address and address.startswith("http://127.0.0.1:")
+    await one.release_gpus()
+    trained(one.run, b"two")
+    assert await one.current() == urls
+    assert [(await look(url))["pid"] for url in (urls[0], cluster.servers["n1"].base_url)] == pids
+    assert [event for event, *_ in kept(one.run)] == ["serve", "sleep", "wake"]  # of this node
+    (other,) = one._fleet.others
+    await other.stop()
+    assert one.other_addresses == ()
+    await one.stop()
     assert not any(psutil.pid_exists(pid) for pid in pids)
-    assert len(await one.current()) == 1  # this node alone
+    assert cluster.connections == 0
+
+
+async def test_servers_of_other_nodes_make_room_for_a_training_on_their_nodes(serving, cluster):
+    one = serving(*ON_NODES, "train.executor=ray")
+    urls = await one.current()
+    other = (await look(cluster.servers["n1"].base_url))["pid"]
+    await one.release_gpus()
+    assert not psutil.pid_exists(other) and one.other_addresses == ()
+    assert await one.current() == urls  # clients keep the addresses
+    assert (await look(cluster.servers["n1"].base_url))["pid"] != other
+
+
+async def test_the_nodes_that_the_cluster_has_serve_the_next_rollout(serving, cluster):
+    one = serving(*ON_NODES)
+    (_, other), late = await one.current(), OneMachine(3).known[2]
+    cluster.known.append(late)
+    await one.connect()
+    assert (await one.current())[1] == other and set(cluster.servers) == {"n1", "n2"}
+    cluster.die("n1")
+    await one.connect()
+    urls = await one.current()
+    assert len(urls) == 2 and other not in urls
+
+
+async def test_other_machines_reach_the_servers_of_this_one_by_a_password(serving, cluster):
+    one = serving(*ON_NODES)
+    here, other = await one.current()
+    async with httpx.AsyncClient(trust_env=False) as client:
+        async with one.forwarded_urls("127.0.0.1") as (forwarded, same):
+            assert same == other and "@" in forwarded and urlsplit(forwarded).port != urlsplit(here).port
+            assert (await client.get(f"{forwarded.removesuffix('/v1')}/health")).status_code == 200
+            bare = forwarded.replace(forwarded[7 : forwarded.index("@") + 1], "")
+            assert (await client.get(f"{bare.removesuffix('/v1')}/health")).status_code == 401
+        with pytest.raises(httpx.ConnectError):
+            await client.get(bare)
 
 
 async def test_a_cluster_without_gpus_elsewhere_is_said(serving, cluster):
     cluster.known = cluster.known[:1]
-    one, events = serving("venvs.device=cuda", "serve.replicas=1"), []
+    one, events = serving(*ON_NODES), []
     one.sink = events.append
-    async with one.on_nodes():
-        assert len(await one.current()) == 1
+    assert len(await one.current()) == 1
     assert any("this one serves alone" in event.get("message", "") for event in events)
 
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 from tests.rollout.scripted import CALL, Script, ScriptedAgent, ScriptedPool
 from webgym_cli.jobs.ray_cluster import Node, NodeLostError, as_own_error
-from webgym_cli.rollout.ray.worker import RolloutWorker
+from webgym_cli.rollout.ray_worker import RolloutWorker
 from webgym_cli.rollout.runner import LocalRunner
 
 NODE: ContextVar[str] = ContextVar("node")
@@ -32,10 +32,11 @@ class InProcessCluster:
         self.reserved = {}
         """GPUs, by node."""
 
-    def nodes(self, cpus, gpus=0):
-        return [node for node in self.known if node.id not in self.dead and node.gpus >= gpus]
+    def nodes(self, cpus=0, gpus=0, *, others=False):
+        offered = [node for node in self.known if node.id not in self.dead and node.gpus >= gpus]
+        return [node for node in offered if not (others and node.id == self.here_id)]
 
-    def create_actor(self, kind, node, *, cpus, gpus=0):
+    def create_actor(self, kind, node, *, cpus=0, gpus=0):
         worker = kind()
         worker.node = node.id
         self.reserved[node.id] = gpus

@@ -9,9 +9,9 @@ from tests.rollout.in_process import InProcessCluster
 from tests.rollout.scripted import CALL, Script, ScriptedPool
 from webgym_cli.agent.gate import ServedPolicy
 from webgym_cli.errors import UsageError
+from webgym_cli.rollout import ray_worker
 from webgym_cli.rollout.engine import RolloutEngine
-from webgym_cli.rollout.ray import worker as ray_worker
-from webgym_cli.rollout.ray.driver import RayRunner
+from webgym_cli.rollout.ray_driver import RayRunner
 from webgym_cli.rollout.resources import PolicyEndpoint, open_agent, policy_urls
 from webgym_cli.rollout.runner import LocalRunner
 
@@ -119,7 +119,7 @@ async def test_each_rank_balances_by_itself_and_the_summary_adds_them_up(world, 
     )
     cluster, sink = InProcessCluster(2), world.events.append
     plan = world.plan(8)
-    async with RayRunner(world.run, world.settings, cluster, endpoint, "tools", sink) as runner:
+    async with RayRunner(world.run, world.settings, cluster, endpoint, endpoint, "tools", sink) as runner:
         summary = await RolloutEngine(plan, world.run, world.settings, runner, sink).execute()
     assert summary["ranks"] == 2
     assert {found.sampling.logprobs for found in world.stored} == {"processed"}

@@ -14,7 +14,7 @@ class OneMachine(InProcessCluster):
         super().__init__(count, gpus=1)
         self.actors = []
 
-    def create_actor(self, kind, node, *, cpus, gpus=0):
+    def create_actor(self, kind, node, *, cpus=0, gpus=0):
         self.actors.append(super().create_actor(kind, node, cpus=cpus, gpus=gpus))
         return self.actors[-1]
 

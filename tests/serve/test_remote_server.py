@@ -17,6 +17,7 @@ from tests.serve.fakes import adapter, fake_python, look, weights
 from tests.serve.one_machine import OneMachine
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, UsageError
+from webgym_cli.jobs import ray_cluster
 from webgym_cli.jobs.ray_cluster import NodeActor
 from webgym_cli.serve import execute, remote_server
 from webgym_cli.serve.fleet import Fleet
@@ -30,7 +31,7 @@ async def new_fleet(tmp_path, monkeypatch):
     """Make the fleet of a cluster: a server of this node, and one on each other node."""
     monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(remote_server, "POLL_SECONDS", 0.02)
-    monkeypatch.setattr(remote_server, "MARKER_SECONDS", 1)
+    monkeypatch.setattr(ray_cluster, "MARKER_SECONDS", 1)
     made, clusters = [], []
 
     def make(cluster, *, restarts=0, lora_rank=0, digests=None, phases=False):

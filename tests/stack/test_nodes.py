@@ -1,78 +1,59 @@
-"""Two nodes train a tiny model with the real trainers and DeepSpeed; one is killed, and the run goes on."""
+"""Trainings over real Ray nodes on one file system: one is killed and goes on; the real trainer learns as on one."""
 
 from __future__ import annotations
 
-import json
-import signal
+import asyncio
 
+import psutil
 import pytest
 
-from tests.executable import Command, refused, webgym
+from tests.executable import webgym
 from tests.stack_fixtures import needs
 from tests.train.gradient_batch import write_batch
-from tests.train.train_data import prepare, rows, settings_for
+from tests.train.node_runs import NAME, ready
+from tests.train.train_data import settings_for
 from webgym_cli.config.rl import RlSettings
+from webgym_cli.errors import JobError
 from webgym_cli.store import checkpoints
-from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.run import RunDir, create_or_open, new_attempt
+from webgym_cli.train.execute import execute
+from webgym_cli.train.plan import plan_training
+
+ray = pytest.importorskip("ray")
+
+SMALL = {"object_store_memory": 80 * 2**20}
+QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
 
 pytestmark = pytest.mark.stack
 
-NAME = "model_20260101_000000"
-STEPS = 8
+
+@pytest.fixture(scope="module")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    head = {**SMALL, "num_cpus": 0, "include_dashboard": False, "_system_config": QUICK}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        cluster.add_node(num_cpus=1, **SMALL)
+        yield cluster
+    finally:
+        cluster.shutdown()
 
 
-@pytest.fixture
-def run(tiny_model_dir, tmp_path) -> RunDir:
-    run = RunDir(tmp_path / "run")
-    settings = settings_for(
-        tiny_model_dir,
-        needs("train"),
-        train={"nproc_per_node": 1, "node_timeout": 20},
-        deepspeed_config_filename="ds_config_cpu_zero1.json",
-        per_device_train_batch_size=1,
-        gradient_accumulation_steps=1,
-        num_train_epochs=1,
-        save_steps=1,
-    )
-    create_or_open(run, settings)
-    prepare(run, settings, rows(tmp_path / "images", 2 * STEPS), NAME)
-    return run
-
-
-def on_both(run: RunDir, *words: object) -> tuple[Command, Command]:
-    """Start a command as node 0 and as node 1 of two."""
-    more = {"NNODES": "2", "MASTER_ADDR": "127.0.0.1"}
-    first, other = (Command(run.root.parent, *words, **more, NODE_RANK=str(rank)) for rank in range(2))
-    return first, other
-
-
-def test_a_node_is_killed_and_the_run_goes_on_from_the_last_checkpoint(run):
-    first, other = on_both(run, "train", run.root)
-    first.until(lambda: list(run.checkpoints.glob(f"{NAME}.partial/checkpoint-2/trainer_state.json")))
-    other.send(signal.SIGKILL)
-    assert first.finish() == 4
-    message, hint = refused(first)
-    assert message.startswith("node 1 (") and "its process has ended" in message
-    assert hint.startswith(f"webgym resume {run.root}, on every node")
-    assert checkpoints.current(run) is None
-
-    first, other = on_both(run, "resume", run.root)
-    assert first.finish() == 0, first.err.read_text()[-3000:]
-    assert other.finish() == 0, other.err.read_text()[-3000:]
-    events = [json.loads(line) for line in first.out.read_text().splitlines()]
-    done = [event["done"] for event in events if event["event"] == "train" and {"done", "loss"} <= event.keys()]
-    assert done[0] > 2 and done[-1] == STEPS and done == [*range(done[0], STEPS + 1)]
-    made = checkpoints.current(run)
-    assert made is not None and (made.name, made.steps, made.resumable) == (NAME, STEPS, True)
-    shards = sorted(path.name for path in (run.checkpoints / NAME).glob("global_step*/*_optim_states.pt"))
-    assert len(shards) == 2, "one of each node"
+def find_trainers(run: RunDir) -> list[psutil.Process]:
+    """Return the scripted trainers of this test, on both nodes."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline", "cwd"])
+        if "launch.yaml" in (process.info["cmdline"] or ()) and str(process.info["cwd"]).startswith(str(run.root))
+    ]
 
 
 @pytest.fixture
 def improving(tiny_model_dir, tmp_path):
     """Returns how to make a run with a batch for policy gradients."""
 
-    def made(name: str) -> RunDir:
+    def make(name: str) -> RunDir:
         run = RunDir(tmp_path / name)
         settings = settings_for(tiny_model_dir, needs("train"), train={"algorithm": "grpo", "nproc_per_node": 1})
         learning = {
@@ -83,14 +64,13 @@ def improving(tiny_model_dir, tmp_path):
         write_batch(run, tiny_model_dir, NAME)
         return run
 
-    return made
+    return make
 
 
-def test_by_gradients_two_nodes_learn_what_one_does(improving):
+def test_two_nodes_learn_what_one_does(cluster, improving):
     alone, together = improving("alone"), improving("together")
-    first, other = on_both(together, "train", together.root)
-    assert first.finish() == 0, first.err.read_text()[-3000:]
-    assert other.finish() == 0, other.err.read_text()[-3000:]
+    on_nodes = ("-s", "train.executor=ray", "-s", f"rollout.ray_address={cluster.address}")
+    webgym(together.root.parent, "train", together.root, *on_nodes)
     webgym(alone.root.parent, "train", alone.root)
     one, two = (checkpoints.current(run) for run in (alone, together))
     assert one is not None and two is not None and (one.algorithm, one.steps) == (two.algorithm, two.steps)
@@ -99,3 +79,37 @@ def test_by_gradients_two_nodes_learn_what_one_does(improving):
     assert one.metrics["actor/grad_norm"] > 0
     shards = list((together.checkpoints / NAME / "rl_state/actor").rglob("*_optim_states.pt"))
     assert len(shards) == 2, "one of each node"
+
+
+async def test_a_node_dies_and_the_training_goes_on_with_another(cluster, tmp_path):
+    run, role = RunDir(tmp_path / "run"), tmp_path / "role"
+    (role / "bin").mkdir(parents=True)
+    (role / "bin/python").write_text("#!/bin/sh\n")
+    settings = ready(run, role, tmp_path / "images", executor="ray", nodes=2)
+    address = settings.rollout.model_copy(update={"ray_address": cluster.address})
+    settings, events = settings.model_copy(update={"rollout": address}), []
+
+    async def train():
+        return await execute(plan_training(run, settings, {}), run, settings, new_attempt(run), events.append)
+
+    (role / "behave").write_text("1:wait")
+    training = asyncio.create_task(train())
+    shard = f"{NAME}.partial/checkpoint-1/global_step1/zero_pp_rank_1_mp_rank_00_optim_states.pt"
+    while not (run.checkpoints / shard).is_file() and not training.done():  # noqa: ASYNC110 - files set no events
+        await asyncio.sleep(0.1)
+    victims = find_trainers(run)
+    assert len(victims) >= 2, "one on each node"
+    other = next(node for node in cluster.list_all_nodes() if node is not cluster.head_node)
+    await asyncio.to_thread(cluster.remove_node, other, allow_graceful=False)
+    with pytest.raises(JobError, match=r"^node 1 on .* left the training: "):
+        await training
+    await asyncio.to_thread(psutil.wait_procs, victims, 30)
+    assert find_trainers(run) == []
+
+    (role / "behave").unlink()
+    cluster.add_node(num_cpus=1, **SMALL)
+    events.clear()
+    await train()
+    assert [event["done"] for event in events if event["event"] == "train"] == [2, 3, 4]
+    shards = (run.checkpoints / NAME).glob("global_step4/*_optim_states.pt")
+    assert len(list(shards)) == 2 and checkpoints.version(run) == 1

@@ -13,7 +13,6 @@ from webgym_cli.records.dataset import RlData
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.checkpoints import RECORD
 from webgym_cli.train import working_dir
-from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.train.plan import plan_training
 from webgym_cli.train.rl_backend import total_steps
 from webgym_cli.util.files import read_json, write_json
@@ -81,7 +80,7 @@ def test_the_first_training_is_fresh(planned, run, role):
     assert told["trainer"]["output_dir"] == str((run.checkpoints / f"{NAME}.partial").resolve())
     assert (told["trainer"]["seed"], told["actor"]["ppo_mini_batch_size"]) == (7, 4)
     assert "data" not in told.get("rl", {})
-    assert (plan.lora, plan.start, plan.place) == (False, None, None)
+    assert (plan.lora, plan.start, plan.nodes) == (False, None, 1)
     assert not plan.folder.exists()
 
 
@@ -126,10 +125,10 @@ def test_what_is_missing_or_of_another_policy_is_named(planned, run, role):
 
 def test_on_several_nodes_torchrun_takes_the_rest_from_variables(planned, run, role):
     batch(run)
-    plan = planned(environ={"NNODES": "2", "NODE_RANK": "0", "MASTER_ADDR": "a"}, train={"nproc_per_node": 3})
+    plan = planned(train={"executor": "ray", "nodes": 2, "nproc_per_node": 3})
     command = ("-m", "torch.distributed.run", "-m", "webgym_cli.trainer.main", "launch.json")
     assert plan.argv[1:] == command
-    assert (plan.training.world_size, plan.place) == (6, NodeTopology(2, 0, "a"))
+    assert (plan.training.world_size, plan.nodes) == (6, 2)
 
 
 def test_a_missing_file_or_role_is_refused(planned, run, role):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,8 +32,7 @@ from webgym_cli.store.run import (
     saved_settings,
 )
 from webgym_cli.store.state import begin, finish
-from webgym_cli.train.nodes.coordinator import coordinate
-from webgym_cli.train.nodes.topology import from_env
+from webgym_cli.train.process_env import refuse_torchrun_variables
 from webgym_cli.train.registry import check_algorithm
 from webgym_cli.util.proxies import check_network_variables
 from webgym_cli.util.secrets import redact
@@ -44,8 +43,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-# The commands that several nodes run together.
-_MULTI_NODE = ("train", "loop", "curriculum")
+# The commands that plan their trainings after their start.
+_LOOPS = ("loop", "curriculum")
 # The commands that start a policy server if `rollout.policy` requires one.
 _SERVING = ("rollout", "loop", "curriculum")
 
@@ -130,18 +129,18 @@ def stage(
             output.note(line)
     check_secrets(settings)
     check_network_variables()
+    if command in _LOOPS:
+        refuse_torchrun_variables(os.environ)
     if command in _SERVING:
         for line in list_ineffective(settings):
             output.note(line)
     check_model(command, run, settings, options or {})
-    topology = from_env(os.environ) if command in _MULTI_NODE else None
     with lock_run(run, f"{command} {run.root}"):
         create_or_open(run, settings)
         logs = new_attempt(run)
         # From here until finish(), `webgym resume` can continue the command.
         begin(run, command, options or {})
         with (
-            coordinate(run, settings, topology) if topology else nullcontext(),
             output.progress() as board,
             (logs / "webgym.log").open("ab", buffering=0) as log,
         ):

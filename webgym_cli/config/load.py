@@ -6,7 +6,7 @@ Environment variables do not override the frozen settings (`FROZEN_FOR_A_RUN`) o
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import absolute_place, allow_places, import_plugins
 
 BASE_MODEL = "policy_config.base_model"
+# Settings that name modules, files or items in them.
+CODE = ("plugins", "context_config.prompt_version", "agent.call_format")
 
 
 def load(
@@ -85,7 +87,9 @@ def load_with_sources(
     if run_config is not None and executes:
         executed = {key: kept[key] for key in select_executed(kept) if sources[key] == layers[0][0]}
         require_trust(run_config.parent, executed)
-    _import_code(given, sources, run=run_config is not None, executes=executes)
+    # Commands that only read a run execute what their own command line names: not the run's, nor the environment's.
+    run = run_config is not None
+    import_code(given, {key for key in sources if executes or not run or sources[key].startswith(("-s ", "file "))})
     settings = resolve_model_defaults(given)
     add_settings_secrets(settings)
     known, before = flat_values(settings), flat_values(given)
@@ -99,13 +103,10 @@ def trust_run(run_config: Path) -> None:
         remember(run_config.parent, select_executed(rename_keys(read_file(run_config))), own=True)
 
 
-def _import_code(settings: Settings, sources: Mapping[str, str], *, run: bool, executes: bool) -> None:
-    """Import the plugins, which may register what a setting names, and allow stored data to name action sets."""
-    values = flat_values(settings)
-    # Commands that only read a run execute what their own command line names: not the run's, nor the environment's.
-    named = {key for key in values if executes or not run or sources.get(key, "").startswith(("-s ", "file "))}
-    import_plugins(settings.plugins if "plugins" in named else ())
-    allow_places(str(values[key]) for key in ("context_config.prompt_version", "agent.call_format") if key in named)
+def import_code(settings: Settings, keys: Collection[str] = CODE) -> None:
+    """Import the plugins, which may register what the settings `keys` name, and let stored data name action sets."""
+    import_plugins(settings.plugins if "plugins" in keys else ())
+    allow_places(str(value) for key, value in flat_values(settings).items() if key in CODE[1:] and key in keys)
 
 
 def parse_saved(values: Mapping[str, Any]) -> Settings:

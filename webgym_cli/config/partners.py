@@ -33,10 +33,12 @@ _PARTNERS = (
         "rollout.completion_threshold is 1",
     ),
     _Partner(
-        ("rollout.ray_address", "rollout.ray_cpus"),
-        lambda of: of.rollout.executor == "ray" or of.loop.mode == "async",
-        "rollout.executor is local",
+        ("rollout.ray_address",),
+        lambda of: "ray" in (of.rollout.executor, of.train.executor),
+        "rollout.executor and train.executor are local",
     ),
+    _Partner(("rollout.ray_cpus",), lambda of: of.rollout.executor == "ray", "rollout.executor is local"),
+    _Partner(("train.nodes",), lambda of: of.train.executor == "ray" or of.train.nodes == 1, "train.executor is local"),
     _Partner(("loop.max_staleness", "loop.stale"), lambda of: of.loop.mode == "async", "loop.mode is sync"),
     _Partner(
         ("loop.demonstration_episodes", "loop.demonstration_algorithm"),

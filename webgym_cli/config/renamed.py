@@ -60,6 +60,7 @@ WITHOUT_EFFECT = {
     "rollout.policy_pause_max": _PROBED,
     "save_path": "the run is an argument of the command",
     "train.file_systems": "the nodes share the run's folder",
+    "train.node_timeout": "Ray notices when a node is lost",
     "train.node_storage": "the nodes share the run's folder",
     "vllm_server_url": "a server is started where one is needed; rollout.policy names another",
 }

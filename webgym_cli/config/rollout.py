@@ -87,10 +87,10 @@ class RolloutSettings(ConfigSection):
     file_folders: tuple[str, ...] = ()
     """Folders outside of a task file's own folder from which its tasks may take files (`upload_folder`, `images`)."""
     executor: Literal["local", "ray"] = "local"
-    """`local`: this machine; `ray`: one rollout actor on each node of a Ray cluster, with `loop.mode=async` policy
-    servers on each other node that offers GPUs."""
+    """`local`: this machine; `ray`: one rollout actor on each node of a Ray cluster, and policy servers on each other
+    node that offers GPUs; with `loop.mode=async` only these."""
     ray_address: str = ""
-    """Address of the Ray cluster; empty: `RAY_ADDRESS`, else a new one on this machine."""
+    """Address of the Ray cluster; empty: `RAY_ADDRESS`, else the cluster that this machine is a node of."""
     ray_cpus: float = Field(default=1.0, ge=0)
     """CPUs that a rollout actor reserves on its Ray node; nodes with fewer get no actor."""
 

@@ -31,13 +31,10 @@ class TrainSettings(ConfigSection):
     stop_grace: float = Field(default=30.0, gt=0)
     """Time between SIGTERM and SIGKILL, in seconds."""
     executor: Literal["local", "ray"] = "local"
-    """`local`: this machine, or `NNODES` machines that each run the same command; `ray`: this machine and others of the
-    Ray cluster (`rollout.ray_address`)."""
-    nodes: int = Field(default=1, ge=1)
-    """Number of training nodes with `executor: ray`, including this one."""
-    node_timeout: float = Field(default=120.0, ge=1)
-    """Time without a message after which a node of a multi-node training counts as dead, in seconds; also the time
-    limit for all nodes to join it."""
+    """`local`: this machine; `ray`: this machine and others of the Ray cluster (`rollout.ray_address`)."""
+    nodes: int | None = Field(default=None, ge=1)
+    """Number of training nodes with `executor: ray`, including this one; null: all nodes of the cluster that have as
+    many GPUs as a training uses on this one."""
     keep_checkpoints: int = Field(default=2, ge=1)
     """Number of newest checkpoints that keep their optimizer state; older ones keep only the weights."""
     keep_weights: int | None = Field(default=None, ge=1)

@@ -1,16 +1,15 @@
-"""Ray cluster: connection or local start, nodes, and actors pinned to nodes."""
+"""Ray cluster: connection, nodes, and actors pinned to nodes."""
 
 from __future__ import annotations
 
 import asyncio
 import importlib
-import math
 import os
 import signal
 import socket
-import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -18,19 +17,21 @@ from typing import Any
 
 import webgym_cli
 from webgym_cli.config.rollout import RolloutSettings
-from webgym_cli.errors import UsageError, VenvError, WebGymError
-from webgym_cli.jobs.ray_connection import OWN, RayConnection, one_line, require_answer, restore_sigterm
+from webgym_cli.errors import JobError, UsageError, VenvError, WebGymError
 
-# Seconds between two calls while an actor is temporarily unavailable.
-_ASK_AGAIN = 0.5
-# Timeout of each call that starts an actor: Ray may have to start a process or wait for a free CPU.
+# Seconds between two calls while an actor is temporarily unavailable, and between two checks for a file.
+_POLL_SECONDS = 0.25
+# Timeout of each call that starts an actor: Ray may have to start a process or wait for a free GPU.
 START_SECONDS = 120.0
-# Timeout for a marker file to become visible: network file systems show new files late.
+# Timeout of a liveness check, after which an actor counts as hung and is killed.
+SILENCE = 90.0
+# Timeout for a new file to become visible.
 MARKER_SECONDS = 15.0
-# Seconds between two checks for a file.
-_LOOK_SECONDS = 0.25
+# Timeout of a TCP connection to the cluster's address, in seconds.
+_CONNECT_SECONDS = 10.0
 # Ray would kill a dead actor's children, including the browsers' reaper, but not their children, the browsers.
 _WORKER_ENV = {"RAY_kill_child_processes_on_worker_exit": "0"}
+_HOW = "ray symmetric-run --address HOST:6379 -- webgym ..., or -s rollout.ray_address=HOST:PORT (docs/many-nodes.md)"
 
 
 class NodeLostError(Exception):
@@ -44,10 +45,14 @@ class Node:
     id: str
     address: str
     """Its IP address."""
-    name: str
-    """Host name."""
+    host: str
     gpus: int = 0
     """Number of its GPUs."""
+
+    @property
+    def name(self) -> str:
+        """The node in messages."""
+        return f"{self.host} ({self.address})"
 
 
 class RayCluster:
@@ -58,39 +63,23 @@ class RayCluster:
         self.here = str(self._ray.util.get_node_ip_address())
         """IP address of this machine in the cluster."""
 
-    @property
-    def here_id(self) -> str:
-        """Id of the node that this process runs on."""
-        return str(self._ray.get_runtime_context().get_node_id())
-
-    def nodes(self, cpus: float, gpus: float = 0.0) -> list[Node]:
-        """Return the alive nodes with at least `cpus` CPUs and `gpus` GPUs in total."""
+    def nodes(self, cpus: float = 0.0, gpus: float = 0.0, *, others: bool = False) -> list[Node]:
+        """Return the alive nodes with at least `cpus` CPUs and `gpus` GPUs in total; `others`: without this one."""
+        here = self._ray.get_runtime_context().get_node_id()
+        known = [node for node in self._ray.nodes() if node["Alive"] and not (others and node["NodeID"] == here)]
         return [
-            Node(
-                str(node["NodeID"]),
-                str(node["NodeManagerAddress"]),
-                str(node["NodeManagerHostname"]),
-                int(node["Resources"].get("GPU", 0)),
-            )
-            for node in self._ray.nodes()
-            if node["Alive"] and node["Resources"].get("CPU", 0) >= cpus and node["Resources"].get("GPU", 0) >= gpus
+            Node(node["NodeID"], node["NodeManagerAddress"], node["NodeManagerHostname"], int(has.get("GPU", 0)))
+            for node in known
+            if (has := node["Resources"]).get("CPU", 0) >= cpus and has.get("GPU", 0) >= gpus
         ]
 
-    def create_actor(self, kind: type, node: Node, *, cpus: float, gpus: float = 0.0) -> Any:
+    def create_actor(self, kind: type, node: Node, *, cpus: float = 0.0, gpus: float = 0.0) -> Any:
         """Create an actor of class `kind` pinned to `node`; return its handle."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        return (
-            self._ray.remote(kind)
-            .options(
-                num_cpus=cpus,
-                num_gpus=gpus,
-                max_restarts=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
-                runtime_env={"env_vars": _WORKER_ENV},
-            )
-            .remote()
-        )
+        where = NodeAffinitySchedulingStrategy(node.id, soft=False)
+        options = {"num_cpus": cpus, "num_gpus": gpus, "max_restarts": 0, "runtime_env": {"env_vars": _WORKER_ENV}}
+        return self._ray.remote(kind).options(**options, scheduling_strategy=where).remote()
 
     async def call(self, method: Any, *arguments: Any, seconds: float | None = None) -> Any:
         """Await an actor's method. Raises `NodeLostError`, and exceptions of the method as `WebGymError`.
@@ -98,19 +87,19 @@ class RayCluster:
         `seconds`: timeout. The call is repeated while Ray can't reach the actor, so it may run more than once.
         """
         errors = self._ray.exceptions
-        end = time.monotonic() + (math.inf if seconds is None else seconds)
-        while True:
-            try:
-                async with asyncio.timeout(None if seconds is None else max(0.0, end - time.monotonic())):
-                    return await method.remote(*arguments)
-            except errors.RayTaskError as error:
-                raise as_own_error(error.cause) from error
-            except errors.ActorUnavailableError:
-                await asyncio.sleep(_ASK_AGAIN)
-            except errors.RayError as error:
-                raise NodeLostError(one_line(error)) from error
-            except TimeoutError as error:
-                raise NodeLostError(f"no answer for {seconds:g} s") from error
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    try:
+                        return await method.remote(*arguments)
+                    except errors.ActorUnavailableError:
+                        await asyncio.sleep(_POLL_SECONDS)
+        except errors.RayTaskError as error:
+            raise as_own_error(error.cause) from error
+        except errors.RayError as error:
+            raise NodeLostError(one_line(error)) from error
+        except TimeoutError as error:
+            raise NodeLostError(f"no answer for {seconds:g} s") from error
 
     async def kill(self, handle: Any) -> None:
         """Kill an actor's process."""
@@ -122,12 +111,32 @@ def as_own_error(error: BaseException) -> WebGymError:
     return error if isinstance(error, WebGymError) else WebGymError(f"{type(error).__name__}: {error}")
 
 
+@contextmanager
+def name_errors(name: str, hint: str = "", *, lost: str = "") -> Iterator[None]:
+    """Put a node's name before the errors of the block; `lost`: words that make a `NodeLostError` a `JobError`."""
+    try:
+        yield
+    except WebGymError as error:
+        raise type(error)(f"{name}: {error}", hint=error.hint or hint) from error
+    except NodeLostError as error:
+        if not lost:
+            raise
+        raise JobError(f"{name} {lost}: {error}", hint=hint) from error
+
+
+def one_line(error: BaseException) -> str:
+    """Return a Ray error message as one line of at most 400 characters."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    words = [line for line in lines if not line.startswith(("class_name:", "actor_id:", "pid:", "namespace:", "ip:"))]
+    return " ".join(words)[:400] or type(error).__name__
+
+
 class NodeActor:
     """Base class of webgym's actors. Constructed without arguments, so that another version can report its version."""
 
     async def inspect(self, marker: str) -> dict[str, Any]:
         """Return host, pid and webgym version of this process, and whether the file `marker` is visible."""
-        visible = await wait_for_file(Path(marker), MARKER_SECONDS)
+        visible = await wait_for_file(Path(marker))
         version = webgym_cli.__version__
         return {"host": socket.gethostname(), "pid": os.getpid(), "version": version, "visible": visible}
 
@@ -138,18 +147,18 @@ async def check_actor(cluster: RayCluster, node: Node, handle: Any, root: Path) 
         info: dict[str, Any] = await cluster.call(handle.inspect, marker.name, seconds=START_SECONDS)
     if info["version"] != webgym_cli.__version__:
         raise UsageError(
-            f"{node.name} has webgym {info['version']}, this is {webgym_cli.__version__}",
-            hint=f'pip install "webgym[ray]=={webgym_cli.__version__}" on {node.name}',
+            f"{node.host} has webgym {info['version']}, this is {webgym_cli.__version__}",
+            hint=f'pip install "webgym[ray]=={webgym_cli.__version__}" on {node.host}',
         )
     if not info["visible"]:
         raise UsageError(
-            f"{node.name} ({node.address}) does not see {root} as it is here",
+            f"{node.name} does not see {root} as it is here",
             hint="put the run on a file system that every node mounts at the same path",
         )
     return info
 
 
-async def end_actor(cluster: RayCluster, handle: Any, seconds: float) -> None:
+async def end_actor(cluster: RayCluster, handle: Any, seconds: float = SILENCE) -> None:
     """Close an actor, then kill it even if closing fails or times out."""
     try:
         with suppress(NodeLostError, WebGymError):
@@ -158,47 +167,61 @@ async def end_actor(cluster: RayCluster, handle: Any, seconds: float) -> None:
         await cluster.kill(handle)
 
 
-@asynccontextmanager
-async def open_cluster(settings: RolloutSettings) -> AsyncIterator[RayCluster]:
-    """Connect to the cluster of `rollout.ray_address` or `RAY_ADDRESS`; else run a local Ray within the block.
+@contextmanager
+def open_cluster(settings: RolloutSettings) -> Iterator[RayCluster]:
+    """Connect to the cluster of `rollout.ray_address` or `RAY_ADDRESS`, else to the one that this machine is part of.
 
-    Raises `VenvError` if Ray is not installed, `UsageError` if the cluster can't be reached.
+    Blocks for some seconds. Raises `VenvError` if Ray is not installed, `UsageError` if there is no cluster.
     """
-    address = settings.ray_address or os.environ.get("RAY_ADDRESS", "") or OWN
-    if _require_ray(address).is_initialized():  # by the program that uses webgym as a library
-        yield RayCluster()
-        return
-    await require_answer(address)
-    terminated = signal.getsignal(signal.SIGTERM)
-    connection = RayConnection(address)
-    try:
-        await connection.connect()
-        restore_sigterm(terminated)
-        yield RayCluster()
-    finally:
-        await connection.leave()
-        restore_sigterm(terminated)
-
-
-def _require_ray(address: str) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         ray = importlib.import_module("ray")
     except ImportError as error:
         raise VenvError(f"executor=ray: {error}", hint='pip install "webgym[ray]", on each node') from error
+    if ray.is_initialized():  # by another part of this command, or the program that uses webgym as a library
+        yield RayCluster()
+        return
+    terminated = signal.getsignal(signal.SIGTERM)
+    try:
+        _connect(ray, settings.ray_address or os.environ.get("RAY_ADDRESS", "") or "auto")
+        _restore_sigterm(terminated)
+        yield RayCluster()
+    finally:
+        ray.shutdown()
+        _restore_sigterm(terminated)
+
+
+def _connect(ray: Any, address: str) -> None:
+    host, _, port = address.rpartition(":")
     if address.startswith("ray://"):
         raise UsageError(
             f"{address}: Ray's client addresses don't suffice: the driver shares the run's folder with the nodes",
             hint="run webgym on a node of the cluster, with -s rollout.ray_address=HOST:6379",
         )
-    return ray
+    # Ray prints dead nodes to stdout, which is reserved for data; webgym reports them itself.
+    worker = importlib.import_module("ray._private.worker")
+    worker.print_to_stdstream = lambda *_, **__: None  # type: ignore[attr-defined]
+    try:
+        if port.isdecimal():  # where nothing listens, Ray itself would try for many minutes
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError, OverflowError) as error:
+        which = "no Ray cluster on this machine" if address == "auto" else f"rollout.ray_address: {address}"
+        raise UsageError(f"{which}: {one_line(error)}", hint=_HOW) from error
 
 
-async def wait_for_file(file: Path, seconds: float) -> bool:
-    """Wait up to `seconds` for a file; return whether it exists. Network file systems show new files late."""
-    for _ in range(round(seconds / _LOOK_SECONDS)):
+def _restore_sigterm(handler: Any) -> None:
+    """Restore the SIGTERM handler: Ray's C++ handler would abort the process after three seconds."""
+    if handler is not None and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, handler)
+        signal.siginterrupt(signal.SIGTERM, False)
+
+
+async def wait_for_file(file: Path) -> bool:
+    """Wait for a file for some seconds; return whether it exists. Network file systems show new files late."""
+    for _ in range(round(MARKER_SECONDS / _POLL_SECONDS)):
         if await asyncio.to_thread(file.exists):
             return True
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
     return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
@@ -101,10 +101,8 @@ class AsyncLoop:
 
         Raises the error of the task (collector or updater) that fails first; the other is cancelled.
         """
-        pipeline = self.pipeline
         try:
-            async with pipeline.serving.on_nodes() if pipeline.settings.rollout.executor == "ray" else nullcontext():
-                await self._execute()
+            await self._execute()
         except* (WebGymError, OSError) as errors:
             raise first_error(errors) from None
 

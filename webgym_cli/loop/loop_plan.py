@@ -161,8 +161,8 @@ def _check_async(plan: LoopPlan, settings: Settings) -> None:
         raise SettingsError(
             "loop.mode=async: an expert's episodes don't depend on the training", hint="-s loop.mode=sync"
         )
-    if settings.train.nodes > 1:
-        raise SettingsError("loop.mode=async trains on one node", hint="-s train.nodes=1, or -s loop.mode=sync")
+    if settings.train.executor == "ray":
+        raise SettingsError("loop.mode=async trains on one node", hint="-s train.executor=local, or -s loop.mode=sync")
     if settings.rollout.executor == "ray" and settings.rollout.policy != VLLM:
         raise SettingsError(
             "loop.mode=async opens its browsers on one node, and the others serve the policy: that takes "

@@ -7,7 +7,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -226,21 +225,16 @@ class Pipeline:
             async with open_runner(self.run, settings, acting, environment, shared) as local:
                 yield local
             return
-        from webgym_cli.jobs.ray_cluster import open_cluster
-        from webgym_cli.rollout.ray.driver import RayRunner
-        from webgym_cli.rollout.ray.reachability import external_url, require_reachable
-        from webgym_cli.serve.node_servers import serve_on_node
+        from webgym_cli.rollout.ray_driver import RayRunner, require_reachable
 
-        async with open_cluster(self.settings.rollout) as cluster:
-            require_reachable(cluster, self.settings, policy)
-            acting, serve = await self._acting(policy), None
-            if policy == VLLM:
-                urls = tuple(external_url(url, self.settings.serve.host, cluster.here) for url in acting.base_urls)
-                acting = acting.model_copy(update={"base_urls": urls})
-                serve = partial(serve_on_node, self.settings, self.serving.weights, self.logs)
-            opening = self.run, settings, cluster, acting, environment, self.sink
-            async with RayRunner(*opening, serve) as remote:
-                yield remote
+        cluster = await self.serving.connect()
+        require_reachable(cluster, settings, policy)
+        acting = await self._acting(policy)
+        async with self.serving.forwarded_urls(cluster.here) as urls:
+            remote = acting.model_copy(update={"base_urls": urls}) if policy == VLLM else acting
+            opening = self.run, settings, cluster, acting, remote, environment, self.sink
+            async with RayRunner(*opening) as runner:
+                yield runner
 
     async def _acting(self, policy: str, shared: SharedRollouts | None = None) -> PolicyEndpoint:
         """Return the policy's endpoint; start webgym's own servers, or load the current weights, first.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,26 +49,28 @@ class Serving:
     _refused: set[str] = field(default_factory=set)
     """Adapters that do nothing on these servers."""
     _cluster: RayCluster | None = field(default=None)
-    """Ray cluster whose other nodes also serve."""
+    """Ray cluster whose other nodes also serve (`rollout.executor=ray`)."""
+    _connection: ExitStack = field(default_factory=ExitStack)
 
-    @asynccontextmanager
-    async def on_nodes(self) -> AsyncIterator[None]:
-        """Serve on every GPU node of the Ray cluster within the block."""
+    async def connect(self) -> RayCluster:
+        """Return the Ray cluster, connected until `stop`. The nodes that it has now serve from the next rollout on."""
         from webgym_cli.jobs.ray_cluster import open_cluster
 
-        await self.stop()
-        async with open_cluster(self.settings.rollout) as self._cluster:
-            try:
-                yield
-            finally:
-                await self.stop()
-                self._cluster = None
+        if self._cluster is None:
+            self._cluster = self._connection.enter_context(open_cluster(self.settings.rollout))
+        elif self._fleet is not None:
+            await self._fleet.renew_others(
+                self._plan_others(self._fleet.servers[0].plan.lora_rank, self._fleet.digests)
+            )
+        return self._cluster
 
     async def current(self) -> tuple[str, ...]:
         """Serve the current policy and return the servers' base URLs.
 
         Starts or wakes the servers, swaps their weights or adds a LoRA adapter, whichever is needed.
         """
+        if self._cluster is None and self.settings.rollout.executor == "ray":
+            await self.connect()
         fleet = self._fleet or self._plan_fleet()
         self._fleet = fleet
         model, adapters = self._find_model(fleet)
@@ -153,6 +156,20 @@ class Serving:
         """OpenAI-compatible base URLs of the servers; empty before their first use."""
         return self._fleet.base_urls if self._fleet else ()
 
+    @asynccontextmanager
+    async def forwarded_urls(self, address: str) -> AsyncIterator[tuple[str, ...]]:
+        """Yield the base URLs for clients on other machines, which reach this one at `address`, within the block."""
+        from webgym_cli.serve.forwarder import PolicyForwarder
+
+        forwarders = [
+            PolicyForwarder(partial(str, server.base_url)) for server in (self._fleet.servers if self._fleet else ())
+        ]
+        async with AsyncExitStack() as stack:
+            for forwarder in forwarders:
+                stack.push_async_callback(forwarder.close)
+            urls = [await forwarder.open(address) for forwarder in forwarders]
+            yield (*urls, *self.base_urls[len(urls) :])
+
     @property
     def other_addresses(self) -> tuple[str, ...]:
         """Base URLs, without passwords, of the running servers on other nodes."""
@@ -172,13 +189,18 @@ class Serving:
     async def release_gpus(self) -> None:
         """Release the GPUs for the trainer, by the policy of `serve.during_training`."""
         if self._fleet is not None:
-            await self._fleet.release_gpus()
+            # Ray gives a node's GPUs to one actor at a time: a training there waits for those of the servers.
+            await self._fleet.release_gpus(everywhere=self.settings.train.executor == "ray")
 
     async def stop(self) -> None:
-        """Stop the servers, if they run."""
-        if self._fleet is not None:
-            fleet, self._fleet = self._fleet, None
-            await fleet.stop()
+        """Stop the servers, if they run, and disconnect from the Ray cluster."""
+        try:
+            if self._fleet is not None:
+                fleet, self._fleet = self._fleet, None
+                await fleet.stop()
+        finally:
+            self._cluster = None
+            self._connection.close()
 
     def _note(self, event: Event) -> None:
         """Emit an event, and store it in the metrics if it reports time in which the servers were unavailable."""

@@ -41,22 +41,25 @@ class Fleet:
         *,
         restarts: int = 0,
         nvml: Nvml | None = None,
-        others: Sequence[Replica] = (),
+        others: Sequence[RemoteServer] = (),
         digests: Digests | None = None,
     ) -> None:
         """Create the replicas without starting them. `restarts`: limit of restarts of a dead replica by `watch`.
 
-        `others`: servers of other nodes, which don't release their GPUs for training; `digests`: shared with them.
+        `others`: servers of other nodes; `digests`: shared with them.
         """
         self.digests = digests or Digests()
         self.servers = [PolicyServer(plan, logs, sink, digests=self.digests, nvml=nvml) for plan in plans]
         """Servers of this machine, one per plan."""
-        self.others = tuple(others)
-        self._replicas: tuple[Replica, ...] = (*self.servers, *self.others)
+        self.others: tuple[RemoteServer, ...] = tuple(others)
         self._sink = sink
         self._restarts = restarts
         self._watched: set[int] = set()
         """Numbers of the replicas that serve, or are being restarted."""
+
+    @property
+    def _replicas(self) -> tuple[Replica, ...]:
+        return (*self.servers, *self.others)
 
     @property
     def base_urls(self) -> tuple[str, ...]:
@@ -83,9 +86,16 @@ class Fleet:
         """Unload all LoRA adapters except `kept`."""
         await gather_or_cancel(*(server.drop_adapters(kept) for server in self._replicas))
 
-    async def release_gpus(self) -> None:
-        """Release the GPUs of this machine's servers for training."""
+    async def release_gpus(self, *, everywhere: bool = False) -> None:
+        """Release the GPUs of this machine's servers for training; `everywhere`: stop those of other nodes, too."""
         await gather_or_cancel(*(server.release_gpus() for server in self.servers))
+        await asyncio.gather(*(server.stop() for server in self.others if everywhere))
+
+    async def renew_others(self, planned: Sequence[RemoteServer]) -> None:
+        """Replace the servers of other nodes; those that are planned again keep running."""
+        present = {(server.node, server.logs): server for server in self.others}
+        self.others = tuple(present.pop((server.node, server.logs), server) for server in planned)
+        await asyncio.gather(*(server.stop() for server in present.values()))
 
     async def watch(self) -> None:
         """Wait while a replica serves. A replica that dies or hangs is restarted with the current weights.

@@ -1,4 +1,4 @@
-"""Authenticated HTTP proxy from the loop's node to a policy server on this node's loopback.
+"""Authenticated HTTP proxy from other nodes to a policy server on this node's loopback.
 
 vLLM itself listens only on loopback: its developer endpoints, needed for weight updates, let any client run engine
 methods.
@@ -7,11 +7,14 @@ methods.
 from __future__ import annotations
 
 import hmac
+import secrets
 from base64 import b64encode
 from collections.abc import Callable
+from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
 
+from webgym_cli.serve.address import base_url
 from webgym_cli.serve.ports import claim_port
 
 # The only routes that policy clients use.
@@ -21,15 +24,16 @@ _ROUTES = (("POST", "/v1/chat/completions"), ("GET", "/version"), ("GET", "/heal
 class PolicyForwarder:
     """HTTP proxy on an address of this node that forwards requests to a loopback server."""
 
-    def __init__(self, find_base_url: Callable[[], str], user: str, password: str) -> None:
+    def __init__(self, find_base_url: Callable[[], str], password: str = "") -> None:
         """`find_base_url` returns the server's base URL, which may change on a restart."""
         self._find_base_url = find_base_url
-        self._authorization = b"Basic " + b64encode(f"{user}:{password}".encode())
+        self._user = f"webgym:{password or secrets.token_urlsafe()}"
+        self._authorization = b"Basic " + b64encode(self._user.encode())
         self._runner: web.AppRunner | None = None
         self._session: ClientSession | None = None
 
-    async def open(self, host: str, port: int) -> int:
-        """Listen on this port if it is free, else on any; return it."""
+    async def open(self, host: str, port: int = 0) -> str:
+        """Listen on this port if it is free, else on any; return the OpenAI base URL, with user and password."""
         app = web.Application(client_max_size=0)  # no limit: prompts have screenshots
         app.add_routes([web.route(method, path, self._forward) for method, path in _ROUTES])
         # Clients set the timeouts. A client that disconnects cancels its request, at vLLM too.
@@ -38,7 +42,8 @@ class PolicyForwarder:
         await self._runner.setup()
         claimed = claim_port(host, 0, port)
         await web.TCPSite(self._runner, host, claimed).start()
-        return claimed
+        parts = urlsplit(base_url(host, claimed))
+        return parts._replace(netloc=f"{self._user}@{parts.netloc}").geturl()
 
     async def close(self) -> None:
         """Stop listening and cancel the requests in flight."""

@@ -86,8 +86,6 @@ class RunDir:
     """Output of training."""
     logs = _PathBelow("logs")
     """Logs, one folder per attempt."""
-    coordinator = _PathBelow("nodes/coordinator.json")
-    """Address of node 0 for the other nodes of a training; removed when node 0's command ends."""
     first_version = _PathBelow("first_version.json")
     """Version of the first policy, if imported episodes belong to earlier iterations."""
     blocklist = _PathBelow("blocklist.jsonl")

@@ -40,7 +40,7 @@ class CommandFn(Protocol):
     """Returns the command that each node runs in the training's folder; `processes`: trainer processes per node."""
 
     def __call__(self, python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
-        """With several nodes torchrun takes the rendezvous from variables (`topology.build_rendezvous`)."""
+        """With several nodes torchrun takes the rendezvous from variables (`ray_nodes.build_rendezvous`)."""
 
 
 # Raises `SettingsError` if training data differ from the served prompts; gets run, settings and log folder.

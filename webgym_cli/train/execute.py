@@ -21,9 +21,9 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import deepspeed_ops, disk, publish, working_dir
 from webgym_cli.train.extension_locks import remove_stale_locks
 from webgym_cli.train.failure import trainer_error
-from webgym_cli.train.nodes.peers import train_on_nodes
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.progress import TRAINER_LOG, StallDetector, TrainerLogTail
+from webgym_cli.train.ray_nodes import train_on_nodes
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_atomic, write_json

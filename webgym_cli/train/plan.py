@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 from webgym_cli.config.deepspeed import zero_stage
 from webgym_cli.config.model import Settings
+from webgym_cli.jobs.ray_cluster import open_cluster
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import working_dir
 from webgym_cli.train.backend import PlanInputs
-from webgym_cli.train.nodes.topology import NodeTopology, from_settings
-from webgym_cli.train.process_env import count_processes
+from webgym_cli.train.process_env import count_processes, refuse_torchrun_variables
 from webgym_cli.train.registry import current_backend
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.venvs.locate import Device, resolve_device
@@ -54,13 +54,7 @@ class Placement:
     device: Device
     local: int = 1
     """Processes on each node."""
-    topology: NodeTopology | None = None
-    """This node's rank and the other nodes; None for a training on one node."""
-
-    @property
-    def nodes(self) -> int:
-        """Number of nodes."""
-        return self.topology.count if self.topology else 1
+    nodes: int = 1
 
     @property
     def world_size(self) -> int:
@@ -69,9 +63,19 @@ class Placement:
 
 
 def find_placement(settings: Settings, environ: Mapping[str, str]) -> Placement:
-    """Return the number of processes and nodes for the settings. Raises `UsageError`: see `count_processes`."""
+    """Return the number of processes and nodes for the settings.
+
+    Raises `UsageError`: see `count_processes`, `open_cluster` and `refuse_torchrun_variables`.
+    """
+    refuse_torchrun_variables(environ)
     device = resolve_device(settings.venvs.device)
-    return Placement(device, count_processes(settings, device, environ), from_settings(settings.train, environ))
+    local = count_processes(settings, device, environ)
+    if settings.train.executor == "local":
+        return Placement(device, local)
+    if settings.train.nodes is not None:
+        return Placement(device, local, settings.train.nodes)
+    with open_cluster(settings.rollout) as cluster:
+        return Placement(device, local, 1 + len(cluster.nodes(gpus=local if device == "cuda" else 0, others=True)))
 
 
 def plan_fresh(
@@ -115,7 +119,7 @@ def plan_fresh(
         training=identity,
         total_steps=total_steps,
         time_limit=settings.train.time_limit_minutes * 60,
-        place=placement.topology,
+        nodes=placement.nodes,
     )
 
 

@@ -38,6 +38,17 @@ def count_processes(settings: Settings, device: str, environ: Mapping[str, str])
     return wanted or count or 1
 
 
+def refuse_torchrun_variables(environ: Mapping[str, str]) -> None:
+    """Raise `UsageError` if `NNODES` names several nodes: torchrun would wait for them, but nothing starts it there."""
+    count = environ.get("NNODES", "").strip()
+    if count not in ("", "1"):
+        raise UsageError(
+            f"NNODES is {count}, which webgym does not read: one command trains on all nodes of a Ray cluster",
+            hint=f"unset NNODES; on each node: ray symmetric-run --address $MASTER_ADDR:6379 --min-nodes {count} -- "
+            "webgym ... -s train.executor=ray (docs/many-nodes.md)",
+        )
+
+
 def trainer_env(settings: Settings, device: str, model: str, folder: Path) -> dict[str, str]:
     """Return the variables that we add to the inherited environment of a training in a folder; nothing secret."""
     env = {

@@ -11,7 +11,6 @@ import yaml
 
 from webgym_cli.records.checkpoint import LoraAdapter
 from webgym_cli.train.memory import TrainingMemory
-from webgym_cli.train.nodes.topology import NodeTopology
 from webgym_cli.train.working_dir import TrainingIdentity
 from webgym_cli.venvs.locate import Device
 
@@ -63,8 +62,8 @@ class TrainPlan:
     """Settings of the objective, stored in the checkpoint's record."""
     overrides: dict[str, Any] = field(default_factory=dict)
     """Changes to `config` in the configuration that is run."""
-    place: NodeTopology | None = None
-    """This node's rank and the other nodes; None for a training on one node."""
+    nodes: int = 1
+    """Number of nodes, this one included."""
     adapter: LoraAdapter | None = None
     """The LoRA adapter that is trained; None: none, or one named by the user."""
     source: Path | None = None
@@ -117,7 +116,7 @@ class TrainPlan:
             "overrides": self.overrides,
             "source": None if self.source is None else str(self.source),
             "processes": self.training.world_size,
-            "nodes": self.place.to_json(self.training.world_size) if self.place else None,
+            "nodes": self.nodes,
             "total_steps": self.total_steps,
             "time_limit_seconds": self.time_limit,
             "disk_bytes": self.disk_bytes,

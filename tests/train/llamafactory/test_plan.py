@@ -150,7 +150,7 @@ def test_deepspeed_is_started_by_torchrun(ready):
 
 
 def test_several_machines_count(ready):
-    plan = ready(samples=8, environ={"NNODES": "2", "NODE_RANK": "0"}, train={"nproc_per_node": 2}, num_train_epochs=1)
+    plan = ready(samples=8, train={"executor": "ray", "nodes": 2, "nproc_per_node": 2}, num_train_epochs=1)
     assert plan.training.world_size == 4
     assert plan.total_steps == 1
 

@@ -51,7 +51,6 @@ def curriculum(
     """
     from webgym_cli.cli.commands.loop import work
     from webgym_cli.cli.stage import check_model, resolve
-    from webgym_cli.cli.worker_node import join_as_worker
     from webgym_cli.loop.curriculum import phase_settings, plan_curriculum
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.phases import Phases
@@ -66,8 +65,6 @@ def curriculum(
     if options.dry_run:
         check_model("curriculum", directory, settings, {})
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
-        return
-    if join_as_worker(directory, settings, output):
         return
 
     def make_loop(pipeline: Pipeline) -> Loop:

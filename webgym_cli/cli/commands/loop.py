@@ -69,7 +69,6 @@ def loop(
     See also: webgym status, webgym resume, webgym report.
     """
     from webgym_cli.cli.stage import check_model, resolve
-    from webgym_cli.cli.worker_node import join_as_worker
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.loop_plan import Phase, plan_loop
     from webgym_cli.tracking.plan import plan_tracking
@@ -87,8 +86,6 @@ def loop(
     if options.dry_run:
         check_model("loop", directory, settings, {"phase": phase})
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
-        return
-    if join_as_worker(directory, settings, output):
         return
     work("loop", directory, settings, output, {"phase": phase, **own_options}, lambda pipeline: Loop(plan, pipeline))
     if other := {"rollout": "update", "update": "rollout"}.get(phase):

@@ -24,7 +24,6 @@ def train(run: RunArg, options: StageOptions) -> None:
     See also: webgym prepare, webgym rollout, webgym serve.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.cli.worker_node import join_as_worker
     from webgym_cli.loop.preparation import plan_current_training
     from webgym_cli.store.checkpoints import current
 
@@ -32,8 +31,6 @@ def train(run: RunArg, options: StageOptions) -> None:
     output = options.open_output()
     if options.dry_run:
         output.show(plan_current_training(directory, settings).to_json())
-        return
-    if join_as_worker(directory, settings, output):
         return
     plan = plan_current_training(directory, settings)
     with stage("train", directory, settings, output) as at:

@@ -8,25 +8,25 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from webgym_cli.agent.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.config.secrets import list_variables
 from webgym_cli.errors import JobError, StoreError, UsageError, VenvError, WebGymError
-from webgym_cli.jobs.ray_cluster import START_SECONDS, Node, NodeLostError, RayCluster, check_actor, end_actor
-from webgym_cli.jobs.workers import gather_to_end
+from webgym_cli.jobs import ray_cluster
+from webgym_cli.jobs.ray_cluster import Node, NodeLostError, RayCluster, check_actor, end_actor, name_errors
+from webgym_cli.jobs.workers import cancel_tasks, gather_to_end
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.monitoring.snapshot import idle_timings, merge_servers
 from webgym_cli.rollout.monitoring.stages import StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
-from webgym_cli.rollout.ray.reachability import has_loopback_host
-from webgym_cli.rollout.ray.worker import RolloutWorker, ServeFn
+from webgym_cli.rollout.ray_worker import RolloutWorker
 from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.urls import is_loopback
 
-# Timeout of `status` in seconds, after which a worker counts as hung and is killed.
-SILENCE = 90.0
 # Timeout for a worker to return its cancelled episodes, and to close its browsers.
 STOP_SECONDS = 40.0
 POLL_SECONDS = 0.5
@@ -50,7 +50,7 @@ class NodeWorker:
     @property
     def name(self) -> str:
         """Its name in messages."""
-        return f"rank {self.number} on {self.node.name} ({self.node.address})"
+        return f"rank {self.number} on {self.node.name}"
 
 
 @dataclass(slots=True)
@@ -64,10 +64,11 @@ class RayRunner:
     settings: Settings
     cluster: RayCluster
     endpoint: PolicyEndpoint
+    """The policy, for workers on this machine."""
+    remote: PolicyEndpoint
+    """The policy, for workers on other machines."""
     environment: str
     sink: EventSink
-    serve: ServeFn | None = None
-    """Serves the policy on a node for its own worker; None: the policy servers are not webgym's."""
     stages: StageTimer = field(default_factory=StageTimer)
     on_slots_added: Callable[[int], None] | None = None
     _workers: dict[str, NodeWorker] = field(default_factory=dict)
@@ -81,11 +82,6 @@ class RayRunner:
         """Start a worker on each node. Raises `UsageError` if a node is unfit or none can run a worker."""
         try:
             await self._add_workers()
-            if not self._workers:
-                raise UsageError(
-                    "no node of the Ray cluster can run a rank",
-                    hint=f"ray status: each rank takes {self.settings.rollout.ray_cpus:g} CPU (rollout.ray_cpus)",
-                )
             if not self._alive:
                 raise self._no_worker()
         except BaseException:
@@ -96,8 +92,7 @@ class RayRunner:
 
     async def __aexit__(self, *error: object) -> None:
         """Close the browsers of all workers and end their processes."""
-        for task in self._tasks:
-            task.cancel()
+        await cancel_tasks(*self._tasks)
         await asyncio.gather(*(end_actor(self.cluster, worker.handle, STOP_SECONDS) for worker in self._alive))
 
     @property
@@ -122,12 +117,11 @@ class RayRunner:
         while True:
             worker = await self._acquire()
             try:
-                trajectory, worker.status = await self._run_on(worker, owed)
+                with name_errors(worker.name):
+                    trajectory, worker.status = await self._run_on(worker, owed)
                 return trajectory
             except NodeLostError as error:
                 await self._drop(worker, str(error))
-            except WebGymError as error:
-                raise type(error)(f"{worker.name}: {error}", hint=error.hint) from error
             finally:
                 worker.running -= 1
                 self._changed.set()
@@ -150,9 +144,7 @@ class RayRunner:
         return {"ranks": len(self._workers), "ranks_lost": len(self._losses)}
 
     async def _acquire(self) -> NodeWorker:
-        while True:
-            if not (alive := self._alive):
-                raise self._no_worker()
+        while alive := self._alive:
             # The least loaded one, relative to its size: nodes may differ in cores and memory.
             free = [worker for worker in alive if worker.running < worker.slots]
             if free:
@@ -161,81 +153,60 @@ class RayRunner:
                 return worker
             self._changed.clear()
             await self._changed.wait()
+        raise self._no_worker()
 
     async def _run_on(self, worker: NodeWorker, owed: PendingEpisode) -> tuple[Trajectory | None, dict[str, Any]]:
-        call: asyncio.Future[tuple[Trajectory | None, dict[str, Any]]] = asyncio.ensure_future(
-            self.cluster.call(worker.handle.run_episode, owed)
-        )
+        call: asyncio.Future[Any] = asyncio.ensure_future(self.cluster.call(worker.handle.run_episode, owed))
         try:
-            return await asyncio.shield(call)
+            await asyncio.shield(call)
         except asyncio.CancelledError:
             # The command ends. The worker returns the steps so far, which are stored as cancelled.
             self._start_task(self._stop_worker(worker))
             await asyncio.wait((call,), timeout=STOP_SECONDS)
             if not call.done() or call.exception():
                 raise
-            return call.result()
         finally:
             call.cancel()
+        trajectory, status = call.result()
+        return trajectory, status
 
     async def _add_workers(self) -> None:
-        offered = await asyncio.to_thread(self.cluster.nodes, self.settings.rollout.ray_cpus)
-        fresh = [node for node in offered if node.id not in self._workers]
-        for node in fresh:
-            gpus = self._count_servers(node) * self.settings.serve.workers
-            cpus = self.settings.rollout.ray_cpus
-            handle = self.cluster.create_actor(RolloutWorker, node, cpus=cpus, gpus=gpus)
-            self._workers[node.id] = NodeWorker(len(self._workers), node, handle)
-        await gather_to_end(*(self._open_worker(self._workers[node.id]) for node in fresh))
+        cpus, added = self.settings.rollout.ray_cpus, []
+        for node in await asyncio.to_thread(self.cluster.nodes, cpus):
+            if node.id not in self._workers:
+                handle = self.cluster.create_actor(RolloutWorker, node, cpus=cpus)
+                self._workers[node.id] = worker = NodeWorker(len(self._workers), node, handle)
+                added.append(self._open_worker(worker))
+        await gather_to_end(*added)
 
     async def _open_worker(self, worker: NodeWorker) -> None:
         cluster, settings, root, node = self.cluster, self.settings, self.directory.root, worker.node
         try:
             info = await check_actor(cluster, node, worker.handle, root)
-            serves = self._count_servers(node) > 0 and await self._serve(worker)
-            if not serves and node.address != cluster.here and any(map(has_loopback_host, self.endpoint.base_urls)):
-                raise JobError("it has no policy server, and those of other nodes are out of its reach (serve.host)")
-            opening = (str(root), settings, self.endpoint, self.environment, self._secrets())
-            worker.slots = await cluster.call(worker.handle.open, *opening, seconds=START_SECONDS)
+            endpoint = self.endpoint if node.address == cluster.here else self.remote
+            # Passed as call arguments, so that they are in no file, flag or log.
+            secrets = {name: os.environ[name] for name in list_variables(settings) if os.environ.get(name)}
+            opening = (str(root), settings, endpoint, self.environment, secrets)
+            worker.slots = await cluster.call(worker.handle.open, *opening, seconds=ray_cluster.START_SECONDS)
         except BaseException as error:
             await cluster.kill(worker.handle)
-            if not isinstance(error, NodeLostError | WebGymError) or _is_unfit(error):
+            # Wrong usage and a full disk concern the whole command, not one node alone.
+            unfit = isinstance(error, UsageError | StoreError) and not isinstance(error, VenvError)
+            if unfit or not isinstance(error, NodeLostError | WebGymError):
                 raise
             self._record_loss(worker, error)
             return
-        place = {"rank": worker.number, "host": info["host"], "node": node.id, "pid": info["pid"]}
-        self.sink(make_event("rank", **place, message=f"{worker.name} is at work"))
+        facts = {"rank": worker.number, "host": info["host"], "node": node.id, "pid": info["pid"]}
+        self.sink(make_event("rank", **facts, message=f"{worker.name} is at work"))
         self._start_task(self._poll(worker))
         self._changed.set()
         if self.on_slots_added is not None:
             self.on_slots_added(worker.slots)
 
-    def _count_servers(self, node: Node) -> int:
-        """Return the number of policy servers on a node: as many as fit on its GPUs, 0 on this node."""
-        return self.settings.serve.fit(node.gpus) if self.serve and node.id != self.cluster.here_id else 0
-
-    async def _serve(self, worker: NodeWorker) -> bool:
-        """Start the servers of a node and return whether they run. Raises `UsageError` if the node is unfit."""
-        node, error = worker.node, ""
-        seconds = START_SECONDS + self.settings.serve.startup_timeout
-        try:
-            await self.cluster.call(worker.handle.serve, self.serve, worker.number, seconds=seconds)
-        except WebGymError as failure:
-            if _is_unfit(failure):
-                raise
-            error = str(failure)
-        message = f"{node.name} ({node.address}) serves " + (f"nothing: {error}" if error else "its own rank")
-        self.sink(make_event("node_server", host=node.name, node=node.id, serves=not error, message=message))
-        return not error
-
-    def _secrets(self) -> dict[str, str]:
-        # Passed as call arguments, so that they are in no file, flag or log.
-        return {name: os.environ[name] for name in list_variables(self.settings) if os.environ.get(name)}
-
     async def _poll(self, worker: NodeWorker) -> None:
         try:
             while True:
-                worker.status = await self.cluster.call(worker.handle.status, seconds=SILENCE)
+                worker.status = await self.cluster.call(worker.handle.status, seconds=ray_cluster.SILENCE)
                 await asyncio.sleep(POLL_SECONDS)
         except (NodeLostError, WebGymError) as error:
             await self._drop(worker, str(error))
@@ -263,10 +234,13 @@ class RayRunner:
     def _record_loss(self, worker: NodeWorker, error: Exception) -> None:
         kind = type(error) if isinstance(error, WebGymError) else JobError
         self._losses.append(kind(f"{worker.name}: {error}", hint=getattr(error, "hint", "") or _AGAIN))
-        place = {"rank": worker.number, "host": worker.node.name}
-        self.sink(make_event("rank_lost", **place, message=f"{worker.name} is out: {error}"))
+        words = f"{worker.name} is out: {error}"
+        self.sink(make_event("rank_lost", rank=worker.number, host=worker.node.host, message=words))
 
     def _no_worker(self) -> WebGymError:
+        if not self._losses:
+            cpus = f"{self.settings.rollout.ray_cpus:g} CPU (rollout.ray_cpus)"
+            return UsageError("no node of the Ray cluster can run a rank", hint=f"ray status: each rank takes {cpus}")
         last = self._losses[-1]
         return type(last)(f"{last}; no rank is left", hint=last.hint)
 
@@ -280,6 +254,12 @@ class RayRunner:
         task.add_done_callback(self._tasks.discard)
 
 
-def _is_unfit(error: Exception) -> bool:
-    """Whether an error concerns the whole command, not one node alone."""
-    return isinstance(error, UsageError | StoreError) and not isinstance(error, VenvError)
+def require_reachable(cluster: RayCluster, settings: Settings, policy: str) -> None:
+    """Raise `UsageError` if nodes on other machines would be given a loopback address. `policy`: `rollout.policy`."""
+    far = [node for node in cluster.nodes(settings.rollout.ray_cpus) if node.address != cluster.here]
+    hosts = (urlsplit(url.strip()).hostname or "" for url in policy.split(","))
+    if far and (host := next(filter(is_loopback, hosts), "")):
+        raise UsageError(
+            f"rollout.policy: {host} leads every node to itself, but {far[0].name} is another machine",
+            hint="give an address of this machine that the other nodes can reach",
+        )

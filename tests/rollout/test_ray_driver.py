@@ -13,10 +13,9 @@ from webgym_cli.agent.gate import ServedPolicy
 from webgym_cli.errors import BoundaryError, JobError, StoreError, UsageError, VenvError
 from webgym_cli.jobs import ray_cluster
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.rollout import ray_driver, ray_worker
 from webgym_cli.rollout.engine import RolloutEngine
-from webgym_cli.rollout.ray import driver as ray_driver
-from webgym_cli.rollout.ray import worker as ray_worker
-from webgym_cli.rollout.ray.driver import RayRunner
+from webgym_cli.rollout.ray_driver import RayRunner
 from webgym_cli.rollout.resources import PolicyEndpoint
 from webgym_cli.store.status import read_status
 
@@ -38,7 +37,7 @@ class Scaled:
         endpoint = PolicyEndpoint(base_urls=("http://policy/v1",), served=ServedPolicy(name="scripted"))
         sink = sink or world.events.append
         plan = world.plan(episodes)
-        opened = RayRunner(world.run, world.settings, self.cluster, endpoint, "tools", sink)
+        opened = RayRunner(world.run, world.settings, self.cluster, endpoint, endpoint, "tools", sink)
         async with opened as runner:
             return await RolloutEngine(plan, world.run, world.settings, runner, sink).execute(watch)
 
@@ -244,7 +243,7 @@ async def test_what_a_dead_rank_had_is_finished_by_the_others(scaled):
 
 
 async def test_a_rank_that_hangs_is_killed_and_its_episodes_go_to_the_others(scaled, monkeypatch):
-    monkeypatch.setattr(ray_driver, "SILENCE", 0.5)
+    monkeypatch.setattr(ray_cluster, "SILENCE", 0.5)
 
     async def hang(environment):
         if scaled.parting.node(environment) == "n0":
@@ -276,7 +275,7 @@ async def test_the_last_rank_that_dies_ends_the_command(scaled):
 
 
 async def test_a_folder_that_is_not_shared_is_refused(scaled, monkeypatch):
-    async def unseen(file, seconds):
+    async def unseen(file):
         return False
 
     monkeypatch.setattr(ray_cluster, "wait_for_file", unseen)

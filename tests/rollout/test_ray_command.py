@@ -1,0 +1,125 @@
+"""A rollout over real Ray nodes: one is killed in the middle, everything is finished elsewhere, nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections import Counter
+
+import psutil
+import pytest
+
+from webgym_cli.config.load import load
+from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.run import RunDir
+
+ray = pytest.importorskip("ray")
+
+SMALL = {"object_store_memory": 80 * 2**20}
+QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
+EPISODES = 120
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    head = {**SMALL, "num_cpus": 0, "include_dashboard": False, "_system_config": QUICK}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(2):
+            cluster.add_node(num_cpus=1, **SMALL)
+        yield cluster
+    finally:
+        cluster.shutdown()
+
+
+def browsers_of(pid: int) -> list[psutil.Process]:
+    return [process for process in psutil.Process(pid).children(recursive=True) if "chrom" in process.name()]
+
+
+@pytest.mark.stack
+@pytest.mark.browser
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_nothing_on_the_nodes_outlives_the_command(cluster, tmp_path, number, code):
+    run, settings = RunDir(tmp_path / "run"), ["tasks.train=miniwob:enter-text", "rollout.executor=ray"]
+    command = ["rollout", str(run.root), "--policy", "oracle", "--episodes", "2000", "--json"]
+    for setting in (*settings, "rollout.concurrency=2", f"rollout.ray_address={cluster.address}"):
+        command += ["-s", setting]
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "webgym_cli", *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert driver.stdout is not None
+    family = []
+    for line in driver.stdout:  # whatever Ray has to say, this is data only
+        if (event := json.loads(line))["event"] == "rank":
+            family.append(psutil.Process(event["pid"]))
+        if event["event"] == "trajectory":
+            break
+    assert len(family) == 2
+    family += [browser for rank in family for browser in browsers_of(rank.pid)]
+    driver.send_signal(number)
+    rest = [json.loads(line) for line in driver.stdout]
+    assert driver.wait(60) == code
+    psutil.wait_procs(family, 30)
+    assert [process for process in family if process.is_running()] == []
+    stored = [trajectory.outcome.failure for trajectory in scan(run, Split.TRAIN, 0)]
+    cancelled = stored.count(FailureKind.CANCELLED)
+    assert cancelled <= (0 if number is signal.SIGKILL else 4)  # each may have been between two episodes
+    assert all(event["event"] == "trajectory" for event in rest)
+
+
+@pytest.mark.stack
+@pytest.mark.browser
+async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, tmp_path, capfd):
+    run, events, ranks, victims, killed = RunDir(tmp_path / "run"), [], {}, [], []
+    settings = load(
+        overrides=[
+            "tasks.train=miniwob:enter-text",
+            f"rollout.episodes={EPISODES}",
+            "rollout.concurrency=2",
+            "rollout.executor=ray",
+            f"rollout.ray_address={cluster.address}",
+        ]
+    )
+    nodes = {node.node_id: node for node in cluster.list_all_nodes()}
+
+    def sink(event):
+        events.append(event)
+        if event["event"] == "rank":
+            ranks[event["rank"]] = event
+        if not killed and len(ranks) == 2 and sum(event["event"] == "trajectory" for event in events) >= 20:
+            victims.extend(browsers_of(ranks[1]["pid"]))
+            killed.append(nodes[ranks[1]["node"]])
+            cluster.remove_node(killed[0], allow_graceful=False)
+
+    async with Pipeline(run, settings, tmp_path / "logs", sink) as pipeline:
+        summary = await pipeline.rollout(Split.TRAIN, "oracle")
+
+    damage = []
+    found = list(scan(run, Split.TRAIN, 0, damage))
+    finished = Counter(trajectory.episode for trajectory in found if trajectory.outcome.failure is None)
+    assert len(finished) == EPISODES and set(finished.values()) == {1}
+    assert len({trajectory.id for trajectory in found}) == len(found)
+    assert damage == []
+    told = [event["id"] for event in events if event["event"] == "trajectory"]
+    assert sorted(told) == sorted(trajectory.id for trajectory in found)
+    assert (summary["episodes"], summary["owed"], summary["collected"]) == (EPISODES, 0, EPISODES)
+    assert (summary["ranks"], summary["ranks_lost"]) == (2, 1)
+    lost = [event for event in events if event["event"] == "rank_lost"]
+    assert [event["rank"] for event in lost] == [1], lost
+    assert not [trajectory for trajectory in found if trajectory.outcome.failure not in (None, FailureKind.CANCELLED)]
+    assert victims
+    await asyncio.to_thread(psutil.wait_procs, victims, 20)
+    assert [process for process in victims if process.is_running()] == []
+    assert capfd.readouterr().out == ""

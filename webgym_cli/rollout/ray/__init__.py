@@ -1,1 +1,0 @@
-"""Rollouts on several nodes, with one Ray actor per node."""

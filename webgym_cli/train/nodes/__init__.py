@@ -1,1 +1,0 @@
-"""Trainings on several nodes."""
