@@ -27,6 +27,9 @@ _ENTRY = re.compile(r"(^|_)(hub_token|api_key|secret|password)$", re.IGNORECASE)
 def refuse_keys(key: str, value: Any, source: str = "") -> None:
     """Raise `SettingsError` if a setting holds a key or a password. `source`: where its value came from."""
     where = f"{source}: " if source else ""
+    if isinstance(value, Mapping):
+        for entry, inner in value.items():
+            refuse_keys(f"{key}.{entry}", inner, source)
     for text in _list_texts(value):
         if keys := find_address_keys(text):
             place = keys[0][0]

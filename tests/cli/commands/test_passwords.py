@@ -92,7 +92,7 @@ LITERAL_ELSEWHERE = [
     *[("browser.args", [f"--proxy-server=http://u:{SECRET}@p:1"]), ("webarena.shopping.url", LITERAL[0])],
     *[("browser.cdp_urls", [f"wss://h?token={SECRET}"]), ("webarena.gitlab.reset", f"curl http://u:{SECRET}@h")],
     *[(f"{section}.base_url", LITERAL[1]) for section in ("judge", "orm", "generate", "rl.replay")],
-    *[(f"judge.{job}_base_url", LITERAL[0]) for job in ("blocking", "key_points")],
+    *[(f"judge.jobs.{job}.base_url", LITERAL[0]) for job in ("blocking", "key_points")],
 ]
 
 
