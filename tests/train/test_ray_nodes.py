@@ -89,10 +89,10 @@ async def test_a_node_that_dies_is_named_and_the_training_goes_on(scene, monkeyp
 async def test_a_node_that_does_not_answer_is_named(scene, monkeypatch):
     monkeypatch.setenv("BEHAVE", "1:hang")
     training = await scene.train_until(1)
-    monkeypatch.setattr(ray_cluster, "SILENCE", 0.5)
+    monkeypatch.setattr(ray_cluster, "SILENCE", 2.0)
     monkeypatch.setattr(ray_nodes, "KILL_MARGIN", 0.0)
     scene.cluster.hanging.add("n1")
-    with pytest.raises(JobError, match=r"^node 1 .* left the training: no answer for 0.5 s"):
+    with pytest.raises(JobError, match=r"^node 1 .* left the training: no answer for 2 s"):
         await training
 
 
