@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.episodes import LENGTH, NETWORK, POLICY
-from webgym_cli.agent.gate import PolicyGate
-from webgym_cli.agent.policy import digest_tokens
+from webgym_cli.agent.client.gate import PolicyGate
+from webgym_cli.agent.client.policy import digest_tokens
+from webgym_cli.agent.client.reply import PolicyReply, ServerCounters
 from webgym_cli.agent.prompt import Prompt
-from webgym_cli.agent.reply import PolicyReply, ServerCounters
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.environments.registry import ENVIRONMENTS, EnvironmentSpec

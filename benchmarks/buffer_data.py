@@ -22,8 +22,8 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from benchmarks.buffer_baseline import WebGymAction, WebGymObservation, WebGymResponse, WebGymReward, WebGymTask
+from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.prompt import Prompt, render_step
-from webgym_cli.agent.tools import render_web_action
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.records.action import Action, ActionName, InteractionMode

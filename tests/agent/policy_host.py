@@ -8,9 +8,9 @@ import os
 from aiohttp import web
 
 from tests.records.made import png, shot
-from webgym_cli.agent.chat_request import EncodedImages
-from webgym_cli.agent.load_balancer import BalancedPolicy
-from webgym_cli.agent.policy import ChatPolicy
+from webgym_cli.agent.client.chat_request import EncodedImages
+from webgym_cli.agent.client.load_balancer import BalancedPolicy
+from webgym_cli.agent.client.policy import ChatPolicy
 from webgym_cli.agent.prompt import render
 from webgym_cli.config.policy_config import PolicySettings
 from webgym_cli.config.rollout import RolloutSettings

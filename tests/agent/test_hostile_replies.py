@@ -2,12 +2,12 @@
 
 import pytest
 
-from webgym_cli.agent.action_sets import ACTION_SETS
-from webgym_cli.agent.call_formats import CALL_FORMATS
-from webgym_cli.agent.chat import UnreadableError, read_object
-from webgym_cli.agent.memory_sections import read_sections
-from webgym_cli.agent.parse import ParseError
-from webgym_cli.agent.reasoning import history_text, strip_reasoning
+from webgym_cli.agent.actions.action_sets import ACTION_SETS
+from webgym_cli.agent.actions.call_formats import CALL_FORMATS
+from webgym_cli.agent.actions.parse import ParseError
+from webgym_cli.agent.client.chat import UnreadableError, read_object
+from webgym_cli.agent.forms.reasoning import history_text, strip_reasoning
+from webgym_cli.agent.prompts.memory_sections import read_sections
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 from webgym_cli.rewards.judge.client import JudgeReply
 from webgym_cli.rewards.judge.prompts import _describe_step

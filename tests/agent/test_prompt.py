@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 
 from tests.agent.golden import DIGESTS, digests
 from tests.records.made import digested, shot, step, trajectory
+from webgym_cli.agent.forms.sanitize import sanitize_text
 from webgym_cli.agent.prompt import (
     NO_IMAGE,
     render,
@@ -11,7 +12,6 @@ from webgym_cli.agent.prompt import (
     render_system_prompt,
     split_at_images,
 )
-from webgym_cli.agent.sanitize import sanitize_text
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.trajectory import (

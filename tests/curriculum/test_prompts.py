@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from webgym_cli.agent.chat import UnreadableError, read_object
+from webgym_cli.agent.client.chat import UnreadableError, read_object
 from webgym_cli.curriculum.prompts import NewTasks, build_feasibility_chat, build_generation_chat
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite

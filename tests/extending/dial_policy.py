@@ -14,7 +14,7 @@ from io import BytesIO
 
 from PIL import Image
 
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.testing.tiny_model_build import END
 

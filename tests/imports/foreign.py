@@ -8,7 +8,7 @@ import sys
 import zipfile
 
 from tests.records.made import png
-from webgym_cli.agent.tools import render_web_action
+from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 
 WRITER = '''

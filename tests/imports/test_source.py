@@ -3,7 +3,7 @@
 import pytest
 
 from tests.imports.foreign import CALL
-from webgym_cli.agent.parse import ParseError, parse_web_action
+from webgym_cli.agent.actions.parse import ParseError, parse_web_action
 from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.imports.source import NotUnderstood, parse_response, to_number, to_plain
 from webgym_cli.records.action import Action, ActionName, InteractionMode

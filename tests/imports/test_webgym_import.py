@@ -19,7 +19,7 @@ from tests.imports.foreign import (
     webgym_pictures,
     webgym_step,
 )
-from webgym_cli.agent.tools import render_web_action
+from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.imports.pickle_stubs import PickleRefused
 from webgym_cli.imports.source import ImportedEpisode, SkippedEpisode, SkipReason
 from webgym_cli.imports.webgym import WEBGYM, find, read

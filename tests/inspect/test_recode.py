@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from tests.records.made import png, trajectory
-from webgym_cli.agent.chat_request import EncodedImages
+from webgym_cli.agent.client.chat_request import EncodedImages
 from webgym_cli.cli.app import app
 from webgym_cli.config.load import load
 from webgym_cli.errors import StoreError

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.extending.dial_policy import answer
 from tests.serve.fake_vllm import Engine, Handler
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 
 
 class DialEngine(Engine):

@@ -9,7 +9,7 @@ from tests.prepare.actor_server import ActorServer
 from tests.prepare.rl_made import build_model, episode, line_of, served, settings, store, talk, write_plan
 from tests.prepare.webrl_made import POLICY, demonstrations, experience, second_phase
 from tests.records.made import UNSOLVED
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import JobError, MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.preparation import format_preparation, plan_preparation, prepare

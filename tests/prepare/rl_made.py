@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.records.made import png, shot, trajectory
-from webgym_cli.agent.policy import digest_tokens
+from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
 from webgym_cli.records.action import Action, ActionName

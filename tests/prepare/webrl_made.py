@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.prepare.rl_made import ANSWER, CALL, episode, served, settings, store, talk, write_plan
 from tests.records.made import CRASHED, UNSOLVED, checkpoint
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.prepare.rl import execute as stage
 from webgym_cli.prepare.rl.plan import plan_batch

@@ -7,8 +7,8 @@ import struct
 import zlib
 from typing import Any
 
+from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.prompt import render
-from webgym_cli.agent.tools import render_web_action
 from webgym_cli.config.model import Settings
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.checkpoint import Checkpoint

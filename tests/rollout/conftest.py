@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.rollout.scripted import Script, ScriptedAgent, ScriptedPool
-from webgym_cli.agent.gate import PolicyGate
+from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.engine import RolloutEngine

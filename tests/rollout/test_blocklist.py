@@ -6,7 +6,7 @@ import pytest
 
 from tests.rollout.scripted import ScriptedAgent
 from tests.store.test_blocklist import START, Clock
-from webgym_cli.agent.tools import render_web_action
+from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind

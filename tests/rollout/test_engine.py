@@ -6,7 +6,7 @@ import pytest
 
 from tests.records.made import png
 from tests.rollout.scripted import CALL, ScriptedAgent, failing
-from webgym_cli.agent.gate import PolicyGate
+from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.errors import BoundaryError, JobError, WebGymError

@@ -7,7 +7,7 @@ import pytest
 
 from tests.rollout.scripted import ScriptedAgent, failing
 from tests.rollout.test_tools import Solver
-from webgym_cli.agent.gate import ServedPolicy
+from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.loop.pipeline import Pipeline

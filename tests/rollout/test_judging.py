@@ -7,7 +7,7 @@ import pytest
 from tests.rewards.cases import DOWN, GARBAGE, judge_settings
 from tests.rewards.scripted_judge import ScriptedJudgeServer
 from tests.rollout.scripted import ScriptedAgent
-from webgym_cli.agent.tools import render_web_action
+from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.action import Action, ActionName, InteractionMode

@@ -9,8 +9,8 @@ from itertools import product
 import pytest
 
 from tests.rollout.scripted import Script, ScriptedAgent, ScriptedEnvironment, ScriptedPool
+from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.prompt import NO_IMAGE, render_step
-from webgym_cli.agent.tools import render_web_action
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.executable import find_chromium

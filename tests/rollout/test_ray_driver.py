@@ -9,7 +9,7 @@ import pytest
 
 from tests.rollout.in_process import InProcessCluster, Parting
 from tests.rollout.scripted import failing
-from webgym_cli.agent.gate import ServedPolicy
+from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.errors import BoundaryError, JobError, StoreError, UsageError, VenvError
 from webgym_cli.jobs import ray_cluster
 from webgym_cli.records.failure import FailureKind

@@ -7,7 +7,7 @@ import pytest
 from tests.agent.policy_host import Host
 from tests.rollout.in_process import InProcessCluster
 from tests.rollout.scripted import CALL, Script, ScriptedPool
-from webgym_cli.agent.gate import ServedPolicy
+from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.errors import UsageError
 from webgym_cli.rollout import ray_worker
 from webgym_cli.rollout.engine import RolloutEngine

@@ -8,9 +8,9 @@ import pytest
 
 from tests.cli.runs import model
 from tests.forked import webgym
-from webgym_cli.agent.chat_request import EncodedImages, build_request_body
+from webgym_cli.agent.actions.tool_calls import HERMES
+from webgym_cli.agent.client.chat_request import EncodedImages, build_request_body
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.agent.tool_calls import HERMES
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
 from webgym_cli.loop.pipeline import Pipeline

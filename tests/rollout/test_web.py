@@ -14,9 +14,9 @@ from tests.executable import needs_chromium
 from tests.prepare.buffer import WordTokens, settings
 from tests.rewards.cases import judge_settings
 from tests.rewards.scripted_judge import ScriptedJudgeServer
+from webgym_cli.agent.client.reply import PolicyReply
+from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.agent.prompt import Prompt, render_step
-from webgym_cli.agent.reply import PolicyReply
-from webgym_cli.agent.tools import render_web_action
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.frames import OBSERVE_JS
 from webgym_cli.environments.web import environment as web_module

@@ -11,9 +11,9 @@ from aiohttp.test_utils import TestServer
 
 from tests.environments.visits import HASTY
 from tests.executable import needs_chromium
+from webgym_cli.agent.client.reply import PolicyReply
+from webgym_cli.agent.forms.webrl_forms import render_webrl_action
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.agent.reply import PolicyReply
-from webgym_cli.agent.webrl_forms import render_webrl_action
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import WebGymError

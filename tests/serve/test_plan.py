@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from webgym_cli.agent.webrl_prompt import RAW_TEMPLATE
+from webgym_cli.agent.prompts.webrl_prompt import RAW_TEMPLATE
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs import devices

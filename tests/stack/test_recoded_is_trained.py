@@ -10,7 +10,7 @@ from tests.inspect.test_recode import picture
 from tests.records.made import digested, trajectory
 from tests.stack.conftest import demo_settings
 from tests.stack.test_trained_is_served import configured, trained_on
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.inspect.recode import execute, plan_recoding
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.records.sample import Sample

@@ -8,8 +8,8 @@ import pytest
 
 from tests.prepare.rl_made import episode, line_of, store, talk, write_plan
 from tests.records.made import trajectory
-from webgym_cli.agent.chat_request import EncodedImages
-from webgym_cli.agent.policy import ChatPolicy
+from webgym_cli.agent.client.chat_request import EncodedImages
+from webgym_cli.agent.client.policy import ChatPolicy
 from webgym_cli.agent.prompt import render
 from webgym_cli.config.load import load
 from webgym_cli.loop.pipeline import Pipeline

@@ -9,8 +9,8 @@ from tests.records.made import png, shot
 from tests.stack_fixtures import needs
 from tests.train.train_data import SMALL, prepare, rows
 from tests.train.training import FIRST, train
-from webgym_cli.agent.chat_request import EncodedImages
-from webgym_cli.agent.policy import ChatPolicy
+from webgym_cli.agent.client.chat_request import EncodedImages
+from webgym_cli.agent.client.policy import ChatPolicy
 from webgym_cli.config.load import load
 from webgym_cli.config.model_families import detect_model
 from webgym_cli.serve.fleet import Fleet

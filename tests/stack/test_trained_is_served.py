@@ -11,9 +11,9 @@ import yaml
 
 from tests.stack.conftest import demo_settings
 from tests.stack_fixtures import needs
-from webgym_cli.agent.policy import digest_tokens
+from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.prepare.sft.convert import Converter

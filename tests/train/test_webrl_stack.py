@@ -11,7 +11,7 @@ from tests.prepare.rl_made import CALL, episode, served, store, talk, write_plan
 from tests.prepare.webrl_made import POLICY, Scorer, at, demonstrations, experience, prepared, second_phase
 from tests.records.made import UNSOLVED
 from tests.train.training import Trained, train
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import JobError
 from webgym_cli.serve.weights import check_model
 from webgym_cli.store.checkpoints import policy_path

@@ -11,9 +11,9 @@ import httpx
 import openai
 import pytest
 
-from webgym_cli.agent.chat import ChatClient, ChatError, ReplyFormat, describe_error
-from webgym_cli.agent.chat_request import EncodedImages
-from webgym_cli.agent.policy import ChatPolicy
+from webgym_cli.agent.client.chat import ChatClient, ChatError, ReplyFormat, describe_error
+from webgym_cli.agent.client.chat_request import EncodedImages
+from webgym_cli.agent.client.policy import ChatPolicy
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.config.policy_config import PolicySettings

@@ -9,7 +9,7 @@ import ssl
 import httpx
 import pytest
 
-from webgym_cli.agent.chat import describe_error, openai_client
+from webgym_cli.agent.client.chat import describe_error, openai_client
 from webgym_cli.config.endpoint import EndpointSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.http_client import BoundedClient

@@ -12,10 +12,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from webgym_cli.agent.action_sets import find_action_set, require_template
-from webgym_cli.agent.prompt_template import HistoryWindow
-from webgym_cli.agent.reasoning import history_text
-from webgym_cli.agent.sanitize import sanitize_text
+from webgym_cli.agent.actions.action_sets import find_action_set, require_template
+from webgym_cli.agent.forms.reasoning import history_text
+from webgym_cli.agent.forms.sanitize import sanitize_text
+from webgym_cli.agent.prompts.prompt_template import HistoryWindow
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion, Step, Trajectory

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.agent.chat import ChatClient, ChatError, ReplyFormat
-from webgym_cli.agent.orm_prompt import build_initial_orm_prompt, compute_prompt_digest
-from webgym_cli.agent.orm_tokens import OrmError
+from webgym_cli.agent.client.chat import ChatClient, ChatError, ReplyFormat
+from webgym_cli.agent.prompts.orm_prompt import build_initial_orm_prompt, compute_prompt_digest
+from webgym_cli.agent.tokens.orm_tokens import OrmError
 from webgym_cli.config.generate import GenerateSettings
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.curriculum.filters import (

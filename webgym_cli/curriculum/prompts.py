@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from webgym_cli.agent.chat import fence_data
+from webgym_cli.agent.client.chat import fence_data
 from webgym_cli.records.base import Record
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite

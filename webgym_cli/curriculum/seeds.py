@@ -12,7 +12,7 @@ from statistics import median_low
 from typing import Any
 from urllib.parse import urlsplit
 
-from webgym_cli.agent.sanitize import sanitize_line
+from webgym_cli.agent.forms.sanitize import sanitize_line
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, PromptSpec

@@ -11,10 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
-from webgym_cli.agent.action_forms import WebActions
-from webgym_cli.agent.parse import ParseError, parse_web_action
-from webgym_cli.agent.tools import render_web_action
-from webgym_cli.agent.web_actions import BASIC
+from webgym_cli.agent.actions.parse import ParseError, parse_web_action
+from webgym_cli.agent.forms.action_forms import WebActions
+from webgym_cli.agent.forms.tools import render_web_action
+from webgym_cli.agent.forms.web_actions import BASIC
 from webgym_cli.imports.pickle_stubs import Stub
 from webgym_cli.records.action import NOT_FEASIBLE, Action, ActionName, InteractionMode
 from webgym_cli.records.failure import Stop, is_rolled_out

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.agent.webrl_actions import parse_webrl_action
+from webgym_cli.agent.actions.webrl_actions import parse_webrl_action
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.imports.pictures import load_size
 from webgym_cli.imports.source import (

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from webgym_cli.agent.web_actions import WEBGYM as WEBGYM_ACTIONS
+from webgym_cli.agent.forms.web_actions import WEBGYM as WEBGYM_ACTIONS
 from webgym_cli.imports.containers import read_pickle
 from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
 from webgym_cli.imports.source import (

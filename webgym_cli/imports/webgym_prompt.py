@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from webgym_cli.agent.sanitize import sanitize_text
+from webgym_cli.agent.forms.sanitize import sanitize_text
 from webgym_cli.imports.source import ImportedPrompt
 from webgym_cli.records.sample import IMAGE, Message
 

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.agent.webrl_actions import parse_webrl_action
+from webgym_cli.agent.actions.webrl_actions import parse_webrl_action
 from webgym_cli.errors import StoreError
 from webgym_cli.imports.containers import read_pickle
 from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webgym_cli.agent.reasoning import strip_reasoning
+from webgym_cli.agent.forms.reasoning import strip_reasoning
 from webgym_cli.errors import UsageError
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.trajectory import Trajectory

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompt import Prompt, render_step, split_at_images
-from webgym_cli.agent.prompt_template import format_element
-from webgym_cli.agent.tools import describe_action
+from webgym_cli.agent.prompts.prompt_template import format_element
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect.action_markers import find_target, locate_marker
 from webgym_cli.inspect.episode import EpisodeView, list_verdicts, split_thought

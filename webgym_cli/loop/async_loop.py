@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 
-from webgym_cli.agent.gate import PolicyGate, ServedPolicy
+from webgym_cli.agent.client.gate import PolicyGate, ServedPolicy
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.workers import first_error, race
 from webgym_cli.loop.admission import Admission, ChosenGroups

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.agent.gate import PolicyGate
+from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.loop.collector import Collector
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.events import Event, EventSink, RolloutSummary, make_event

@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.agent.chat import require_address
+from webgym_cli.agent.client.chat import require_address
 from webgym_cli.agent.prompt import render
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
 from webgym_cli.curriculum.execute import TaskGeneration, format_generation_summary

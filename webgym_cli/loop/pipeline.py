@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from webgym_cli.agent.gate import ServedPolicy
+from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.loop import preparation

@@ -8,9 +8,9 @@ from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import cast
 
-from webgym_cli.agent.chat import require_address
-from webgym_cli.agent.prompt_logprobs import PromptLogprobs
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.client.chat import require_address
+from webgym_cli.agent.client.prompt_logprobs import PromptLogprobs
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, VenvError
 from webgym_cli.jobs.signals import interruptible

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from webgym_cli.agent.action_sets import ACTION_SETS
+from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import check_tasks, find_environment, require_experts
 from webgym_cli.errors import BelowThresholdError, WebGymError

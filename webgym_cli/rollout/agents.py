@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from webgym_cli.agent.action_sets import ACTION_SETS
-from webgym_cli.agent.call_formats import CALL_FORMATS
-from webgym_cli.agent.gate import PolicyGate
+from webgym_cli.agent.actions.action_sets import ACTION_SETS
+from webgym_cli.agent.actions.call_formats import CALL_FORMATS
+from webgym_cli.agent.client.gate import PolicyGate
+from webgym_cli.agent.client.reply import PolicyClient, PolicyReply, ServerCounters
 from webgym_cli.agent.prompt import Prompt
-from webgym_cli.agent.reply import PolicyClient, PolicyReply, ServerCounters
 from webgym_cli.environments.base import Environment
 from webgym_cli.errors import UsageError
 from webgym_cli.records.action import InteractionMode

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from webgym_cli.agent.reply import ServerCounters
+from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.config.secrets import list_variables
 from webgym_cli.errors import JobError, StoreError, UsageError, VenvError, WebGymError

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from webgym_cli.agent.gate import PolicyGate, ServedPolicy
+from webgym_cli.agent.client.gate import PolicyGate, ServedPolicy
 from webgym_cli.config.model import Settings
 from webgym_cli.config.secrets import refuse_keys
 from webgym_cli.errors import UsageError
@@ -22,7 +22,7 @@ from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.secrets import expand_variables
 
 if TYPE_CHECKING:
-    from webgym_cli.agent.load_balancer import BalancedPolicy
+    from webgym_cli.agent.client.load_balancer import BalancedPolicy
 
 # Values of `rollout.policy` other than base URLs: the environment's expert, webgym's own server.
 ORACLE, VLLM = EXPERT, "vllm"
@@ -109,9 +109,9 @@ async def open_agent(
 
 
 def _policy(run: RunDir, settings: Settings, acting: PolicyEndpoint) -> BalancedPolicy:
-    from webgym_cli.agent.chat_request import EncodedImages
-    from webgym_cli.agent.load_balancer import BalancedPolicy
-    from webgym_cli.agent.policy import ChatPolicy
+    from webgym_cli.agent.client.chat_request import EncodedImages
+    from webgym_cli.agent.client.load_balancer import BalancedPolicy
+    from webgym_cli.agent.client.policy import ChatPolicy
 
     images = EncodedImages(ScreenshotStore(run.screenshots).get)  # one cache: each image is encoded once
     chats = [

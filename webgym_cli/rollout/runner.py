@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from webgym_cli.agent.gate import PolicyGate
-from webgym_cli.agent.reply import ServerCounters
+from webgym_cli.agent.client.gate import PolicyGate
+from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import Environment, EnvironmentPool
 from webgym_cli.environments.registry import find_environment

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from webgym_cli.agent.gate import PolicyGate
+from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.queue import ResourceClaims
 

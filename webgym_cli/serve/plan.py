@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
-from webgym_cli.agent.webrl_prompt import RAW_TEMPLATE
+from webgym_cli.agent.prompts.webrl_prompt import RAW_TEMPLATE
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import AUTO, NONE
 from webgym_cli.config.model_families import chat_template_kwargs

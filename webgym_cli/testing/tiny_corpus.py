@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
+from webgym_cli.agent.actions.tool_calls import describe_tools
+from webgym_cli.agent.forms.tools import format_tool_call
+from webgym_cli.agent.forms.web_actions import FUNCTIONS
 from webgym_cli.agent.prompt import render_system_prompt
-from webgym_cli.agent.tool_calls import describe_tools
-from webgym_cli.agent.tools import format_tool_call
-from webgym_cli.agent.web_actions import FUNCTIONS
 from webgym_cli.environments.fixture_sites.shop import CATEGORIES
 from webgym_cli.environments.tools.oracle import ANSWER
 from webgym_cli.records.action import InteractionMode

@@ -27,8 +27,8 @@ from benchmarks.marks_apps import serve
 from benchmarks.marks_states import APPS
 from tests.environments.apps.install import apps_folder
 from tests.executable import Command, finished, stored, trajectories, webgym
-from webgym_cli.agent.tools import render_web_action
-from webgym_cli.agent.web_actions import FULL
+from webgym_cli.agent.forms.tools import render_web_action
+from webgym_cli.agent.forms.web_actions import FULL
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 
 CONCURRENCY = 16

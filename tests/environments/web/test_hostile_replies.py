@@ -8,9 +8,9 @@ import random
 import pytest
 
 from tests.environments.visits import small_web
-from webgym_cli.agent import web_actions
-from webgym_cli.agent.action_sets import find_action_set
-from webgym_cli.agent.parse import ParseError
+from webgym_cli.agent.actions.action_sets import find_action_set
+from webgym_cli.agent.actions.parse import ParseError
+from webgym_cli.agent.forms import web_actions
 from webgym_cli.records.action import ActionName, InteractionMode
 from webgym_cli.records.trajectory import Observation, PromptSpec, Step
 

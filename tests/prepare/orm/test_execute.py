@@ -8,7 +8,7 @@ import yaml
 from tests.cli.runs import model
 from tests.prepare.orm.test_plan import run  # noqa: F401  a fixture
 from tests.records.made import UNSOLVED, shot, step, trajectory
-from webgym_cli.agent.orm_prompt import SYSTEM, build_orm_prompt
+from webgym_cli.agent.prompts.orm_prompt import SYSTEM, build_orm_prompt
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import shipped_root
 from webgym_cli.errors import WebGymError

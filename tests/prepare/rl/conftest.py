@@ -3,7 +3,7 @@
 import pytest
 
 from tests.prepare.rl_made import build_model
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.store.run import RunDir
 
 

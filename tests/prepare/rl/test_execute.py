@@ -21,8 +21,8 @@ from tests.prepare.rl_made import (
     write_plan,
 )
 from tests.records.made import CRASHED, UNSOLVED
-from webgym_cli.agent.policy import digest_tokens
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.client.policy import digest_tokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import SettingsError, StoreError, WebGymError
 from webgym_cli.prepare.rl import execute as stage
 from webgym_cli.prepare.rl.drop_reasons import OWN_REASONS

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from tests.prepare.rl_made import ANSWER, CALL, sampled, served, talk
 from tests.records.made import trajectory
-from webgym_cli.agent.policy import digest_tokens
+from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.agent.tokens import IMAGE_PAD
+from webgym_cli.agent.tokens.tokens import IMAGE_PAD
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.rows import ServedTurn, build_rows, oldest_version, read_turns

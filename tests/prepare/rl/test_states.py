@@ -2,9 +2,9 @@
 
 from tests.prepare.rl.test_execute import changed
 from tests.prepare.rl_made import ANSWER, CALL, sampled, served, talk
-from webgym_cli.agent.policy import digest_tokens
+from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render, render_step
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.states import render_last_state, tokenize_actions
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.rewards.cases import PICTURES, answered
-from webgym_cli.agent.chat import ChatError
+from webgym_cli.agent.client.chat import ChatError
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.rewards.judge import prompts

@@ -8,7 +8,7 @@ import pytest
 
 from tests.records.made import shot
 from tests.rewards.cases import INSTRUCTION, NO, answered, seen, web_task
-from webgym_cli.agent.chat import fence_data
+from webgym_cli.agent.client.chat import fence_data
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rewards.cases import answered
-from webgym_cli.agent.orm_prompt import OrmPrompt, build_orm_prompt
+from webgym_cli.agent.prompts.orm_prompt import OrmPrompt, build_orm_prompt
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.rewards.orm.client import OrmClient, query_served_model
 

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from tests.train.training import SECOND, Trained, kill_trainer, train
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import JobError
 from webgym_cli.serve.weights import check_model, digest
 from webgym_cli.store.run import new_attempt

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from tests.train.train_data import prepare, settings_for
-from webgym_cli.agent.tokens import ModelTokens
-from webgym_cli.agent.webrl_prompt import render_raw
+from webgym_cli.agent.prompts.webrl_prompt import render_raw
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.sft.sharegpt import to_sharegpt

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from webgym_cli.agent.chat import ChatClient, ReplyFormat, fence_data, require_address
+from webgym_cli.agent.client.chat import ChatClient, ReplyFormat, fence_data, require_address
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.records.base import Record
 

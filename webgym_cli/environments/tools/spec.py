@@ -30,7 +30,7 @@ def _list_tasks(name: str) -> list[Task]:
 
 def _check_settings(settings: Settings, tasks: Sequence[Task]) -> None:
     """Raise `UsageError` for tools or a reward that can't be loaded, or a task without fields that they need."""
-    from webgym_cli.agent.chat import require_address
+    from webgym_cli.agent.client.chat import require_address
     from webgym_cli.scoring.registry import REWARDS, require_fields, reward_fields
     from webgym_cli.tools.registry import find_tools, require_record_fields
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Literal
 
-from webgym_cli.agent.chat import ChatClient, ReplyFormat
+from webgym_cli.agent.client.chat import ChatClient, ReplyFormat
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.environments.webarena.text_match import FuzzyQuestion
 from webgym_cli.records.base import Record

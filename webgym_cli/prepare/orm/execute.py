@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import chain
 
-from webgym_cli.agent.orm_prompt import ANSWERS, build_orm_prompt
-from webgym_cli.agent.orm_tokens import FileTokenizer, FittedPrompt, OrmError, fit_prompt
+from webgym_cli.agent.prompts.orm_prompt import ANSWERS, build_orm_prompt
+from webgym_cli.agent.tokens.orm_tokens import FileTokenizer, FittedPrompt, OrmError, fit_prompt
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
 from webgym_cli.prepare.orm.plan import LabelledTrajectory, OrmDataPlan, OrmDrop

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from webgym_cli.agent.orm_prompt import compute_prompt_digest
+from webgym_cli.agent.prompts.orm_prompt import compute_prompt_digest
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.prepare.sft.sampling import resolve_seed, shuffle_by_seed

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Sequence
 from pathlib import Path
 
-from webgym_cli.agent.policy import digest_tokens
+from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.prepare.rl.states import TokenizedAction
 from webgym_cli.util.files import append_lines, read_lines
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import StoreError
 from webgym_cli.prepare.rl.drop_reasons import ACTION_REASONS, TRAJECTORY_REASONS, MaskReason
 from webgym_cli.prepare.rl.logprob_cache import digest_action

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
-from webgym_cli.agent.prompt_logprobs import PromptLogprobs
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.client.prompt_logprobs import PromptLogprobs
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.jobs.workers import run_workers
 from webgym_cli.prepare.rl.drop_reasons import MaskReason

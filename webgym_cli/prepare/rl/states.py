@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webgym_cli.agent.policy import digest_tokens
+from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render, render_step
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
 from webgym_cli.prepare.rl.rows import Size
 from webgym_cli.records.trajectory import Step, Trajectory

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from webgym_cli.agent import webrl_prompt
-from webgym_cli.agent.action_sets import require_template
+from webgym_cli.agent.actions.action_sets import require_template
+from webgym_cli.agent.forms.sanitize import sanitize_text
 from webgym_cli.agent.prompt import render_step
-from webgym_cli.agent.prompt_template import HistoryWindow
-from webgym_cli.agent.sanitize import sanitize_text
+from webgym_cli.agent.prompts import webrl_prompt
+from webgym_cli.agent.prompts.prompt_template import HistoryWindow
 from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.prepare.sft.convert import add_thinking_tag
 from webgym_cli.prepare.sft.filters import DropReason, find_step_drop

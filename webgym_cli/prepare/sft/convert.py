@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property, lru_cache
 
+from webgym_cli.agent.forms.reasoning import CLOSE, OPEN
+from webgym_cli.agent.forms.sanitize import sanitize_text
 from webgym_cli.agent.prompt import Prompt, render_step
-from webgym_cli.agent.reasoning import CLOSE, OPEN
-from webgym_cli.agent.sanitize import sanitize_text
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError
 from webgym_cli.prepare.sft.filters import DropReason

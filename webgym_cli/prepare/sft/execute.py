@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from webgym_cli.agent.tokens import ModelTokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.config.trust import is_own, refuse_foreign

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from webgym_cli.agent.tokens import ModelTokens
-from webgym_cli.agent.webrl_prompt import STOP, is_raw
+from webgym_cli.agent.prompts.webrl_prompt import STOP, is_raw
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.records.sample import Message, Sample
 

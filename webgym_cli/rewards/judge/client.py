@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator
 
-from webgym_cli.agent.chat import ChatClient, ReplyFormat, require_address
+from webgym_cli.agent.client.chat import ChatClient, ReplyFormat, require_address
 from webgym_cli.config.judge import JudgeJob, JudgeSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.base import Record

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from webgym_cli.agent.chat import ChatError, describe_error
+from webgym_cli.agent.client.chat import ChatError, describe_error
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import describe_invalid

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from webgym_cli.agent.chat import fence_data
+from webgym_cli.agent.client.chat import fence_data
 
 
 class QuestionKind(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.agent.chat import ChatError
+from webgym_cli.agent.client.chat import ChatError
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.judgement import Verdict

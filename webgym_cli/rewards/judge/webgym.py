@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from webgym_cli.agent.chat import ChatError
+from webgym_cli.agent.client.chat import ChatError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import Step, Trajectory

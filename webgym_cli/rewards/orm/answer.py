@@ -6,8 +6,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from webgym_cli.agent.orm_prompt import ANSWERS
-from webgym_cli.agent.orm_tokens import OrmError
+from webgym_cli.agent.prompts.orm_prompt import ANSWERS
+from webgym_cli.agent.tokens.orm_tokens import OrmError
 
 YES, NO = ANSWERS
 # Log-probabilities of servers may exceed 0 by rounding.

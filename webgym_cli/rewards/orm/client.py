@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import openai
 
-from webgym_cli.agent.chat import describe_error, openai_client, read_api_key, require_address
-from webgym_cli.agent.orm_prompt import OrmPrompt
-from webgym_cli.agent.orm_tokens import (
+from webgym_cli.agent.client.chat import describe_error, openai_client, read_api_key, require_address
+from webgym_cli.agent.prompts.orm_prompt import OrmPrompt
+from webgym_cli.agent.tokens.orm_tokens import (
     NO_THINKING,
     FileTokenizer,
     OrmError,

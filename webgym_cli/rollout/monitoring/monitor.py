@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from webgym_cli.agent.reply import ServerCounters
+from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.records.events import CommandFacts, EpisodeEvent, RewardFacts
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory

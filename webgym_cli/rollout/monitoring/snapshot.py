@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from webgym_cli.agent.reply import ServerCounters
+from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory

@@ -11,8 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.agent.orm_tokens import NO_THINKING
-from webgym_cli.agent.tokens import FILES, ModelTokens
+from webgym_cli.agent.tokens.orm_tokens import NO_THINKING
+from webgym_cli.agent.tokens.tokens import FILES, ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_families import chat_template_kwargs, find_model_folder
 from webgym_cli.errors import JobError, SettingsError

@@ -1,0 +1,84 @@
+"""Action sets: the built-in ones and one that a plugin file registers, by the same registry."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.records.made import step, trajectory
+from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set
+from webgym_cli.agent.actions.parse import ParseError
+from webgym_cli.agent.forms.tools import describe_action
+from webgym_cli.agent.prompt import render, render_step
+from webgym_cli.config.load import load
+from webgym_cli.errors import UsageError
+from webgym_cli.records.action import CustomAction, InteractionMode
+from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, PromptVersion, Trajectory
+
+PLUGIN = """
+from webgym_cli.agent.actions.action_sets import ACTION_SETS, make_action_set
+from webgym_cli.records.action import CustomAction
+
+
+def parse(response):
+    verb, _, way = response.strip().rpartition(" ")
+    if not verb.endswith("go"):
+        raise ValueError(f"no move: {way}")
+    return CustomAction(name="go", arguments={"way": way})
+
+
+ACTION_SETS.register("compass", make_action_set(
+    "Reply with go and a point of the compass.", parse, lambda action: f"go {action.arguments['way']}"
+))
+"""
+
+
+@pytest.fixture
+def compass(tmp_path):
+    """The settings of a run whose policy walks by a compass."""
+    (tmp_path / "compass.py").write_text(PLUGIN)
+    given = [f'plugins=["{tmp_path / "compass.py"}"]', "context_config.prompt_version=compass"]
+    yield load(overrides=given)
+    ACTION_SETS.registered.pop("compass", None)
+
+
+def parse(response, spec, *, truncated=False):
+    return find_action_set(spec).parse(response, spec, truncated=truncated, max_calls=1)
+
+
+def test_the_actions_of_a_plugin_are_told_read_and_written(compass):
+    spec = PromptSpec(version=compass.context_config.prompt_version)
+    seen = Observation(url="toy://start", html="a fork in the road")
+    prompt = render(spec, "Find the well", "toy://start", (), seen)
+    assert [message.role for message in prompt.messages] == ["system", "user"]
+    assert prompt.messages[0].content == "Reply with go and a point of the compass."
+    assert prompt.messages[1].content.startswith("Task: Find the well")
+    assert "a fork in the road" in prompt.messages[1].content
+    assert "left out" not in prompt.messages[1].content
+    action = parse("I see a well. go north", spec)
+    assert action == CustomAction(name="go", arguments={"way": "north"})
+    assert find_action_set(spec).format_action(action, InteractionMode.COORDINATES) == "go north"
+    assert describe_action(action) == 'go({"way": "north"})'
+    assert parse("run", spec) == ParseError(ParseErrorKind.INVALID_ARGUMENTS, "no move: run")
+    assert parse("run", spec, truncated=True).kind is ParseErrorKind.TRUNCATED
+
+
+def test_the_actions_of_a_plugin_are_stored(compass):
+    spec = PromptSpec(version="compass")
+    went = step(0, action=CustomAction(name="go", arguments={"way": "north"}), response="go north")
+    made = trajectory(0, steps=0, prompt=spec).model_copy(update={"steps": (went, step(1))})
+    again = Trajectory.model_validate_json(made.model_dump_json(by_alias=True))
+    assert again.steps == made.steps
+    assert (again.prompt.version, type(again.steps[0].action)) == ("compass", CustomAction)
+    short = made.model_copy(update={"prompt": spec.model_copy(update={"history_window": 0})})
+    assert 'go({"way": "north"})' in render_step(short, 1).messages[1].content
+
+
+def test_a_built_in_version_is_read_as_one():
+    assert PromptSpec(version="webrl").version is PromptVersion.WEBRL
+    assert PromptSpec.model_validate_json('{"version": "complete"}').version is PromptVersion.COMPLETE
+    assert {"vanilla", "complete", "webrl"} <= set(ACTION_SETS.names())
+
+
+def test_an_unknown_one_is_named():
+    with pytest.raises(UsageError, match=r"context_config\.prompt_version: there is no action set 'nosuch'"):
+        find_action_set(PromptSpec(version="nosuch"))

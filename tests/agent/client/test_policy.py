@@ -1,0 +1,479 @@
+"""The policy client against a real HTTP server on loopback."""
+
+import base64
+import hashlib
+import json
+import socket
+import threading
+import time
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from tests.records.made import png, shot
+from webgym_cli.agent.client.chat_request import EncodedImages
+from webgym_cli.agent.client.policy import ChatPolicy, ServerMisconfiguredError, digest_tokens
+from webgym_cli.agent.prompt import render
+from webgym_cli.config.policy_config import PolicySettings
+from webgym_cli.config.rollout import RolloutSettings
+from webgym_cli.errors import BoundaryError, WebGymError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.sampling import Sampling
+from webgym_cli.records.trajectory import Observation, PromptSpec
+
+KEY = "secret-key"
+PROMPT = render(PromptSpec(), "Do it.", "http://a/", [], Observation(url="http://a/", screenshot=shot(0)))
+CHOICE = {"index": 0, "message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}
+ANSWER = {
+    "id": "1",
+    "object": "chat.completion",
+    "created": 1,
+    "model": "policy",
+    "choices": [CHOICE],
+    "usage": {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9},
+}
+VLLM_ANSWER = {
+    **ANSWER,
+    "prompt_token_ids": [1, 22, 3],
+    "choices": [
+        {
+            **CHOICE,
+            "token_ids": [5, 6],
+            "logprobs": {
+                "content": [
+                    {"token": "Hi", "logprob": -0.5, "bytes": None, "top_logprobs": []},
+                    {"token": ".", "logprob": -0.25, "bytes": None, "top_logprobs": []},
+                ]
+            },
+        }
+    ],
+}
+
+
+class Server(ThreadingHTTPServer):
+    """Answers chat requests from a list: (status, body) or a function; the last one again and again."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers = [(200, ANSWER)]
+        self.version = (404, {})
+        self.content_type = "application/json"
+        self.requests = []
+        self.headers = {}
+        self.probes = 0
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.probes += 1
+        self.server.headers = self.headers
+        self.say(*self.server.version if self.path == "/version" else (404, {}))
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.requests.append(json.loads(body))
+        self.server.headers = self.headers
+        answers = self.server.answers
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        self.say(*(answer(self) if callable(answer) else answer))
+
+    def say(self, status, body):
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", self.server.content_type)
+        self.send_header("retry-after-ms", "1")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def server():
+    made = Server()
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+    thread.start()
+    yield made
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.fixture
+async def connect(server, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    policies = []
+
+    def policy(sampling=None, url=None, logprobs=None, **limits):
+        made = ChatPolicy(
+            RolloutSettings.model_validate({"policy_timeout": 10, **limits}).endpoint(
+                url or f"http://127.0.0.1:{server.server_port}/v1", "policy"
+            ),
+            PolicySettings.model_validate(sampling or {}),
+            EncodedImages({shot(0).sha256: png(0)}.__getitem__),
+            logprobs=logprobs,
+        )
+        policies.append(made)
+        return made
+
+    yield policy
+    for made in policies:
+        await made.close()
+
+
+@pytest.fixture
+def ask(connect):
+    async def reply(sampling=None, times=1, url=None, **limits):
+        policy = connect(sampling, url, **limits)
+        return [await policy.reply(PROMPT) for _ in range(times)][-1]
+
+    return reply
+
+
+async def failure(asked):
+    with pytest.raises(BoundaryError) as caught:
+        await asked
+    return caught.value.kind
+
+
+async def test_the_prompt_arrives_with_its_image(ask, server):
+    reply = await ask()
+    assert reply.text == "Hi."
+    system, user = server.requests[0]["messages"]
+    assert system == {"role": "system", "content": PROMPT.messages[0].content}
+    image, text = user["content"]
+    assert image["image_url"]["url"] == f"data:image/png;base64,{base64.b64encode(png(0)).decode()}"
+    assert text == {"type": "text", "text": "Task: Do it.\nStart page: http://a/\n"}
+    assert server.headers["Content-Type"] == "application/json"
+
+
+async def test_other_servers_get_no_parameter_that_they_do_not_know(ask, server):
+    await ask({"max_new_tokens": 5, "temperature": 0.5, "top_p": 0.75})
+    request = server.requests[0]
+    del request["messages"]
+    assert request == {"model": "policy", "max_tokens": 5, "temperature": 0.5, "top_p": 0.75}
+
+
+async def test_vllm_is_asked_for_token_ids_and_log_probabilities(ask, server):
+    server.version = (200, {"version": "0.32.0"})
+    await ask({"top_k": 7, "min_p": 0.1})
+    request = server.requests[0]
+    assert (request["top_k"], request["min_p"], request["return_token_ids"], request["logprobs"]) == (
+        7,
+        0.1,
+        True,
+        True,
+    )
+
+
+LIMITED = {"temperature": 0.7, "top_p": 0.9, "top_k": 7, "min_p": 0.1}
+
+
+async def test_vllm_is_asked_for_just_what_the_policy_says_that_it_samples_from(connect, server):
+    server.version = (200, {"version": "0.32.0"})
+    policy = connect(LIMITED, logprobs="processed")
+    before = policy.sampling(greedy=False)
+    await policy.reply(PROMPT)
+    told = policy.sampling(greedy=False)
+    assert told == before == Sampling(**LIMITED, logprobs="processed")
+    assert {name: server.requests[0][name] for name in LIMITED} == told.model_dump(exclude={"logprobs"}) == LIMITED
+
+
+async def test_of_other_servers_only_what_they_were_asked_for_is_told(connect, server):
+    policy = connect(LIMITED)
+    await policy.reply(PROMPT)
+    assert policy.sampling(greedy=False) == Sampling(temperature=0.7, top_p=0.9)
+    assert "top_k" not in server.requests[0]
+
+
+@pytest.mark.parametrize(("asked", "sampled"), [(0.001, 0.01), (0.01, 0.01), (0.02, 0.02), (0.0, 0.0)])
+async def test_vllm_is_asked_for_no_temperature_that_it_would_raise_in_silence(connect, server, asked, sampled):
+    server.version = (200, {"version": "0.32.0"})
+    policy = connect({"temperature": asked})
+    await policy.reply(PROMPT)
+    assert server.requests[0]["temperature"] == policy.sampling(greedy=False).temperature == sampled
+
+
+@pytest.mark.parametrize("version", [(200, {"version": "0.32.0"}), (404, {})], ids=["vLLM", "another"])
+async def test_a_greedy_prompt_is_asked_at_temperature_0_whatever_the_settings_limit(connect, server, version):
+    server.version = version
+    policy = connect(LIMITED, logprobs="raw")
+    await policy.reply(replace(PROMPT, greedy=True))
+    await policy.reply(PROMPT)
+    greedy, sampled = server.requests
+    assert (greedy["temperature"], greedy["top_p"]) == (0.0, 1.0)
+    assert (greedy.get("top_k", -1), greedy.get("min_p", 0.0)) == (-1, 0.0)
+    assert sampled["temperature"] == 0.7
+    assert policy.sampling(greedy=True) == Sampling(temperature=0.0, logprobs="raw")
+
+
+async def test_vllm_gets_the_seed_of_what_is_sampled_and_other_servers_none(connect, server):
+    seeded = replace(PROMPT, seed=2**48 - 1)
+    await connect().reply(seeded)
+    server.version = (200, {"version": "0.32.0"})
+    policy = connect()
+    for prompt in (seeded, replace(seeded, greedy=True), PROMPT):
+        await policy.reply(prompt)
+    await connect({"temperature": 0}).reply(seeded)
+    assert [request.get("seed") for request in server.requests] == [None, 2**48 - 1, None, None, None]
+
+
+@pytest.mark.parametrize("top_k", [0, -1])
+async def test_no_top_k_is_minus_one_for_vllm(ask, server, top_k):
+    server.version = (200, {"version": "0.32.0"})
+    await ask({"top_k": top_k})
+    assert server.requests[0]["top_k"] == -1
+
+
+async def test_the_server_is_asked_once_who_it_is(ask, server):
+    await ask(times=3)
+    assert (server.probes, len(server.requests)) == (1, 3)
+
+
+async def test_a_web_page_that_mentions_a_version_is_not_vllm(ask, server):
+    server.version = (200, b'<?xml version="1.0"?><html></html>')
+    await ask()
+    assert "return_token_ids" not in server.requests[0]
+
+
+async def test_token_ids_and_log_probabilities_are_kept(ask, server):
+    server.version, server.answers = (200, {"version": "0.32.0"}), [(200, VLLM_ANSWER)]
+    found = (await ask()).generation
+    assert found.model_dump() == {
+        "prompt_tokens": 7,
+        "prompt_token_digest": hashlib.sha256(b"1,22,3").hexdigest(),
+        "token_ids": (5, 6),
+        "logprobs": (-0.5, -0.25),
+        "finish_reason": "stop",
+        "other_model": None,
+        "policy_version": None,
+    }
+    assert digest_tokens([1, 22, 3]) == found.prompt_token_digest
+
+
+async def test_what_the_server_did_not_give_stays_unknown(ask, server):
+    server.answers = [(200, {**ANSWER, "usage": None, "choices": [{**CHOICE, "message": {"role": "assistant"}}]})]
+    reply = await ask()
+    assert reply.text == ""
+    assert (reply.generation.prompt_tokens, reply.generation.token_ids, reply.generation.logprobs) == (None, None, None)
+
+
+async def test_half_a_character_can_be_stored(ask, server):
+    content = b'{"choices": [{"message": {"content": "a\\ud800b"}, "finish_reason": "stop", "index": 0}]}'
+    server.answers = [(200, content)]
+    assert (await ask()).text.encode().decode() == "a?b"
+
+
+THOUGHTS = {
+    "a template that opened the thought": ("So.\n", "\n\nDone.", "stop", "<think>\nSo.\n</think>\n\nDone."),
+    "a model that opened it": ("\nSo.\n", "\n\nDone.", "stop", "<think>\nSo.\n</think>\n\nDone."),
+    "a thought that was cut": ("So I", None, "length", "<think>\nSo I"),
+    "nothing but a thought": ("So.", None, "stop", "<think>\nSo.</think>"),
+    "an empty thought": ("", "Done.", "stop", "Done."),
+    "no thought": (None, "Done.", "stop", "Done."),
+    "a thought that is no text": ({"a": 1}, "Done.", "stop", "Done."),
+}
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+@pytest.mark.parametrize(("thought", "content", "finish", "text"), THOUGHTS.values(), ids=THOUGHTS)
+async def test_a_thought_that_the_server_told_apart_is_put_back(ask, server, name, thought, content, finish, text):
+    message = {"role": "assistant", "content": content, name: thought}
+    server.answers = [(200, {**ANSWER, "choices": [{**CHOICE, "message": message, "finish_reason": finish}]})]
+    assert (await ask({"thinking": True})).text == text
+
+
+async def test_a_reply_that_the_server_broke_off_is_no_reply(ask, server):
+    server.answers = [(200, {**ANSWER, "choices": [{**CHOICE, "finish_reason": "abort"}]})]
+    assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
+
+
+@pytest.mark.parametrize("status", [500, 503, 429, 408])
+async def test_a_broken_server_is_unavailable(ask, server, status):
+    server.answers = [(status, {"error": {"message": "overloaded"}})]
+    assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
+    assert len(server.requests) == 1  # the load balancer repeats it
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_a_refused_request_is_told_apart(ask, server, status):
+    server.answers = [(status, {"error": {"message": "too long"}})]
+    assert await failure(ask()) is FailureKind.POLICY_REFUSED
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "astray"), [(400, False), (422, False), (401, True), (402, True), (403, True), (404, True)]
+)
+async def test_a_server_that_would_refuse_every_request_is_told_apart(ask, server, status, astray):
+    server.answers = [(status, {"error": {"message": "no"}})]
+    with pytest.raises(BoundaryError) as caught:
+        await ask()
+    assert isinstance(caught.value, ServerMisconfiguredError) == astray
+    assert (caught.value.kind is FailureKind.POLICY_UNAVAILABLE) == astray, "only then it is no attempt of the episode"
+
+
+async def test_a_silent_server_is_unavailable_at_the_deadline(ask, server):
+    released = threading.Event()
+    server.answers = [lambda _: (released.wait(20), (200, ANSWER))[1]]
+    start = time.monotonic()
+    try:
+        assert await failure(ask(policy_timeout=0.2)) is FailureKind.POLICY_UNAVAILABLE
+    finally:
+        released.set()
+    assert time.monotonic() - start < 15
+
+
+async def test_nobody_there_is_unavailable(ask):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/v1"
+        assert await failure(ask(url=url)) is FailureKind.POLICY_UNAVAILABLE
+
+
+@pytest.mark.parametrize("url", ["http://", "http://[::1/v1", "http://a:b/v1"])
+async def test_an_address_that_is_none_is_an_error_of_ours(ask, url):
+    with pytest.raises(WebGymError):
+        await ask(url=url)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"choices": []},
+        {"choices": [{}]},
+        {"choices": [{"message": None}]},
+        {"choices": 5},
+        {"choices": [{"message": {"content": 5}}]},
+        [],
+        "text",
+        None,
+        b"{half",
+        b"",
+    ],
+    ids=str,
+)
+async def test_an_answer_that_is_none_is_unavailable(ask, server, body):
+    server.answers = [(200, body)]
+    assert await failure(ask()) is FailureKind.POLICY_UNAVAILABLE
+
+
+async def test_a_web_page_is_no_answer(ask, server):
+    server.content_type, server.answers = "text/html", [(200, b"<html>Welcome</html>")]
+    with pytest.raises(BoundaryError, match="<html>Welcome</html>") as caught:
+        await ask()
+    assert caught.value.kind is FailureKind.POLICY_UNAVAILABLE
+
+
+ERRORS = [
+    {"error": {"message": "the provider is overloaded", "code": 502}},
+    {"error": "the provider is overloaded"},
+    {"id": "1", "choices": None, "error": {"message": "the provider is overloaded"}},
+    {"id": "1", "choices": [], "error": {"detail": "the provider is overloaded"}},
+]
+
+
+@pytest.mark.parametrize("body", ERRORS, ids=str)
+async def test_an_error_with_the_status_of_a_success_is_told(ask, server, body):
+    server.answers = [(200, body)]
+    with pytest.raises(BoundaryError, match="the provider is overloaded") as caught:
+        await ask()
+    assert caught.value.kind is FailureKind.POLICY_UNAVAILABLE
+
+
+@pytest.mark.parametrize("text", ['{"error": "x"}', '"error"'])
+async def test_a_reply_may_speak_of_errors(ask, server, text):
+    choice = {**CHOICE, "message": {"role": "assistant", "content": text}}
+    server.answers = [(200, {**ANSWER, "error": None, "choices": [choice]})]
+    assert (await ask()).text == text
+
+
+def long_answer(tokens):
+    """Return an answer of 100,000 characters with the ids of `tokens` tokens."""
+    choice = {**VLLM_ANSWER["choices"][0], "message": {"role": "assistant", "content": "a" * 100_000}}
+    return [(200, {**VLLM_ANSWER, "choices": [choice | {"token_ids": tokens and list(range(tokens))}]})]
+
+
+async def test_a_reply_of_long_tokens_within_its_limit_is_whole(ask, server):
+    server.answers = long_answer(10)
+    reply = await ask({"max_new_tokens": 10})
+    assert (len(reply.text), len(reply.generation.token_ids)) == (100_000, 10)
+
+
+@pytest.mark.parametrize("tokens", [None, 11])
+async def test_a_reply_that_ignores_its_limit_is_cut(ask, server, tokens):
+    server.answers = long_answer(tokens)
+    reply = await ask({"max_new_tokens": 10})
+    assert reply.text == "a" * 160
+    assert (reply.generation.finish_reason, reply.generation.token_ids, reply.generation.logprobs) == (
+        "length",
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("named", "other"),
+    [
+        ("policy", None),
+        ("policy-2026-01-31", None),
+        ("", None),
+        ("base", "base"),
+        ("b\ud800", "b?"),
+        ("x" * 999, "x" * 200),
+    ],
+)
+async def test_another_models_name_is_kept(ask, server, named, other):
+    server.answers = [(200, {**VLLM_ANSWER, "model": named})]
+    assert (await ask()).generation.other_model == other
+
+
+async def test_the_error_names_the_server_and_the_reason(ask, server):
+    server.answers = [(400, {"error": {"message": "prompt too long"}})]
+    with pytest.raises(BoundaryError, match=rf"http://127\.0\.0\.1:{server.server_port}/v1: .*prompt too long"):
+        await ask()
+
+
+async def test_no_secret_is_told(ask, server):
+    server.answers = [(401, {"error": {"message": f"bad key {KEY}"}})]
+    with pytest.raises(BoundaryError) as caught:
+        await ask(url=f"http://me:hidden@127.0.0.1:{server.server_port}/v1?token=hidden")
+    assert str(caught.value).startswith(f"http://127.0.0.1:{server.server_port}/v1: ")
+    assert "[key]" in str(caught.value)
+    assert KEY not in str(caught.value) and "hidden" not in str(caught.value)
+
+
+PROBES = {
+    "a token": (200, ANSWER, True),
+    "a probe that it refuses as such": (400, {"error": {"message": "max_tokens is too small"}}, True),
+    "a dead engine": (500, {}, False),
+    "too many requests": (429, {}, False),
+    "a wrong key": (401, {}, False),
+    "another path": (404, {}, False),
+    "a web page": (200, b"<html></html>", False),
+}
+
+
+@pytest.mark.parametrize(("status", "body", "answers"), PROBES.values(), ids=PROBES)
+async def test_a_server_answers_if_it_generates_a_token(connect, server, status, body, answers):
+    server.answers = [(status, body)]
+    assert await connect().answers() is answers
+    assert (server.requests[0]["max_tokens"], server.requests[0]["model"]) == (1, "policy")
+    assert server.headers["Authorization"] == f"Bearer {KEY}"
+
+
+async def test_a_server_that_hangs_or_is_away_does_not_answer(connect, server, monkeypatch):
+    monkeypatch.setattr("webgym_cli.agent.client.policy.PROBE_TIMEOUT", 0.2)
+    released = threading.Event()
+    server.answers = [lambda _: (released.wait(20), (200, ANSWER))[1]]
+    assert await connect().answers() is False
+    released.set()
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        assert await connect(url=f"http://127.0.0.1:{unused.getsockname()[1]}/v1").answers() is False

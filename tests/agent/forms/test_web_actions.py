@@ -1,0 +1,263 @@
+"""The action sets of a page: what each is told, reads and writes. Shapes of calls as the systems document them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.records.made import shot, step
+from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set
+from webgym_cli.agent.actions.parse import ParseError, parse_web_action
+from webgym_cli.agent.forms.tools import describe_action, render_web_action
+from webgym_cli.agent.forms.web_actions import BASIC, COMPUTER_USE, FULL, FULL_WITH_DIALOGS, WEBGYM
+from webgym_cli.agent.prompt import render
+from webgym_cli.config.load import load
+from webgym_cli.environments.registry import check_tasks
+from webgym_cli.errors import SettingsError
+from webgym_cli.records.action import WEB_ACTIONS, Action, ActionName, InteractionMode
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, Tab
+
+MARKS, POINTS = InteractionMode.SET_OF_MARKS, InteractionMode.COORDINATES
+SETS = {"basic": BASIC, "full": FULL, "webgym": WEBGYM, "computer_use": COMPUTER_USE}
+MODES = [(name, mode) for name, actions in SETS.items() for mode in actions.functions]
+HERE = {"here": True}
+
+# The calls of each set -> the action that they are.
+CALLS = {
+    ("full", POINTS): [
+        ({"action": "double_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "clicks": 2}),
+        ({"action": "triple_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "clicks": 3}),
+        ({"action": "middle_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "button": "middle"}),
+        ({"action": "hover", "coordinate": [1, 2]}, {"name": "hover", "coordinate": (1, 2)}),
+        (
+            {"action": "drag", "coordinate": [1, 2], "to_coordinate": [3, 4]},
+            {"name": "drag", "coordinate": (1, 2), "to_coordinate": (3, 4)},
+        ),
+        (
+            {"action": "scroll", "coordinate": [1, 2], "direction": "left", "amount": 250},
+            {"name": "scroll", "coordinate": (1, 2), "direction": "left", "amount": 250},
+        ),
+        (
+            {"action": "zoom", "region": [1, 2, 3, 4]},
+            {"name": "zoom", "coordinate": (1, 2), "to_coordinate": (3, 4)},
+        ),
+    ],
+    ("full", MARKS): [
+        (
+            {"action": "click", "element_id": 1, "modifiers": ["Control"]},
+            {"name": "click", "element_id": 1, "modifiers": ("Control",)},
+        ),
+        ({"action": "right_click", "element_id": 1}, {"name": "click", "element_id": 1, "button": "right"}),
+        (
+            {"action": "drag", "element_id": 1, "to_element_id": 2},
+            {"name": "drag", "element_id": 1, "to_element_id": 2},
+        ),
+        ({"action": "type", "text": "x"}, {"name": "type", "text": "x", "append": True, **HERE}),
+        (
+            {"action": "type", "element_id": 1, "text": "x", "append": True, "submit": True},
+            {"name": "type", "element_id": 1, "text": "x", "append": True, "submit": True},
+        ),
+        (
+            {"action": "type", "element_id": 1, "text": "x", "append": False},
+            {"name": "type", "element_id": 1, "text": "x"},
+        ),
+        ({"action": "key", "keys": ["Control", "a"]}, {"name": "key", "keys": ("Control", "a")}),
+        ({"action": "key", "element_id": 1, "keys": ["Enter"]}, {"name": "key", "element_id": 1, "keys": ("Enter",)}),
+        (
+            {"action": "select_option", "element_id": 1, "text": "Rome"},
+            {"name": "select_option", "element_id": 1, "text": "Rome"},
+        ),
+        (
+            {"action": "upload_file", "element_id": 1, "text": "a.txt"},
+            {"name": "upload_file", "element_id": 1, "text": "a.txt"},
+        ),
+        ({"action": "scroll", "direction": "down"}, {"name": "scroll", "direction": "down"}),
+        ({"action": "zoom", "element_id": 1}, {"name": "zoom", "element_id": 1}),
+        ({"action": "go_forward"}, {"name": "go_forward"}),
+        ({"action": "reload"}, {"name": "reload"}),
+        ({"action": "new_tab", "url": "http://a/"}, {"name": "new_tab", "url": "http://a/"}),
+        ({"action": "new_tab"}, {"name": "new_tab"}),
+        ({"action": "switch_tab", "tab": 1}, {"name": "switch_tab", "tab": 1}),
+        ({"action": "close_tab"}, {"name": "close_tab"}),
+        ({"action": "terminate", "text": "no shop"}, {"name": "terminate", "text": "no shop"}),
+    ],
+    ("webgym", POINTS): [
+        (
+            {"action": "type", "coordinate": [1, 2], "text": "x"},
+            {"name": "type", "coordinate": (1, 2), "text": "x", "submit": True},
+        ),
+        ({"action": "left_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2)}),
+    ],
+    ("webgym", MARKS): [
+        (
+            {"action": "type", "element_id": 1, "text": "x"},
+            {"name": "type", "element_id": 1, "text": "x", "submit": True},
+        ),
+        ({"action": "hover", "element_id": 1}, {"name": "hover", "element_id": 1}),
+    ],
+    ("computer_use", POINTS): [
+        ({"action": "left_click", "coordinate": [500, 20]}, {"name": "click", "coordinate": (500, 20)}),
+        ({"action": "left_click"}, {"name": "click", **HERE}),
+        ({"action": "right_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "button": "right"}),
+        ({"action": "middle_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "button": "middle"}),
+        ({"action": "double_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "clicks": 2}),
+        ({"action": "triple_click", "coordinate": [1, 2]}, {"name": "click", "coordinate": (1, 2), "clicks": 3}),
+        ({"action": "mouse_move", "coordinate": [1, 2]}, {"name": "hover", "coordinate": (1, 2)}),
+        ({"action": "left_click_drag", "coordinate": [1, 2]}, {"name": "drag", "to_coordinate": (1, 2), **HERE}),
+        ({"action": "key", "keys": ["ctrl", "c"]}, {"name": "key", "keys": ("ctrl", "c")}),
+        ({"action": "type", "text": "a\nb"}, {"name": "type", "text": "a\nb", "append": True, **HERE}),
+        ({"action": "scroll", "pixels": -300}, {"name": "scroll", "direction": "down", "amount": 300, **HERE}),
+        (
+            {"action": "scroll", "pixels": 300, "coordinate": [1, 2]},
+            {"name": "scroll", "direction": "up", "amount": 300, "coordinate": (1, 2)},
+        ),
+        ({"action": "hscroll", "pixels": 50}, {"name": "scroll", "direction": "right", "amount": 50, **HERE}),
+        ({"action": "wait", "time": 2}, {"name": "wait", "seconds": 2}),
+        ({"action": "terminate", "status": "failure"}, {"name": "terminate"}),
+        ({"action": "answer", "text": "42"}, {"name": "answer", "text": "42"}),
+    ],
+}
+CASES = [(name, mode, *case) for (name, mode), cases in CALLS.items() for case in cases]
+
+
+def parse(name, mode, arguments):
+    actions = SETS[name]
+    call = json.dumps({"name": actions.functions[mode], "arguments": arguments})
+    return parse_web_action(f"<tool_call>\n{call}\n</tool_call>", mode, actions=actions)
+
+
+@pytest.mark.parametrize(("name", "mode", "arguments", "fields"), CASES, ids=str)
+def test_a_call_is_an_action_and_is_written_again(name, mode, arguments, fields):
+    action = Action.model_validate(fields)
+    assert parse(name, mode, arguments) == action
+    written = render_web_action(action, mode, SETS[name])
+    assert parse_web_action(written, mode, actions=SETS[name]) == action
+
+
+def test_success_without_an_answer_ends_an_episode():
+    ended = parse("computer_use", POINTS, {"action": "terminate", "status": "success"})
+    assert ended == Action(name=ActionName.ANSWER, text="")
+
+
+@pytest.mark.parametrize(("name", "mode"), MODES, ids=str)
+def test_the_schema_offers_exactly_what_is_read(name, mode):
+    actions = SETS[name]
+    function = actions.build_schema(mode)["function"]
+    properties = dict(function["parameters"]["properties"])
+    assert properties.pop("action")["enum"] == list(actions.forms[mode])
+    assert set(properties) == {
+        part.strip("?") for form in actions.forms[mode].values() for part in form.arguments.split()
+    }
+    for called, form in actions.forms[mode].items():
+        others = set(actions.arguments) - {part.strip("?") for part in form.arguments.split()}
+        for other in others:
+            wrong = parse(name, mode, {"action": called, other: None})
+            assert isinstance(wrong, ParseError) and other in wrong.detail
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "arguments", "kind", "why"),
+    [
+        ("full", POINTS, {"action": "drag", "coordinate": [1, 2]}, ParseErrorKind.INVALID_ARGUMENTS, "to_coordinate"),
+        ("full", POINTS, {"action": "zoom", "region": [1, 2]}, ParseErrorKind.INVALID_ARGUMENTS, "four"),
+        ("full", MARKS, {"action": "scroll", "direction": "in"}, ParseErrorKind.INVALID_ARGUMENTS, "up, down, left"),
+        ("full", MARKS, {"action": "switch_tab", "tab": -1}, ParseErrorKind.INVALID_ARGUMENTS, "greater"),
+        ("full", MARKS, {"action": "left_click"}, ParseErrorKind.UNKNOWN_ACTION, "left_click"),
+        ("webgym", POINTS, {"action": "type", "text": "x"}, ParseErrorKind.INVALID_ARGUMENTS, "coordinate"),
+        ("webgym", MARKS, {"action": "key", "keys": ["a"]}, ParseErrorKind.UNKNOWN_ACTION, "key"),
+        ("computer_use", POINTS, {"action": "scroll"}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),
+        ("computer_use", POINTS, {"action": "scroll", "pixels": 0}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),
+        ("computer_use", POINTS, {"action": "scroll", "pixels": "5"}, ParseErrorKind.INVALID_ARGUMENTS, "pixels"),
+        ("computer_use", POINTS, {"action": "terminate"}, ParseErrorKind.INVALID_ARGUMENTS, "status"),
+        ("computer_use", POINTS, {"action": "terminate", "status": []}, ParseErrorKind.INVALID_ARGUMENTS, "failure"),
+        ("computer_use", POINTS, {"action": "key", "keys": "ctrl"}, ParseErrorKind.INVALID_ARGUMENTS, "tuple"),
+        ("computer_use", POINTS, {"action": "wait", "time": 99}, ParseErrorKind.INVALID_ARGUMENTS, "60"),
+    ],
+    ids=str,
+)
+def test_a_malformed_call_says_why(name, mode, arguments, kind, why):
+    wrong = parse(name, mode, arguments)
+    assert isinstance(wrong, ParseError)
+    assert wrong.kind is kind
+    assert why in wrong.detail
+
+
+def test_full_has_everything_and_the_others_do_not():
+    assert [name for name in WEB_ACTIONS if not FULL_WITH_DIALOGS.has(name)] == []
+    assert {name for name in WEB_ACTIONS if not FULL.has(name)} == {ActionName.ACCEPT_DIALOG, ActionName.DISMISS_DIALOG}
+    assert not BASIC.has(ActionName.KEY)
+    assert not COMPUTER_USE.has(ActionName.NAVIGATE)
+
+
+def test_what_a_set_lacks_is_not_written():
+    with pytest.raises(ValueError, match="no such action"):
+        render_web_action(Action(name=ActionName.KEY, keys=("a",)), POINTS, BASIC)
+    with pytest.raises(ValueError, match="no such action"):
+        render_web_action(Action(name=ActionName.TYPE, element_id=1, text="x", append=True), MARKS, WEBGYM)
+    # WebGym's typing can't leave Enter out: an expert's plain typing becomes it.
+    assert "type" in render_web_action(Action(name=ActionName.TYPE, element_id=1, text="x"), MARKS, WEBGYM)
+
+
+@pytest.mark.parametrize("version", ["full", "webgym", "computer_use"])
+def test_a_prompt_names_the_actions_why_the_last_was_none_and_the_tabs(version):
+    spec = PromptSpec(version=version)
+    wrong = step(0, action=None, parse_error=ParseErrorKind.INVALID_ARGUMENTS, parse_detail="wait lacks time <image>")
+    tabs = (Tab(url="http://a/", title="A"), Tab(url="http://b/", title="B", current=True))
+    seen = Observation(url="http://b/", screenshot=shot(1), tabs=tabs)
+    messages = render(spec, "Do it.", "http://a/", (wrong,), seen).messages
+    schema = json.dumps(SETS[version].build_schema(POINTS))
+    assert schema in messages[0].content
+    assert "invalid_arguments: wait lacks time" in messages[-1].content
+    assert messages[-1].content.count("<image>") == 1
+    assert ("1: B (shown)" in messages[-1].content) == (version == "full")
+
+
+@pytest.mark.parametrize("version", ["full", "full_vanilla"])
+def test_dialogs_are_answered_only_where_they_are_left_to_the_policy(version):
+    plain, asked = PromptSpec(version=version), PromptSpec(version=version, dialogs=True)
+    calls = [
+        ({"action": "accept_dialog", "text": "Zoe"}, Action(name=ActionName.ACCEPT_DIALOG, text="Zoe")),
+        ({"action": "dismiss_dialog"}, Action(name=ActionName.DISMISS_DIALOG)),
+    ]
+    for arguments, action in calls:
+        response = f"<tool_call>{json.dumps({'name': 'computer_use', 'arguments': arguments})}</tool_call>"
+        refused = find_action_set(plain).parse(response, plain, truncated=False, max_calls=1)
+        assert isinstance(refused, ParseError) and refused.kind is ParseErrorKind.UNKNOWN_ACTION
+        assert find_action_set(asked).parse(response, asked, truncated=False, max_calls=1) == action
+        written = find_action_set(asked).format_action(action, POINTS)
+        assert find_action_set(asked).parse(written, asked, truncated=False, max_calls=1) == action
+
+
+@pytest.mark.parametrize("version", ["full", "full_vanilla", "computer_use", "ui_tars"])
+def test_the_system_prompt_says_how_dialogs_are_answered_only_where_it_is_asked(version):
+    said = {}
+    for dialogs in (False, True):
+        spec = PromptSpec(version=version, dialogs=dialogs)
+        said[dialogs] = render(spec, "Do it.", "http://a/", (), Observation(url="http://a/")).messages[0].content
+    assert "dialog is open" in said[True]
+    assert "accept_dialog" not in said[False] and "dialog is open" not in said[False]
+
+
+def test_a_summary_tells_what_was_done():
+    action = Action(name=ActionName.CLICK, element_id=1, button="right", modifiers=("Shift",))
+    assert describe_action(action) == 'click [1] button="right" modifiers=["Shift"]'
+
+
+def test_a_set_without_marks_says_so_before_an_episode():
+    assert ACTION_SETS.find("computer_use").modes == (POINTS,)
+    settings = load(
+        overrides=["context_config.prompt_version=computer_use", "context_config.interaction_mode=set_of_marks"]
+    )
+    task = Task(id="a", environment="web", start_url="https://a.example", instruction="Go.")
+    with pytest.raises(SettingsError, match="set_of_marks"):
+        check_tasks(settings, [task])
+    check_tasks(load(overrides=["context_config.prompt_version=computer_use"]), [task])
+    check_tasks(load(overrides=["context_config.prompt_version=webrl"]), [task])
+
+
+def test_the_stored_version_finds_its_set():
+    for version in ("full", "webgym", "computer_use"):
+        spec = PromptSpec.model_validate_json(json.dumps({"version": version}))
+        assert find_action_set(spec).template is not None

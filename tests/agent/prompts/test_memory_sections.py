@@ -1,0 +1,102 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from webgym_cli.agent.prompts.memory_sections import MemorySections, read_sections
+
+CALL = '<tool_call>\n{"name": "computer_use", "arguments": {"action": "answer", "text": "Memory: [1]"}}\n</tool_call>'
+FULL = MemorySections(
+    memory=("A costs 5 (shop.example)", "B is sold out"),
+    progress={"find A": "done", "find B": "doing"},
+    intention="find B",
+    action="I open the list.",
+)
+AS_ASKED = """Memory: ["A costs 5 (shop.example)", "B is sold out"]
+Progress: {"find A": "done", "find B": "doing"}
+Intention: find B
+Action: I open the list.
+"""
+
+SPELLINGS = {
+    "as asked": AS_ASKED + CALL,
+    "without a call": AS_ASKED,
+    "after a thought": f"<think>Memory: [9]</think>\n{AS_ASKED}{CALL}",
+    "after a thought that the prompt opened": f"Memory: [9]</think>\n\n{AS_ASKED}{CALL}",
+    "in Markdown": """## Memory:
+```json
+[
+  "A costs 5 (shop.example)",
+  "B is sold out"
+]
+```
+**Progress:** {"find A": "done",
+ "find B": "doing"}
+- **Intention**: "find B"
+4. ACTION: I open the list.
+""",
+    "as lists": """Memory:
+A costs 5 (shop.example)
+
+B is sold out
+Progress:
+- find A: done
+- find B: doing
+Intention: `find B`
+Action: I open the list.""",
+}
+
+
+@pytest.mark.parametrize("response", SPELLINGS.values(), ids=SPELLINGS)
+def test_notes_are_read_however_they_are_written(response):
+    assert read_sections(response) == FULL
+
+
+@pytest.mark.parametrize("response", ["", "Hm.", CALL, f"<think>{AS_ASKED}", "the memory: is full", "Memory\n: []"])
+def test_no_notes_are_empty(response):
+    assert read_sections(response) == MemorySections()
+
+
+def test_each_part_may_be_missing():
+    assert read_sections('Progress: {"a": "open"}') == MemorySections(progress={"a": "open"})
+    assert read_sections("Action: Go.\n" + CALL) == MemorySections(action="Go.")
+    assert read_sections("Memory: []\nProgress: {}\nIntention:\nAction:") == MemorySections()
+
+
+def test_the_first_of_its_name_counts():
+    assert read_sections("Action: Go.\nAction: Stop.").action == "Go."
+
+
+MALFORMED = {
+    '["a", "b': ('["a", "b',),
+    '{"a": 5, "b": ["c"]}': ("a: 5", 'b: ["c"]'),
+    '["a", {"b": null}]': ("a", '{"b": null}'),
+    "5": ("5",),
+    "null": ("null",),
+    '"one"': ("one",),
+    "a\nb": ("a", "b"),
+    '["\\ud800"]': ("?",),
+    "[" * 10_000: ("[" * 10_000,),
+}
+
+
+@pytest.mark.parametrize(("text", "memory"), MALFORMED.items(), ids=lambda value: str(value)[:20])
+def test_memory_that_is_no_list_of_texts_is_kept_as_text(text, memory):
+    assert read_sections(f"Memory: {text}\nAction: Go.") == MemorySections(memory=memory, action="Go.")
+
+
+def test_progress_that_is_no_object_is_kept_as_text():
+    assert read_sections('Progress: ["a", "b"]').progress == {"a": "", "b": ""}
+    assert read_sections("Progress: halfway").progress == {"halfway": ""}
+    assert read_sections('Progress: {"a": {"b": 1}}').progress == {"a": '{"b": 1}'}
+
+
+fragment = st.sampled_from(
+    ["Memory:", "Progress:", "Intention:", "Action:", "\n", "[", "]", "{", "}", '"', ":", ",", "```", "<think>", "1"]
+)
+
+
+@given(st.text() | st.lists(fragment | st.text(max_size=3)).map("".join))
+def test_no_text_breaks_the_reader(text):
+    found = read_sections(text)
+    for part in (*found.memory, *found.progress.keys(), *found.progress.values()):
+        part.encode()

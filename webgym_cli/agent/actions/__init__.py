@@ -1,0 +1,1 @@
+"""Action sets, the parsers of replies, and call formats."""

@@ -1,0 +1,114 @@
+"""Action sets: the actions of a policy, their description in the prompt, and the parsing of responses.
+
+An action set is a value of `context_config.prompt_version`; environments with tools use a call format
+(`agent.call_format`, `call_formats.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from webgym_cli.agent.actions.parse import ParseError
+from webgym_cli.agent.forms.reasoning import strip_reasoning
+from webgym_cli.agent.prompts.prompt_template import PromptTemplate
+from webgym_cli.agent.prompts.vanilla import render_plain_head, render_plain_turn
+from webgym_cli.records.action import CustomAction, InteractionMode
+from webgym_cli.records.sample import Message
+from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, Step
+from webgym_cli.records.webrl import AnyAction
+from webgym_cli.util.registry import Registry
+
+# Messages, and the SHA-256 of their images in order.
+Conversation = tuple[tuple[Message, ...], tuple[str, ...]]
+
+
+class ResponseParser(Protocol):
+    """Parser of responses."""
+
+    def __call__(self, response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
+        """Return the action of a response, or why there is none. `truncated`: it reached its length limit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionSet:
+    """The actions of a policy: their prompt, parser and writer. The environment executes them."""
+
+    parse: ResponseParser
+    format_action: Callable[[AnyAction, InteractionMode], str]
+    """Returns a response that `parse` reads as the action; used by experts."""
+    template: PromptTemplate | None = None
+    """Texts of a prompt whose rounds show screenshots; None if `render` is set."""
+    modes: tuple[InteractionMode, ...] = tuple(InteractionMode)
+    """Supported interaction modes."""
+    with_dialogs: ActionSet | None = None
+    """Variant that can answer dialogs, used if they are left to the policy; None: the set has no variant."""
+    render: Callable[[PromptSpec, str, Sequence[Step], Observation], Conversation] | None = None
+    """Renders the whole prompt, in place of a template, from instruction, finished steps and current observation."""
+
+
+# Action sets by name: built-in ones and those of plugins.
+ACTION_SETS: Registry[ActionSet] = Registry(
+    noun="action set",
+    setting="context_config.prompt_version",
+    entry_point_group="webgym.action_sets",
+    package="webgym_cli.agent.actions.action_sets",
+    item_type=ActionSet,
+    builtin={
+        "vanilla": "webgym_cli.agent.actions.builtin_action_sets:VANILLA",
+        "complete": "webgym_cli.agent.actions.builtin_action_sets:COMPLETE",
+        "full": "webgym_cli.agent.actions.builtin_action_sets:FULL",
+        "full_vanilla": "webgym_cli.agent.actions.builtin_action_sets:FULL_VANILLA",
+        "webgym": "webgym_cli.agent.actions.builtin_action_sets:WEBGYM",
+        "webgym_vanilla": "webgym_cli.agent.actions.builtin_action_sets:WEBGYM_VANILLA",
+        "computer_use": "webgym_cli.agent.actions.builtin_action_sets:COMPUTER_USE",
+        "ui_tars": "webgym_cli.agent.actions.ui_tars:UI_TARS",
+        "webrl": "webgym_cli.agent.actions.builtin_action_sets:WEBRL",
+        "webrl_released": "webgym_cli.agent.actions.builtin_action_sets:WEBRL_RELEASED",
+    },
+    usage="from webgym_cli.agent.actions.action_sets import make_action_set, and make one",
+)
+
+
+def find_action_set(spec: PromptSpec) -> ActionSet:
+    """Return the action set of a prompt. Raises `UsageError`."""
+    if spec.tools is not None:
+        # not at the top: call_formats imports this module
+        from webgym_cli.agent.actions.call_formats import CALL_FORMATS
+
+        return CALL_FORMATS.find_stored(spec.call_format)
+    action_set = ACTION_SETS.find_stored(str(spec.version))
+    return action_set.with_dialogs or action_set if spec.dialogs else action_set
+
+
+def require_template(spec: PromptSpec) -> PromptTemplate:
+    """Return the template of a prompt. Raises `ValueError` if its action set renders without one."""
+    template = find_action_set(spec).template
+    if template is None:
+        raise ValueError(f"the action set {spec.version} renders its prompts without a template")
+    return template
+
+
+def make_action_set(
+    system_prompt: str, parse: Callable[[str], CustomAction], format_action: Callable[[AnyAction], str]
+) -> ActionSet:
+    """Make an action set whose prompt has screenshot, notices, elements and text of each observation.
+
+    `system_prompt` describes the actions. `parse` gets a response without its reasoning and raises `ValueError` with
+    the reason if it contains no action.
+    """
+
+    def read(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:
+        try:
+            return parse(strip_reasoning(response, thinking=spec.thinking))
+        except ValueError as error:
+            kind = ParseErrorKind.TRUNCATED if truncated else ParseErrorKind.INVALID_ARGUMENTS
+            return ParseError(kind, str(error))
+
+    return ActionSet(
+        parse=read,
+        format_action=lambda action, mode: format_action(action),
+        template=PromptTemplate(lambda mode: system_prompt, render_plain_head, render_plain_turn),
+    )

@@ -1,0 +1,142 @@
+"""Call formats `react` (ReAct's lines) and `code` (Python code blocks)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from webgym_cli.agent.actions.call_formats import Reading, Schemas, make_call_format
+from webgym_cli.agent.actions.parse import ParseError
+from webgym_cli.records.trajectory import ParseErrorKind
+
+_ACTION = re.compile(
+    r"^Action:[ \t]*(?P<name>\S+)[ \t]*\n(?:Action )?Input:(?P<input>.*?)(?=^(?:Thought|Action|Final Answer):|\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_ANSWER = "Final Answer:"
+# A hallucinated tool result and the text after it.
+_OBSERVATION = re.compile(r"^Observation:.*", re.MULTILINE | re.DOTALL)
+# The first or last line of a code block. Code that contains three backticks stands in a block with more of them.
+_FENCE = re.compile(r"^(`{3,})(python)?[ \t]*$", re.MULTILINE)
+
+
+def describe_react(tools: Schemas) -> str:
+    """Return the description of the tools for the system message, in ReAct's format."""
+    functions = [schema["function"] for schema in tools]
+    listed = "\n".join(
+        f"{function['name']}: {function['description']} Input: {json.dumps(function['parameters'], ensure_ascii=False)}"
+        for function in functions
+    )
+    names = ", ".join(function["name"] for function in functions)
+    return (
+        f"You have these tools:\n{listed}\n\nUse this form:\n\nThought: what to do next\nAction: one of {names}\n"
+        "Action Input: a JSON object of the arguments\n\nEach result comes in the next turn as an Observation. At the "
+        f"end:\n\nThought: why you know it\n{_ANSWER} the answer"
+    )
+
+
+def read_react(text: str, tools: Schemas) -> Reading | ParseError:
+    """Parse the actions of a response with their inputs, or its final answer."""
+    text = _OBSERVATION.sub("", text)
+    matches = list(_ACTION.finditer(text))
+    if not matches:
+        if re.search(r"^Action:", text, re.MULTILINE):
+            return ParseError(ParseErrorKind.NO_TOOL_CALL, "an Action without an Action Input")
+        before, mark, answer = text.rpartition(_ANSWER)
+        return [], answer if mark else before + answer
+    calls = []
+    for action in matches:
+        arguments = _read_input(action["input"].strip(), _parameters(tools, action["name"]))
+        if arguments is None:
+            return ParseError(ParseErrorKind.INVALID_JSON, f"the Action Input of {action['name']} is no JSON object")
+        calls.append((action["name"], arguments))
+    return calls, text[: matches[0].start()].strip().removeprefix("Thought:")
+
+
+def write_react(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    """Format calls, or an answer, as ReAct's lines: the inverse of `read_react`."""
+    if not calls:
+        return f"{_ANSWER} {content}"
+    lines = [f"Thought: {content}"] if content else []
+    for name, arguments in calls:
+        lines += [f"Action: {name}", f"Action Input: {json.dumps(arguments, ensure_ascii=False)}"]
+    return "\n".join(lines)
+
+
+def describe_code(tools: Schemas) -> str:
+    """Return the description of the tool that runs code for the system message."""
+    about = f"{runner['description']}\n" if (runner := _find_runner(tools)) else ""
+    return (
+        f"To run Python code, write it in a block of its own, or in several:\n```python\n...\n```\n{about}"
+        "Its output comes in the next turn. A reply without a block is the answer."
+    )
+
+
+def read_code(text: str, tools: Schemas) -> Reading | ParseError:
+    """Parse the code blocks of a response as calls of the tool with a parameter `code`."""
+    around, blocks = _split_blocks(text)
+    if "```python" in around:
+        return ParseError(ParseErrorKind.NO_TOOL_CALL, "a block that does not end")
+    runner = _find_runner(tools)
+    if blocks and not runner:
+        return ParseError(ParseErrorKind.UNKNOWN_FUNCTION, "no tool takes code")
+    return [(runner["name"], {"code": block}) for block in blocks if runner], around
+
+
+def write_code(content: str, calls: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    """Format calls as code blocks: the inverse of `read_code`. Raises `ValueError` for arguments other than `code`."""
+    if wrong := next((name for name, arguments in calls if arguments.keys() != {"code"}), None):
+        raise ValueError(f"a call of {wrong} is no code")
+    return "\n".join([*([content] if content else []), *(_write_block(arguments["code"]) for _, arguments in calls)])
+
+
+def _write_block(code: str) -> str:
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`{3,}", code)), default=0))
+    return f"{fence}python\n{code.removesuffix(chr(10))}\n{fence}"
+
+
+def _split_blocks(text: str) -> tuple[str, list[str]]:
+    """Return the text around the code blocks, and the blocks; one that does not end is left in the text."""
+    around, blocks, at = [], [], 0
+    opening: re.Match[str] | None = None
+    for fence in _FENCE.finditer(text):
+        if opening is None:
+            opening = fence if fence[2] else None
+        elif not fence[2] and len(fence[1]) >= len(opening[1]):
+            around.append(text[at : opening.start()])
+            blocks.append(text[opening.end() + 1 : fence.start()])
+            opening, at = None, fence.end()
+    return "".join((*around, text[at:])), blocks
+
+
+def _read_input(text: str, parameters: Sequence[str]) -> dict[str, Any] | None:
+    """Parse an input as arguments. Any value but a JSON object is the argument of a tool with one parameter.
+
+    An object ends the input, whatever stands on the lines after it.
+    """
+    try:
+        value, end = json.JSONDecoder().raw_decode(text)
+        rest = text[end:].lstrip(" \t\r")
+    except (ValueError, RecursionError):
+        value, rest = text, ""
+    if isinstance(value, dict) and rest[:1] in ("", "\n"):
+        return value
+    value = text if rest else value
+    return {parameters[0]: value} if len(parameters) == 1 and text else None
+
+
+def _parameters(tools: Schemas, name: str) -> Sequence[str]:
+    schemas = (schema["function"] for schema in tools)
+    return next((list(schema["parameters"]["properties"]) for schema in schemas if schema["name"] == name), [])
+
+
+def _find_runner(tools: Schemas) -> dict[str, Any] | None:
+    """Return the function with a parameter `code`; None if there is none."""
+    functions = (schema["function"] for schema in tools)
+    return next((function for function in functions if "code" in function["parameters"]["properties"]), None)
+
+
+REACT = make_call_format(describe_react, read_react, write_react, lambda text: f"Observation: {text}")
+CODE = make_call_format(describe_code, read_code, write_code, lambda text: f"```output\n{text}\n```")

@@ -1,0 +1,235 @@
+"""Client of the policy: any OpenAI-compatible chat server. vLLM's extensions are used if the server is vLLM."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import openai
+
+from webgym_cli.agent.client.chat import describe_error, openai_client
+from webgym_cli.agent.client.chat_request import EncodedImages, build_request_body
+from webgym_cli.agent.client.reply import PolicyReply
+from webgym_cli.agent.forms.reasoning import join_reasoning
+from webgym_cli.agent.prompt import Prompt
+from webgym_cli.config.endpoint import EndpointSettings
+from webgym_cli.config.policy_config import PolicySettings
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.sampling import Logprobs, Sampling
+from webgym_cli.records.trajectory import Generation
+from webgym_cli.util.http_client import BoundedClient
+from webgym_cli.util.text import replace_surrogates
+
+# Timeout of a probe, in seconds: of the server's version, and of one generated token.
+PROBE_TIMEOUT = 10.0
+# Statuses below 500 after which the same request may succeed later.
+_RETRYABLE_STATUSES = (408, 409, 429)
+# Statuses of a server that would refuse every request: wrong key, no credit, wrong model or wrong path.
+_MISCONFIGURED_STATUSES = (401, 402, 403, 404, 405)
+# `finish_reason` of a reply that the server did not finish: vLLM's of an aborted request, and OpenRouter's.
+_ABORTED = ("abort", "error")
+# Maximum length of a reply in characters per allowed token, about four times the usual length: a server that ignores
+# `max_tokens` must not fill the buffer.
+_CHARACTERS_PER_TOKEN = 16
+# Characters of a model's name that are stored.
+_MODEL_LIMIT = 200
+# vLLM raises temperatures between 0 and this value to this value.
+_MIN_TEMPERATURE = 0.01
+
+
+class ServerMisconfiguredError(BoundaryError):
+    """The server refuses every request (wrong key, model or path); another server may answer this one."""
+
+
+class ChatPolicy:
+    """A policy behind an OpenAI-compatible base URL."""
+
+    def __init__(
+        self,
+        endpoint: EndpointSettings,
+        settings: PolicySettings,
+        images: EncodedImages,
+        *,
+        name: str = "",
+        logprobs: Logprobs | None = None,
+    ) -> None:
+        """`logprobs`: distribution of the server's log-probabilities, known only of webgym's own servers, which are
+        never behind a proxy. Raises `UsageError` for a bad URL."""
+        try:
+            url = httpx.URL(endpoint.base_url)
+        except httpx.InvalidURL as error:
+            raise UsageError(f"rollout.policy: {endpoint.base_url!r} is no address: {error}") from error
+        self.name = name or endpoint.model
+        self.address = str(url.copy_with(userinfo=b"", query=None)).rstrip("/")
+        """The base URL without credentials and query, for messages."""
+        self._model = endpoint.model
+        self._settings = settings
+        self._logprobs = logprobs
+        self._images = images
+        self._proxied = logprobs is None
+        # The load balancer retries, on another server.
+        self._client = openai_client(endpoint.model_copy(update={"retries": 0}), proxied=self._proxied)
+        self._query = dict(url.params)
+        self._is_vllm: bool | None = None
+
+    async def reply(self, prompt: Prompt) -> PolicyReply:
+        """Send the prompt; the reply has token ids and log-probabilities if the server returns them."""
+        parameters = await self._parameters(prompt)
+        body = build_request_body(prompt, self._images, parameters)
+        reply = await self._send(body, parameters["model"], self._client)
+        # A reply that the server aborts, for a weight update or its shutdown, is partial and no action.
+        if reply.generation.finish_reason in _ABORTED:
+            raise BoundaryError(FailureKind.POLICY_UNAVAILABLE, f"{self.address}: the server broke the reply off")
+        return _cut_reply(reply, self._settings.max_new_tokens)
+
+    async def answers(self) -> bool:
+        """Whether the server generates a token within `PROBE_TIMEOUT`, or refuses the request as such.
+
+        A server whose engine hangs still answers `/health` with 200.
+        """
+        probe = {"model": self._model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
+        try:
+            client = self._client.with_options(timeout=PROBE_TIMEOUT)
+            await self._send(json.dumps(probe).encode(), self._model, client)
+        except BoundaryError as error:
+            return error.kind is FailureKind.POLICY_REFUSED
+        return True
+
+    async def _send(self, body: bytes, model: str, client: openai.AsyncOpenAI) -> PolicyReply:
+        try:
+            # The client's typed method would traverse the whole request again, at several times the cost.
+            answer = await client.post("/chat/completions", cast_to=httpx.Response, content=body)
+            # An answer of 16 MB takes seconds: other episodes must not wait for it.
+            return await asyncio.to_thread(_read_reply, answer, model)
+        except openai.APIError as error:
+            raise self._to_boundary_error(_classify_failure(error), error) from error
+        except (
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+            RecursionError,
+        ) as error:  # no chat server
+            raise self._to_boundary_error(
+                FailureKind.POLICY_UNAVAILABLE, error, "the answer is no chat completion: "
+            ) from error
+
+    def sampling(self, *, greedy: bool) -> Sampling:
+        """Return the sampling parameters of the requests. A server that was not probed yet is taken for vLLM."""
+        settings = self._settings
+        if greedy:
+            return Sampling(temperature=0.0, logprobs=self._logprobs)
+        if self._is_vllm is False:
+            return Sampling(temperature=settings.temperature, top_p=settings.top_p, logprobs=self._logprobs)
+        return Sampling(
+            temperature=max(settings.temperature, _MIN_TEMPERATURE) if settings.temperature else 0.0,
+            top_k=settings.top_k if settings.top_k > 0 else -1,
+            top_p=settings.top_p,
+            min_p=settings.min_p,
+            logprobs=self._logprobs,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    def _to_boundary_error(self, kind: FailureKind, error: Exception, what: str = "") -> BoundaryError:
+        reason = describe_error(error, self._client.api_key)
+        astray = isinstance(error, openai.APIStatusError) and error.status_code in _MISCONFIGURED_STATUSES
+        return (ServerMisconfiguredError if astray else BoundaryError)(kind, f"{self.address}: {what}{reason}")
+
+    async def _parameters(self, prompt: Prompt) -> dict[str, Any]:
+        is_vllm = await self._knows_vllm()
+        sampling = self.sampling(greedy=prompt.greedy)
+        parameters: dict[str, Any] = {
+            "model": prompt.model or self._model,
+            "max_tokens": self._settings.max_new_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+        }
+        if is_vllm:
+            parameters |= {
+                "logprobs": True,
+                "top_k": sampling.top_k,
+                "min_p": sampling.min_p,
+                "return_token_ids": True,
+            }
+            if prompt.seed is not None and sampling.temperature:
+                parameters["seed"] = prompt.seed
+        return parameters
+
+    async def _knows_vllm(self) -> bool:
+        """Whether the server is vLLM, probed once: other servers reject unknown parameters. Raises `BoundaryError`."""
+        if self._is_vllm is None:
+            root = str(self._client.base_url).rstrip("/").removesuffix("/v1")
+            try:
+                async with BoundedClient(timeout=PROBE_TIMEOUT, trust_env=self._proxied) as client:
+                    answer = await client.get(f"{root}/version", params=self._query)
+                self._is_vllm = answer.status_code == 200 and '"version"' in answer.text
+            except httpx.HTTPError as error:
+                raise self._to_boundary_error(FailureKind.POLICY_UNAVAILABLE, error) from error
+        return self._is_vllm
+
+
+def digest_tokens(ids: Sequence[int]) -> str:
+    """Return the SHA-256 of token ids as comma-separated decimals."""
+    return hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()
+
+
+def _classify_failure(error: openai.APIError) -> FailureKind:
+    """Distinguish a server that is unavailable, or set up wrongly, from one that rejects the request for good."""
+    status = error.status_code if isinstance(error, openai.APIStatusError) else 0
+    passing = status >= 500 or status in (*_RETRYABLE_STATUSES, *_MISCONFIGURED_STATUSES)
+    if isinstance(error, openai.APIConnectionError) or passing:
+        return FailureKind.POLICY_UNAVAILABLE
+    return FailureKind.POLICY_REFUSED
+
+
+def _read_reply(response: httpx.Response, model: str) -> PolicyReply:
+    try:
+        answer: Any = response.json()
+    except ValueError as error:
+        raise ValueError(response.text) from error
+    if not answer.get("choices"):
+        raise ValueError("no choice")
+    choice = answer["choices"][0]
+    prompt_ids, ids = answer.get("prompt_token_ids"), choice.get("token_ids")
+    logprobs = (choice.get("logprobs") or {}).get("content")
+    # Servers answer for an alias with its dated release: for `NAME` with `NAME-2026-01-31`.
+    named = replace_surrogates(str(answer.get("model") or model))[:_MODEL_LIMIT]
+    generation = Generation(
+        prompt_tokens=(answer.get("usage") or {}).get("prompt_tokens"),
+        prompt_token_digest=digest_tokens(prompt_ids) if prompt_ids else None,
+        token_ids=tuple(ids) if ids else None,
+        logprobs=tuple(entry["logprob"] for entry in logprobs) if logprobs else None,
+        finish_reason=choice.get("finish_reason"),
+        other_model=None if named.startswith(model) else named,
+    )
+    text = replace_surrogates(_read_text(choice))
+    return PolicyReply(text=text, generation=generation)
+
+
+def _cut_reply(reply: PolicyReply, max_new_tokens: int) -> PolicyReply:
+    """Return a reply that is much longer than allowed as one that reached its limit, without its tokens."""
+    ids = reply.generation.token_ids
+    limit = _CHARACTERS_PER_TOKEN * max_new_tokens
+    # A token may have more characters: some of the tiny model's are whole sentences.
+    if len(reply.text) <= limit or (ids is not None and len(ids) <= max_new_tokens):
+        return reply
+    update = {"token_ids": None, "logprobs": None, "finish_reason": "length"}
+    return PolicyReply(text=reply.text[:limit], generation=reply.generation.model_copy(update=update))
+
+
+def _read_text(choice: Any) -> str:
+    """Return the generated text, with the reasoning in front if the server's parser split it off."""
+    message = choice["message"]
+    content: str | None = message.get("content")
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(thought, str) and thought:
+        return join_reasoning(thought, content, truncated=choice.get("finish_reason") == "length")
+    return content or ""

@@ -1,0 +1,1 @@
+"""What an action, a tool and a reply look like as text."""

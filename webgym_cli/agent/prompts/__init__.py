@@ -1,0 +1,1 @@
+"""Templates of prompts: plain, with memory, WebRL's, the reward model's."""
