@@ -12,7 +12,7 @@ import pytest
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError
-from webgym_cli.train.critic_scoring import HEADS, CriticState, success_probabilities
+from webgym_cli.train.policy_gradient.critic_scoring import HEADS, CriticState, success_probabilities
 
 pytestmark = pytest.mark.stack
 

@@ -3,8 +3,14 @@ import json
 import pytest
 
 from tests.train.fake_checkpoints import checkpoint, weights
-from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_states, steps_for
-from webgym_cli.train.working_dir import finished_checkpoint, is_complete, is_resumable, newest_complete
+from webgym_cli.train.llamafactory.optimizer_carryover import steps_for
+from webgym_cli.train.working_dir import (
+    finished_checkpoint,
+    has_optimizer_states,
+    is_complete,
+    is_resumable,
+    newest_complete,
+)
 
 
 @pytest.mark.parametrize("zero", [False, True])

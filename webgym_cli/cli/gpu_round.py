@@ -22,8 +22,8 @@ from webgym_cli.serve.client import IMAGE_SIDE, known_image
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import plan_servers
 from webgym_cli.testing.tiny_model import build_tiny_model
+from webgym_cli.train.policy_gradient.backend import rl_command
 from webgym_cli.train.progress import TRAINER_LOG
-from webgym_cli.train.rl_backend import rl_command
 from webgym_cli.util.files import write_json
 from webgym_cli.venvs.locate import Device, package_path, role_python, venv_environ
 

@@ -25,7 +25,7 @@ from webgym_cli.rewards.judge.scripted import open_scripted
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.train.critic_scoring import CriticState, outcome_critic, success_probabilities
+from webgym_cli.train.policy_gradient.critic_scoring import CriticState, outcome_critic, success_probabilities
 from webgym_cli.util.files import write_atomic
 from webgym_cli.util.strict_json import encode_json
 

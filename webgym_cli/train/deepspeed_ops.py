@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.config.deepspeed import is_offloaded
+from webgym_cli.config.deepspeed import is_offloaded, read_deepspeed_file
 from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
@@ -14,7 +14,6 @@ from webgym_cli.errors import VenvError
 from webgym_cli.jobs.process import Job
 from webgym_cli.records.events import EventSink
 from webgym_cli.train import failure
-from webgym_cli.train.llamafactory.dataset import deepspeed_config
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.training_plan import TrainPlan
@@ -50,7 +49,7 @@ def read_deepspeed(settings: Settings) -> dict[str, Any] | None:
     """
     setting = find_setting(settings)
     name = flat_values(settings)[setting]
-    return deepspeed_config({"deepspeed": find_deepspeed_file(name, setting) if name else None})
+    return read_deepspeed_file(find_deepspeed_file(name, setting) if name else None)
 
 
 def find_setting(settings: Settings) -> str:

@@ -21,12 +21,12 @@ BACKENDS: Registry[TrainingBackend] = Registry(
     item_type=TrainingBackend,
     builtin={
         "sft": "webgym_cli.train.llamafactory.backend:LLAMAFACTORY",
-        "webrl": "webgym_cli.train.rl_backend:WEBRL",
+        "webrl": "webgym_cli.train.policy_gradient.backend:WEBRL",
     },
     usage="BACKENDS.register(NAME, TrainingBackend(...)) of webgym_cli.train.registry",
 )
 
-_POLICY_GRADIENT = "webgym_cli.train.rl_backend:POLICY_GRADIENT"
+_POLICY_GRADIENT = "webgym_cli.train.policy_gradient.backend:POLICY_GRADIENT"
 
 
 def find_backend(name: str) -> TrainingBackend:

@@ -12,8 +12,7 @@ from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.disk import disk_errors
-from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_states
-from webgym_cli.train.working_dir import RL_STATE
+from webgym_cli.train.working_dir import RL_STATE, has_optimizer_states
 from webgym_cli.util.files import write_json
 
 # Optimizer states and files that are only used with them.

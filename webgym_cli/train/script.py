@@ -11,9 +11,9 @@ from typing import Any
 
 from webgym_cli.records.dataset import Prepared
 from webgym_cli.store import checkpoints
-from webgym_cli.train import rl_batch, working_dir
+from webgym_cli.store import prepared as prepared_data
+from webgym_cli.train import working_dir
 from webgym_cli.train.backend import PlanInputs, PreparedData, TrainingBackend
-from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.plan import Placement, TrainingData, continue_interrupted, plan_fresh, resume_from
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.venvs.locate import resolve_device
@@ -72,8 +72,8 @@ def _read_prepared(inputs: PlanInputs, data: PreparedData) -> tuple[TrainingData
     """Return what `webgym prepare` wrote for the current policy, and its folder. Raises `MissingStageError`."""
     run, settings = inputs.run, inputs.settings
     if data == "dataset":
-        prepared: Prepared = dataset.read_prepared(run)
-        digest, model = dataset.read_data_digest(run, prepared), str(checkpoints.policy_path(run, settings))
+        prepared: Prepared = prepared_data.read_prepared(run)
+        digest, model = prepared_data.read_data_digest(run, prepared), str(checkpoints.policy_path(run, settings))
         return TrainingData(prepared.model_name, prepared.iteration, prepared.parent, model, digest), run.dataset
-    batch = rl_batch.read_batch(run, settings, webrl=data == "transitions")
+    batch = prepared_data.read_batch(run, settings, webrl=data == "transitions")
     return TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest), run.rl_data

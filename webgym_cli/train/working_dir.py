@@ -151,3 +151,14 @@ def _whole_index(checkpoint: Path) -> bool:
     except (OSError, ValueError, KeyError, AttributeError):
         return False
     return all((checkpoint / name).is_file() for name in names)
+
+
+def has_optimizer_states(folder: Path) -> bool:
+    """Whether a folder has optimizer states of LLaMA-Factory or of webgym's own trainer."""
+    return has_moments(folder) or (folder / RL_STATE).is_dir()
+
+
+def has_moments(folder: Path) -> bool:
+    """Whether a folder has optimizer states of LLaMA-Factory, by the same rule as WebGym."""
+    states = (folder / "optimizer.pt").is_file() or (folder / "latest").is_file()
+    return (folder / "trainer_state.json").is_file() and (states or any(folder.glob(OPTIMIZER_STATES)))

@@ -18,8 +18,9 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Element, Observation
 from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.metrics import read_events
+from webgym_cli.store.prepared import read_prepared
 from webgym_cli.store.run import create_or_open, saved_settings
-from webgym_cli.train.llamafactory.dataset import read_prepared, read_train_config
+from webgym_cli.train.llamafactory.dataset import read_train_config
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from webgym_cli.cli.output import Output
 from webgym_cli.errors import MissingStageError, WebGymError
 
 if TYPE_CHECKING:
-    from webgym_cli.environments.webarena.login_command import LoginStatus
+    from webgym_cli.environments.sites.login_command import LoginStatus
 
 SitesArg = Annotated[
     list[str] | None,
@@ -37,7 +37,7 @@ def login(options: DataOptions, sites: SitesArg = None, check: CheckOpt = False)
 
     See also: webgym rollout, webgym tasks convert, webgym config show.
     """
-    from webgym_cli.environments.webarena.login_command import select_sites, visit_sites
+    from webgym_cli.environments.sites.login_command import select_sites, visit_sites
     from webgym_cli.jobs.signals import run_async
 
     settings, output = options.load(), Output(as_json=options.json)

@@ -14,6 +14,8 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.fixture_sites.registry import HOSTS
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
+from webgym_cli.environments.sites.login_store import task_sites
+from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.environments.webarena.evaluation import grade
@@ -25,8 +27,6 @@ from webgym_cli.environments.webarena.fixture_tasks import (
     to_webrl_action,
 )
 from webgym_cli.environments.webarena.fuzzy_judge import FuzzyJudge
-from webgym_cli.environments.webarena.login_store import task_sites
-from webgym_cli.environments.webarena.site_scheduler import SiteScheduler
 from webgym_cli.environments.webarena.tasks import evaluation_of
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.task import Task

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
+from webgym_cli.environments.sites.login import find_account, read_password
+from webgym_cli.environments.sites.site_scheduler import require_sites
 from webgym_cli.environments.webarena.locators import HelperCall, HelperName, parse_location
-from webgym_cli.environments.webarena.login import find_account, read_password
-from webgym_cli.environments.webarena.site_scheduler import require_sites
 from webgym_cli.environments.webarena.tasks import evaluation_of
 from webgym_cli.environments.webarena.text_match import needs_judge
 from webgym_cli.errors import SettingsError, UsageError

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.webarena.login import find_account, read_password
+from webgym_cli.environments.sites.login import find_account, read_password
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite

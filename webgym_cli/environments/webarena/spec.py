@@ -44,7 +44,7 @@ def _group_name(task: Task) -> str:
     return "+".join(sorted(map(str, sites))) if isinstance(sites, list) else ""
 
 
-_SITES = "webgym_cli.environments.webarena.site_scheduler"
+_SITES = "webgym_cli.environments.sites.site_scheduler"
 SPEC = EnvironmentSpec(
     name="webarena",
     benchmarks=("webarena", "visualagentbench", "webrl"),

@@ -14,27 +14,16 @@ from typing import Any
 
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job, last_lines
-from webgym_cli.train.working_dir import OPTIMIZER_STATES, RL_STATE, read_training
+from webgym_cli.train.working_dir import OPTIMIZER_STATES, has_moments, read_training
 
 BUILDER = Path(__file__).with_name("optimizer_carryover_script.py")
 # Exit status of the script if the parent's states can't be carried; its last line is the reason.
 UNUSABLE = 3
 
 
-def has_optimizer_states(folder: Path) -> bool:
-    """Whether a folder has optimizer states of LLaMA-Factory or of webgym's own trainer."""
-    return _has_moments(folder) or (folder / RL_STATE).is_dir()
-
-
-def _has_moments(folder: Path) -> bool:
-    """Whether a folder has optimizer states of LLaMA-Factory, by the same rule as WebGym."""
-    states = (folder / "optimizer.pt").is_file() or (folder / "latest").is_file()
-    return (folder / "trainer_state.json").is_file() and (states or any(folder.glob(OPTIMIZER_STATES)))
-
-
 def why_not_carried(folder: Path, *, world_size: int, zero_stage: int | None) -> str:
     """Return the reason why a training can't start from this checkpoint's optimizer states; empty if it can."""
-    if not _has_moments(folder):
+    if not has_moments(folder):
         return f"{folder.name} has no optimizer states of LLaMA-Factory"
     before = read_training(folder)
     shards = len(list(folder.glob(OPTIMIZER_STATES)))

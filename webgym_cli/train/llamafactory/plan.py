@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.config.deepspeed import read_deepspeed_file
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import UsageError, VenvError
@@ -14,14 +15,16 @@ from webgym_cli.records.checkpoint import LoraAdapter
 from webgym_cli.records.dataset import DEEPSPEED, Prepared
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import plan_adapter, read_adapter
+from webgym_cli.store.prepared import read_data_digest, read_prepared
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.llamafactory import dataset
-from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_states, why_not_carried
+from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
 from webgym_cli.train.memory import sft_memory
 from webgym_cli.train.plan import TrainingData, continue_interrupted, find_placement, plan_fresh, resume_from
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
+from webgym_cli.train.working_dir import has_optimizer_states
 from webgym_cli.venvs.locate import role_python
 
 CLI = "llamafactory-cli"
@@ -37,7 +40,7 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     for damaged files.
     """
     run, settings = inputs.run, inputs.settings
-    prepared = dataset.read_prepared(run)
+    prepared = read_prepared(run)
     config = dataset.read_train_config(run, inputs.train_config)
     python = role_python(settings, "train")
     cli = python.parent / CLI
@@ -77,7 +80,7 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
     wandb_env = dataset.read_wandb_env(run)
     reporting, overrides, remark = process_env.plan_reporting(settings, config, wandb_env, inputs.environ, python)
     newest = checkpoints.current(run)
-    parent, digest = newest.name if newest else prepared.parent, dataset.read_data_digest(run, prepared)
+    parent, digest = newest.name if newest else prepared.parent, read_data_digest(run, prepared)
     plan = plan_fresh(
         inputs,
         TrainingData(prepared.model_name, prepared.iteration, parent, model, digest),
@@ -105,7 +108,7 @@ def _read_deepspeed(inputs: PlanInputs, config: dict[str, Any]) -> dict[str, Any
     is_ours = config.get("deepspeed") == str(inputs.run.dataset.resolve() / DEEPSPEED)
     if name is not None and is_ours and inputs.train_config is not None:
         config = config | {"deepspeed": str(find_deepspeed_file(name))}
-    return dataset.deepspeed_config(config)
+    return read_deepspeed_file(config.get("deepspeed"))
 
 
 def _torchrun_env(python: Path, processes: int) -> dict[str, str]:

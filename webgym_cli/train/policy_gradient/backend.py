@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.config.deepspeed import read_deepspeed_file
 from webgym_cli.config.estimators import ESTIMATORS
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import RlSettings
@@ -20,16 +21,15 @@ from webgym_cli.records.dataset import RlData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import AdapterStart, plan_adapter
 from webgym_cli.store.checkpoints import algorithm
+from webgym_cli.store.prepared import read_batch
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs, TrainingBackend
-from webgym_cli.train.llamafactory import dataset
-from webgym_cli.train.llamafactory.optimizer_carryover import has_optimizer_states
 from webgym_cli.train.memory import rl_memory
 from webgym_cli.train.plan import TrainingData, continue_interrupted, find_placement, plan_fresh
 from webgym_cli.train.registry import BACKENDS
-from webgym_cli.train.rl_batch import read_batch
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
+from webgym_cli.train.working_dir import has_optimizer_states
 from webgym_cli.util.registry import portable_plugins
 from webgym_cli.venvs.locate import role_python
 
@@ -78,7 +78,7 @@ def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
     folder = working_dir.partial_folder(run, batch.model_name)
     config = trainer_config(run, settings, batch, folder, webrl=webrl)
     start = _plan_adapter(run, settings, checkpoints.current(run), webrl=webrl)
-    deepspeed = dataset.deepspeed_config({"deepspeed": config["trainer"]["deepspeed"]})
+    deepspeed = read_deepspeed_file(config["trainer"]["deepspeed"])
     steps, critic = total_steps(settings.rl, batch, webrl=webrl), _has_critic(config)
     model = disk.model_tensors(batch.model) if placement.device == "cuda" else []
     plan = plan_fresh(

@@ -14,7 +14,7 @@ from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.checkpoints import RECORD
 from webgym_cli.train import working_dir
 from webgym_cli.train.plan import plan_training
-from webgym_cli.train.rl_backend import total_steps
+from webgym_cli.train.policy_gradient.backend import total_steps
 from webgym_cli.util.files import read_json, write_json
 
 NAME = "model_20260109_000000"

@@ -12,8 +12,8 @@ from webgym_cli.config.load import load
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.webarena.login_store import LoginStore
-from webgym_cli.environments.webarena.site_scheduler import SiteScheduler, log_in_to_sites
+from webgym_cli.environments.sites.login_store import LoginStore
+from webgym_cli.environments.sites.site_scheduler import SiteScheduler, log_in_to_sites
 from webgym_cli.errors import BoundaryError, MissingStageError, UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite

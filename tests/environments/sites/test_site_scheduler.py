@@ -16,8 +16,8 @@ from filelock import FileLock, Timeout
 
 from tests.environments.webarena.webarena_mail import MailServer
 from webgym_cli.config.load import load
-from webgym_cli.environments.webarena.login_store import LoginStore, login_sites, task_sites
-from webgym_cli.environments.webarena.site_scheduler import (
+from webgym_cli.environments.sites.login_store import LoginStore, login_sites, task_sites
+from webgym_cli.environments.sites.site_scheduler import (
     SiteScheduler,
     describe_isolation,
     exclusive_sites,
@@ -288,7 +288,7 @@ async def _until_held(lock):
 HOLDER = """
 import asyncio, sys
 from webgym_cli.config.load import load
-from webgym_cli.environments.webarena.site_scheduler import SiteScheduler
+from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.records.webarena import WebArenaSite
 
 async def hold():

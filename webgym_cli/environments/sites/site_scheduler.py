@@ -14,15 +14,15 @@ from filelock import FileLock, Timeout
 from webgym_cli.config.model import Settings
 from webgym_cli.config.webarena import Isolation
 from webgym_cli.environments.browser.pool import BrowserPool
-from webgym_cli.environments.webarena.login import (
+from webgym_cli.environments.sites.login import (
     LoginManager,
     find_account,
     list_site_hosts,
     open_login_manager,
     read_password,
 )
-from webgym_cli.environments.webarena.login_store import LoginStore, login_sites, sort_sites, task_sites
-from webgym_cli.environments.webarena.reset import reset_site
+from webgym_cli.environments.sites.login_store import LoginStore, login_sites, sort_sites, task_sites
+from webgym_cli.environments.sites.reset import reset_site
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import FailureKind

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.webarena import AccountSite
-from webgym_cli.environments.webarena.login import LoginManager, find_account, open_login_manager, read_password
-from webgym_cli.environments.webarena.login_store import LoginStore, sort_sites
+from webgym_cli.environments.sites.login import LoginManager, find_account, open_login_manager, read_password
+from webgym_cli.environments.sites.login_store import LoginStore, sort_sites
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.records.webarena import WebArenaSite

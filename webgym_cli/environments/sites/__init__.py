@@ -1,0 +1,1 @@
+"""Sites that need a login or a reset: accounts, sessions, scheduling, for every environment with pages."""

@@ -1,0 +1,113 @@
+"""Reads what `prepare` wrote for the next training: `llamafactory_data/` and `rl_data/`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import MissingStageError, UsageError
+from webgym_cli.records.base import Record
+from webgym_cli.records.dataset import PREPARED, SUMMARY, TRAIN_FILE, VALIDATION_FILE, Prepared, RlData
+from webgym_cli.store import checkpoints
+from webgym_cli.store.checkpoints import algorithm
+from webgym_cli.store.run import RunDir, require_run
+from webgym_cli.util.files import read_json
+
+R = TypeVar("R", bound=Record)
+# The first image of a sample, where it is an absolute path.
+_ABSOLUTE_IMAGE = re.compile(rb'"images": \[("/[^"]*")')
+
+
+def read_prepared(run: RunDir) -> Prepared:
+    """Return the dataset to train on. Raises `MissingStageError` if there is none or it was already trained on."""
+    file = run.dataset / PREPARED
+    judged = run.orm_of
+    require_run(judged or run, (judged or run).root)
+    hint = f"webgym prepare {judged.root} --target orm" if judged else f"webgym prepare {run.root}"
+    if not file.is_file():
+        raise MissingStageError(f"{run.dataset}: there is no dataset", hint=hint)
+    prepared = read_record(file, Prepared, hint)
+    newest = checkpoints.current(run)
+    version = checkpoints.version(run)
+    if prepared.iteration != version:
+        known = f"{newest.name} was already trained on it" if newest and prepared.iteration < version else "not current"
+        raise MissingStageError(
+            f"{run.dataset}: the dataset is of iteration {prepared.iteration}, the policy is of {version}: {known}",
+            hint=hint if judged else f"webgym rollout {run.root}, then {hint}",
+        )
+    if newest and prepared.parent != newest.name:
+        raise MissingStageError(
+            f"{run.dataset}: the dataset is for training {prepared.parent}, the current policy is {newest.name}",
+            hint=hint,
+        )
+    return prepared
+
+
+def read_data_digest(run: RunDir, prepared: Prepared) -> str:
+    """Return the SHA-256 of the current samples; it differs from `prepared`'s if the user edited them.
+
+    Raises `MissingStageError` where a file is missing, or names the images of another run.
+    """
+    hint, digest = f"webgym prepare {run.root}", hashlib.sha256()
+    names = (TRAIN_FILE, VALIDATION_FILE) if prepared.val_samples else (TRAIN_FILE,)
+    contents = {}
+    for file in (run.dataset / name for name in names):
+        try:
+            contents[file] = file.read_bytes()
+        except OSError as error:
+            raise MissingStageError(f"{file}: can't be read: {error.strerror}", hint=hint) from None
+        digest.update(contents[file])
+    if digest.hexdigest() == prepared.data_digest:
+        for file, content in contents.items():
+            _refuse_foreign_images(run, file, content, hint)
+    return digest.hexdigest()
+
+
+def _refuse_foreign_images(run: RunDir, file: Path, content: bytes, hint: str) -> None:
+    """Raise `MissingStageError` where samples of an older version, with absolute paths, were made in another folder."""
+    place = str(run.screenshots.resolve())
+    for named in _ABSOLUTE_IMAGE.findall(content):
+        image = json.loads(named)
+        if not image.startswith(place):
+            raise MissingStageError(
+                f"{file}: names {image}, which is not of this run: it was moved or copied", hint=hint
+            )
+
+
+def read_batch(run: RunDir, settings: Settings, *, webrl: bool) -> RlData:
+    """Return the batch's record. Raises `MissingStageError` unless it is the current policy's and fits the settings."""
+    file, hint = run.rl_data / SUMMARY, f"webgym prepare {run.root}"
+    if not file.is_file():
+        raise MissingStageError(f"{run.rl_data}: there is no batch", hint=hint)
+    batch = read_record(file, RlData, hint)
+    newest = checkpoints.current(run)
+    version = checkpoints.version(run)
+    if batch.iteration != version or (newest and batch.policy != newest.name):
+        raise MissingStageError(
+            f"{run.rl_data}: the batch is for training {batch.policy} in iteration {batch.iteration}, the current "
+            f"policy is {newest.name if newest else 'the base model'}, version {version}",
+            hint=f"webgym rollout {run.root}, then {hint}",
+        )
+    if (batch.replayed_rows is not None) != webrl:
+        kind = algorithm(run, settings)
+        fault = f"was not prepared for train.algorithm={kind}"
+        if not webrl:
+            fault = f"was prepared for train.algorithm=webrl, not for {kind}"
+        raise MissingStageError(f"{run.rl_data}: the batch {fault}", hint=f"{hint} -s train.algorithm={kind}")
+    # Where the policy is now: the run may have been moved or copied since.
+    return batch.model_copy(update={"model": checkpoints.locate_model(checkpoints.policy_path(run, settings))})
+
+
+def read_record(file: Path, kind: type[R], hint: str) -> R:
+    """Return the record that a file holds. Raises `UsageError` that names the file and the place."""
+    try:
+        return kind.model_validate(read_json(file))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UsageError(f"{file}: {'.'.join(map(str, first['loc']))}: {first['msg']}", hint=hint) from None

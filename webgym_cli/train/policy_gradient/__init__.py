@@ -1,0 +1,1 @@
+"""The backends of our own trainer: policy gradients, and WebRL's actor-critic."""
