@@ -26,9 +26,9 @@ from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.environments.registry import ENVIRONMENTS, EnvironmentSpec
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.loop_plan import plan_loop
-from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.serving import Serving
 from webgym_cli.records.action import Action
 from webgym_cli.records.sampling import Sampling
@@ -197,8 +197,8 @@ def measure(job: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 async def _loop(run: RunDir, settings: Any) -> None:
-    async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-        await Loop(plan_loop(run, settings), pipeline).execute()
+    async with StageContext(run, settings, run.logs, lambda event: None) as context:
+        await Loop(plan_loop(run, settings), context).execute()
 
 
 def main() -> None:

@@ -15,15 +15,16 @@ from tests.records.made import SOLVED, published
 from tests.rewards.cases import seen
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.curriculum import phase_settings, plan_curriculum
 from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.phases import Phases
-from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Outcome, Trajectory
+from webgym_cli.rewards.selection import ScoringPlan, load_pending
 from webgym_cli.rollout.plan import write_plan
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.checkpoints import version
@@ -49,10 +50,10 @@ class Served:
         """It does not run."""
 
 
-class Told(Pipeline):
-    """A pipeline whose episodes, verdicts and trainings are made up. `dies`: the call, by name, at which it is killed.
+class Told(StageContext):
+    """A context whose episodes, verdicts and trainings are made up. `dies`: the call, by name, at which it is killed.
 
-    `calls` notes what was done, over all pipelines of a test; `tried` the episodes that were run.
+    `calls` notes what was done, over all contexts of a test; `tried` the episodes that were run.
     """
 
     dies: ClassVar[str] = ""
@@ -62,7 +63,7 @@ class Told(Pipeline):
     def __post_init__(self) -> None:
         """Begin with a server that is none."""
         super().__post_init__()
-        self.serving = Served()  # type: ignore[assignment]
+        self.running = Served()  # type: ignore[assignment]
 
     async def rollout(self, split: Split, policy: str, episodes: int | None = None) -> dict[str, Any]:
         """Store an answer for each episode that is owed; a test knows its score, the others wait for a judge."""
@@ -80,18 +81,14 @@ class Told(Pipeline):
         known = {"success_rate": 0.25, "episodes": 4, "successes": 1, "interval": [0.05, 0.7]}
         return {"event": "rollout", "iteration": plan.iteration, **known}
 
-    async def judge(self, query: Any) -> dict[str, Any]:
+    async def judge(self, plan: ScoringPlan) -> dict[str, Any]:
         """Judge what is owed: only the task that is known is done."""
-        from webgym_cli.rewards.judge.scorer import JudgeScorer
-        from webgym_cli.rewards.selection import load_pending, plan_scoring
-
-        owed = plan_scoring(self.run, JudgeScorer(self.settings.judge), query).pending
-        for number, (one, trajectory) in enumerate(load_pending(self.run, owed)):
+        for number, (one, trajectory) in enumerate(load_pending(self.run, plan.pending)):
             verdict = {"success": KNOWN in trajectory.instruction, "models": {"verdict": "told"}, "judged_at": now()}
             judgement = Judgement(trajectory=one.id, source="judge", settings_digest="0" * 64, **verdict)
             append_judgement(self.run, one.split, one.iteration, judgement)
             self._die(f"judge {self.run.root.name} {one.iteration} verdict {number}")
-        self.calls.append(("judge", self.run.root.name, len(owed)))
+        self.calls.append(("judge", self.run.root.name, len(plan.pending)))
         return {}
 
     async def prepare(self, *, again: bool = False) -> Any:
@@ -153,8 +150,8 @@ async def ran(run: RunDir, settings: Settings, **options: Any) -> list[dict[str,
     settings = phase_settings(settings)
     create_or_open(run, settings)
     run.logs.mkdir(exist_ok=True)
-    async with Told(run, settings, run.logs, shown.append) as pipeline:
-        await Loop(plan.loop, pipeline, Phases(pipeline)).execute()
+    async with Told(run, settings, run.logs, shown.append) as context:
+        await Loop(plan.loop, context, Phases(context)).execute()
     return shown
 
 

@@ -8,7 +8,7 @@ from tests.cli.runs import model
 from tests.curriculum.generating import episode
 from webgym_cli.config.load import load
 from webgym_cli.loop import generation
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop.context import StageContext
 from webgym_cli.records.trajectory import Observation, PromptSpec, PromptVersion
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir, create_or_open
@@ -42,8 +42,8 @@ def critic(monkeypatch, tmp_path):
 
 
 async def made(run, out):
-    async with Pipeline(run, load(run_config=run.config), run.logs, lambda event: None) as pipeline:
-        return await generation.generate(pipeline, out)
+    async with StageContext(run, load(run_config=run.config), run.logs, lambda event: None) as context:
+        return await generation.generate(context, out)
 
 
 async def test_the_critic_values_the_prompt_of_the_first_step(run, critic, tmp_path):

@@ -15,22 +15,12 @@ from webgym_cli.store.metrics import append_event, read_events
 from webgym_cli.store.run import RunDir, create_or_open
 
 
-class Served:
-    """A server that notes when it was stopped."""
-
-    def __init__(self):
-        self.stops = 0
-
-    async def stop(self):
-        self.stops += 1
-
-
 class Stages:
-    """A pipeline whose stages note their call; a training makes the next version, unless it is told to fail."""
+    """A context whose stages note their call; a training makes the next version, unless it is told to fail."""
 
     def __init__(self, run, settings, rates=(), fail=()):
         self.run, self.settings = run, settings
-        self.serving = Served()
+        self.stops = 0
         self.calls, self.shown = [], []
         self._rates, self._fail = dict(enumerate(rates)), list(fail)
 
@@ -39,6 +29,9 @@ class Stages:
 
     def record(self, event, message=""):
         append_event(self.run, event)
+
+    async def stop_servers(self):
+        self.stops += 1
 
     async def rollout(self, split, policy, episodes=None):
         number = version(self.run)
@@ -64,7 +57,7 @@ class Stages:
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(tmp_path, told_stages):
     directory = RunDir(tmp_path / "run")
     create_or_open(directory, load(["demo"], SETTINGS))
     return directory
@@ -189,7 +182,7 @@ async def test_going_on_after_a_failed_training_collects_as_much_again(run):
     ]
     assert [(lost["stage"], lost["iteration"], lost["code"]) for lost in loop.failures] == [("update", 0, 4)] * 2
     assert stages.shown == loop.failures
-    assert stages.serving.stops == 2
+    assert stages.stops == 2
 
 
 async def test_going_on_ends_with_the_last_error_if_the_run_did_not_get_there(run):

@@ -185,7 +185,7 @@ def test_phases_are_counted_after_the_demonstrations(tmp_path):
 
 def test_a_step_before_the_phases_is_not_told(run, tmp_path):
     settings, shown = settings_in(tmp_path, "loop.demonstration_iterations=1"), []
-    pipeline = Told(run, settings, tmp_path, shown.append)
-    Phases(pipeline).emit_step(0, "train")
-    Phases(pipeline).emit_step(1, "train")
+    context = Told(run, settings, tmp_path, shown.append)
+    Phases(context).emit_step(0, "train")
+    Phases(context).emit_step(1, "train")
     assert [event["message"] for event in shown] == ["phase 1 of 2: train"]

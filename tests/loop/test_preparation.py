@@ -11,13 +11,15 @@ from tests.prepare.webrl_made import POLICY, demonstrations, experience, second_
 from tests.records.made import UNSOLVED
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import JobError, MissingStageError, SettingsError, WebGymError
-from webgym_cli.loop.pipeline import Pipeline
-from webgym_cli.loop.preparation import format_preparation, plan_preparation, prepare
+from webgym_cli.loop import preparation
+from webgym_cli.loop.context import StageContext
+from webgym_cli.loop.preparation import format_preparation, plan_preparation
 from webgym_cli.loop.serving import Serving
 from webgym_cli.prepare.rl.plan import RlPlan
 from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.index.query import open_index
+from webgym_cli.store.metrics import read_events
 from webgym_cli.store.metrics import read_events as metrics
 from webgym_cli.store.run import RunDir
 
@@ -45,6 +47,13 @@ class Servers:
 
 
 nobody = Servers()
+
+
+async def prepare(run, settings, sink, servers, *, again):
+    """Prepare with these servers; return the record, and whether it was written now."""
+    written = len(list(read_events(run, "prepare")))
+    made = await preparation.prepare(StageContext(run, settings, run.logs, sink, servers), again=again)
+    return made, len(list(read_events(run, "prepare"))) > written
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +156,8 @@ async def test_in_a_run_the_server_of_its_policy_is_asked(tmp_path, model, shown
         return (server.base_url,)
 
     monkeypatch.setattr(Serving, "current", current)
-    async with Pipeline(run, with_, tmp_path, events.append) as pipeline:
-        made = await pipeline.prepare()
+    async with StageContext(run, with_, tmp_path, events.append) as context:
+        made = await preparation.prepare(context)
     assert (len(server.asked), made.replayed_rows) == (7, 7)
     (noted,) = metrics(run, "prepare")
     assert (noted["current_rows"], noted["replayed_rows"]) == (4, 7)

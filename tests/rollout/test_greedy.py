@@ -10,7 +10,8 @@ from tests.rollout.test_tools import Solver
 from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError, StoreError
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop import rollouts
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.serving import Serving
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
@@ -129,8 +130,8 @@ async def rolled(tmp_path, host, acts, *overrides, split=Split.TRAIN):
     create_or_open(run, settings)
     await host.start()
     try:
-        async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-            await pipeline.rollout(split, acts(host), 6)
+        async with StageContext(run, settings, run.logs, lambda event: None) as context:
+            await rollouts.rollout(context, split, acts(host), 6)
     finally:
         await host.stop()
     greedy = {episode.id: episode.greedy for episode in read_plan(run, split, 0)}
@@ -234,8 +235,8 @@ async def test_the_greedy_episode_begins_with_the_page_of_the_first(tmp_path):
         load(["demo"], [CHAINS, GREEDY, "tasks.train=miniwob:click-button", "loop.demonstration_iterations=0"]),
     )
     create_or_open(run, settings)
-    async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-        await pipeline.rollout(Split.TRAIN, "oracle", 3)
+    async with StageContext(run, settings, run.logs, lambda event: None) as context:
+        await rollouts.rollout(context, Split.TRAIN, "oracle", 3)
     order = [episode.id for episode in read_plan(run, Split.TRAIN, 0)]
     stored = sorted(scan(run, Split.TRAIN, 0), key=lambda found: order.index(found.id))
     first, second, greedy = [(found.instruction, found.steps[0].observation.screenshot) for found in stored]

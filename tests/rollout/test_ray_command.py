@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from webgym_cli.config.load import load
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop import rollouts
+from webgym_cli.loop.context import StageContext
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
@@ -103,8 +104,8 @@ async def test_a_node_that_dies_costs_nothing_but_its_running_episodes(cluster, 
             killed.append(nodes[ranks[1]["node"]])
             cluster.remove_node(killed[0], allow_graceful=False)
 
-    async with Pipeline(run, settings, tmp_path / "logs", sink) as pipeline:
-        summary = await pipeline.rollout(Split.TRAIN, "oracle")
+    async with StageContext(run, settings, tmp_path / "logs", sink) as context:
+        summary = await rollouts.rollout(context, Split.TRAIN, "oracle")
 
     damage = []
     found = list(scan(run, Split.TRAIN, 0, damage))

@@ -18,7 +18,8 @@ from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.inspect.overview import build_overview
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.inspect.verify import verify
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop import rollouts
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.prepare.sft.conversations import build_trajectory_sample
 from webgym_cli.records.failure import FailureKind, Stop
@@ -104,8 +105,8 @@ def roll(tmp_path):
         create_or_open(run, settings)
         await host.start()
         try:
-            async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-                summary = await pipeline.rollout(split, host.url, episodes)
+            async with StageContext(run, settings, run.logs, lambda event: None) as context:
+                summary = await rollouts.rollout(context, split, host.url, episodes)
         finally:
             await host.stop()
         return run, settings, summary, list(scan(run, split, 0))

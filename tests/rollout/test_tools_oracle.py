@@ -13,7 +13,8 @@ from webgym_cli.agent.client.chat_request import EncodedImages, build_request_bo
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop import rollouts
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.records.action import ActionName
 from webgym_cli.records.failure import Stop
@@ -33,8 +34,8 @@ async def demonstrated(folder, episodes, *overrides):
     """Roll the expert out; return the summary and the trajectories."""
     run, settings = RunDir(folder / "run"), load(["arithmetic"], ["agent.num_chains=1", *overrides])
     create_or_open(run, settings)
-    async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-        summary = await pipeline.rollout(Split.TRAIN, "oracle", episodes)
+    async with StageContext(run, settings, run.logs, lambda event: None) as context:
+        summary = await rollouts.rollout(context, Split.TRAIN, "oracle", episodes)
     return summary, list(scan(run, Split.TRAIN, 0))
 
 

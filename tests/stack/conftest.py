@@ -6,7 +6,8 @@ import pytest
 
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop import preparation, rollouts, training
+from webgym_cli.loop.context import StageContext
 from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -28,8 +29,8 @@ async def sft_run(tiny_model_dir, tmp_path_factory):
     create_or_open(run, settings)
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
-    async with Pipeline(run, settings, logs, lambda event: None) as pipeline:
-        await pipeline.rollout(Split.TRAIN, "oracle", 45)
-        await pipeline.prepare()
-        await pipeline.train()
+    async with StageContext(run, settings, logs, lambda event: None) as context:
+        await rollouts.rollout(context, Split.TRAIN, "oracle", 45)
+        await preparation.prepare(context)
+        await training.train(context)
     return run, settings

@@ -8,9 +8,10 @@ import pytest
 
 from tests.stack.conftest import demo_settings
 from webgym_cli.errors import SettingsError
+from webgym_cli.loop import preparation, rollouts, training
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.loop_plan import plan_loop
-from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.task import Split
 from webgym_cli.serve.weights import Digests
 from webgym_cli.store.batches import read_batches
@@ -48,8 +49,8 @@ async def improved(sft_run, tmp_path_factory):
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
     told = []
-    async with Pipeline(run, settings, logs, told.append) as pipeline:
-        await Loop(plan_loop(run, settings), pipeline).execute()
+    async with StageContext(run, settings, logs, told.append) as context:
+        await Loop(plan_loop(run, settings), context).execute()
     return run, settings, told
 
 
@@ -91,10 +92,10 @@ async def test_what_another_server_sampled_can_t_be_learned_from_unless_it_is_pl
     """Its log-probabilities may be those before temperature and truncation: the settings to change are named."""
     run, settings = RunDir(tmp_path / "run"), improved[1]
     create_or_open(run, settings)
-    async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-        await pipeline.rollout(Split.TRAIN, policy_server.base_url, 5)
+    async with StageContext(run, settings, run.logs, lambda event: None) as context:
+        await rollouts.rollout(context, Split.TRAIN, policy_server.base_url, 5)
         with pytest.raises(SettingsError, match=r"temperature=0\.8") as caught:
-            await pipeline.prepare()
+            await preparation.prepare(context)
     assert "policy_config.top_k=-1" in caught.value.hint
 
 
@@ -104,10 +105,10 @@ async def test_imitation_goes_on_from_the_improved_policy(improved):
     before = current(run)
     learning = settings.train.model_copy(update={"algorithm": "sft"})
     imitation = settings.model_copy(update={"train": learning})
-    async with Pipeline(run, imitation, run.logs / "attempt_0001", lambda event: None) as pipeline:
-        await pipeline.rollout(Split.TRAIN, "oracle", 20)
-        await pipeline.prepare()
-        await pipeline.train()
+    async with StageContext(run, imitation, run.logs / "attempt_0001", lambda event: None) as context:
+        await rollouts.rollout(context, Split.TRAIN, "oracle", 20)
+        await preparation.prepare(context)
+        await training.train(context)
     made = current(run)
     assert (made.algorithm, made.parent, made.version) == ("sft", before.name, before.version + 1)
 
@@ -125,10 +126,10 @@ async def asynchronous(sft_run, tmp_path_factory):
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
     told = []
-    async with Pipeline(run, settings, logs, told.append) as pipeline:
-        await Loop(plan_loop(run, settings), pipeline).execute()
-        pipeline.settings = settings.model_copy(update=fresh)
-        await Loop(plan_loop(run, pipeline.settings, iterations=3), pipeline).execute()
+    async with StageContext(run, settings, logs, told.append) as context:
+        await Loop(plan_loop(run, settings), context).execute()
+        context.settings = settings.model_copy(update=fresh)
+        await Loop(plan_loop(run, context.settings, iterations=3), context).execute()
     return run, told
 
 

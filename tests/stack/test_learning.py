@@ -6,9 +6,9 @@ import pytest
 
 from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.loop_plan import plan_loop
-from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.metrics import read_events
@@ -29,11 +29,11 @@ async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tm
     create_or_open(run, settings)
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
-    async with Pipeline(run, settings, logs, lambda event: None) as pipeline:
-        await Loop(plan_loop(run, settings, iterations=1), pipeline).execute()
+    async with StageContext(run, settings, logs, lambda event: None) as context:
+        await Loop(plan_loop(run, settings, iterations=1), context).execute()
         # the versions between are not evaluated, and three of the recipe's seven updates are left out
         plan = plan_loop(run, settings, iterations=1 + UPDATES, eval_every=1 + UPDATES)
-        evaluations = await Loop(plan, pipeline).execute()
+        evaluations = await Loop(plan, context).execute()
     rates = {event["iteration"]: event["success_rate"] for event in evaluations}
     assert 0.0 < rates[1] < 0.7, "imitation alone is no weak baseline"
     assert rates[max(rates)] - rates[1] >= 0.2, rates

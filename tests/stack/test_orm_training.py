@@ -11,8 +11,9 @@ from tests.records.test_judgement import judgement
 from tests.rewards.cases import answered
 from tests.stack.conftest import demo_settings
 from tests.stack_fixtures import needs
+from webgym_cli.loop import training
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.orm_preparation import orm_settings, prepare_orm
-from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.selection import ScoringQuery
@@ -55,14 +56,14 @@ async def test_it_learns_how_often_the_judge_says_yes_and_the_run_keeps_its_poli
     assert (made.train_samples, made.val_samples) == (COUNT, 0)
     logs = judged.orm.logs / "attempt_0001"
     logs.mkdir(parents=True)
-    async with Pipeline(judged.orm, settings, logs, lambda event: None) as pipeline:
-        await pipeline.train()
+    async with StageContext(judged.orm, settings, logs, lambda event: None) as context:
+        await training.train(context)
     assert ([one.version for one in checkpoints(judged.orm)], checkpoints(judged)) == ([1], [])
 
     trained, events = str(judged.orm.model(settings).resolve()), []
     asked = settings.model_copy(update={"orm": settings.orm.model_copy(update={"model": trained})})
-    async with Pipeline(judged, asked, logs, events.append) as pipeline:
-        summary = await score(pipeline, ScoringQuery())
+    async with StageContext(judged, asked, logs, events.append) as context:
+        summary = await score(context, ScoringQuery())
     assert (summary["scored"], summary["model"], summary["cut"]) == (COUNT, trained, 0)
     told = [event for event in events if event["event"] == "scored"]
     assert min(event["mass"] for event in told) > 0.3  # before, it hardly ever said YES or NO

@@ -12,7 +12,8 @@ from webgym_cli.agent.client.chat_request import EncodedImages
 from webgym_cli.agent.client.policy import ChatPolicy
 from webgym_cli.agent.prompt import render
 from webgym_cli.config.load import load
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop import preparation
+from webgym_cli.loop.context import StageContext
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, PromptVersion, Step
 from webgym_cli.store.run import RunDir, create_or_open
@@ -86,8 +87,8 @@ async def test_log_probs_of_stored_actions_are_the_sampler_s(policy, policy_serv
     store(before, *earlier, talk(9, policy="oracle"))
     write_plan(run, episode(5))
     store(run, await sampled(policy, 5))
-    async with Pipeline(run, settings, tmp_path, lambda event: None) as pipeline:
-        made = await pipeline.prepare()
+    async with StageContext(run, settings, tmp_path, lambda event: None) as context:
+        made = await preparation.prepare(context)
     rows = [row for row in line_of(run.rl_data / "rows.jsonl") if row["replayed"]]
     shown = [row for row in rows if row["tokenized"]]
     told = {(one.id, step.index): step.generation for one in earlier for step in one.steps}

@@ -7,7 +7,8 @@ import pytest
 from tests.stack_fixtures import needs
 from tests.tracking.offline_file import segments
 from tests.train.train_data import prepare, rows, settings_for
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop import training
+from webgym_cli.loop.context import StageContext
 from webgym_cli.store.run import RunDir, create_or_open, new_attempt, run_id
 
 pytestmark = pytest.mark.stack
@@ -20,8 +21,8 @@ async def test_trainer_and_webgym_write_into_one_run(tiny_model_dir, tmp_path, m
     create_or_open(run, settings)
     prepare(run, settings, rows(tmp_path / "images", 8), "model_20260101_000000")
     told = []
-    async with Pipeline(run, settings, new_attempt(run), told.append) as pipeline:
-        await pipeline.train()
+    async with StageContext(run, settings, new_attempt(run), told.append) as context:
+        await training.train(context)
     assert [event for event in told if event["event"] == "tracking_failed"] == []
     trainer, webgym = segments(run)
     assert {segment.run.run_id for segment in (trainer, webgym)} == {run_id(run, settings)}

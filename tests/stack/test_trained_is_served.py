@@ -15,7 +15,8 @@ from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop import rollouts
+from webgym_cli.loop.context import StageContext
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.sharegpt import build_dataset_info, to_sharegpt
 from webgym_cli.prepare.sft.train_config import build_train_config
@@ -46,8 +47,8 @@ async def rolled_out(sft_run, policy_server, tiny_model_dir, tmp_path_factory):
             settings = demo_settings(weights, f"context_config.interaction_mode={mode}", *GREEDY)
             run = RunDir(tmp_path_factory.mktemp(mode) / "run")
             create_or_open(run, settings)
-            async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-                await pipeline.rollout(Split.TRAIN, policy_server.base_url, 6)
+            async with StageContext(run, settings, run.logs, lambda event: None) as context:
+                await rollouts.rollout(context, Split.TRAIN, policy_server.base_url, 6)
             tokens = ModelTokens(str(weights))
             converter = Converter(settings, tokens, ScreenshotStore(run.screenshots))
             steps, samples = [], []

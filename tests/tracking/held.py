@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 from webgym_cli.jobs.signals import run_async
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop.context import StageContext
 from webgym_cli.store.run import new_attempt, open_run
 
 
 async def work(path: Path) -> None:
-    """Hold the pipeline open."""
+    """Hold the context open."""
     run, settings = open_run(path)
-    async with Pipeline(run, settings, new_attempt(run), lambda event: None):
+    async with StageContext(run, settings, new_attempt(run), lambda event: None):
         sys.stdout.write("held\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

@@ -18,7 +18,8 @@ from tests.tracking.offline_file import segments
 from webgym_cli.config.load import load
 from webgym_cli.errors import WebGymError
 from webgym_cli.jobs.signals import run_async
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop import training
+from webgym_cli.loop.context import StageContext
 from webgym_cli.store.run import new_attempt, run_id
 from webgym_cli.store.screenshots import png_size
 from webgym_cli.tracking.execute import LOG, Tracker
@@ -182,10 +183,10 @@ def test_a_trainer_stays_offline_where_the_server_did_not_answer(run, silent, mo
         raise WebGymError("planned")
 
     async def train():
-        async with Pipeline(run, settings("log_config.wait_seconds=3"), new_attempt(run), seen.append) as pipeline:
-            await pipeline.train(planned)
+        async with StageContext(run, settings("log_config.wait_seconds=3"), new_attempt(run), seen.append) as context:
+            await training.train(context, planned)
 
-    monkeypatch.setattr("webgym_cli.loop.pipeline.report_offline", report_offline)
+    monkeypatch.setattr("webgym_cli.loop.training.report_offline", report_offline)
     with pytest.raises(WebGymError, match="planned"):
         run_async(train())
     failed, plan = seen

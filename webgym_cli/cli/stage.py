@@ -39,7 +39,7 @@ from webgym_cli.util.secrets import redact
 from webgym_cli.util.strict_json import encode_json
 
 if TYPE_CHECKING:
-    from webgym_cli.loop.pipeline import Pipeline
+    from webgym_cli.loop.context import StageContext
 
 Result = TypeVar("Result")
 
@@ -60,16 +60,16 @@ class Stage:
     sink: EventSink
     """Shows events and keeps them in `webgym.log`."""
 
-    def execute(self, work: Callable[[Pipeline], Awaitable[Result]]) -> Result:
-        """Run `work` on a pipeline of the run and return its result."""
+    def execute(self, work: Callable[[StageContext], Awaitable[Result]]) -> Result:
+        """Run `work` on a context of the run and return its result."""
         from webgym_cli.jobs.signals import run_async
-        from webgym_cli.loop.pipeline import Pipeline
+        from webgym_cli.loop.context import StageContext
 
-        async def with_pipeline() -> Result:
-            async with Pipeline(self.run, self.settings, self.logs, self.sink) as pipeline:
-                return await work(pipeline)
+        async def with_context() -> Result:
+            async with StageContext(self.run, self.settings, self.logs, self.sink) as context:
+                return await work(context)
 
-        return run_async(with_pipeline())
+        return run_async(with_context())
 
 
 def resolve(

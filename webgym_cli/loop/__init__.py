@@ -1,1 +1,1 @@
-"""The training loop of a run: pipeline stages and iteration schedule, synchronous and asynchronous."""
+"""The training loop of a run: stages and iteration schedule, synchronous and asynchronous."""

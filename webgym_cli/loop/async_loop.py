@@ -16,11 +16,12 @@ from functools import reduce
 from webgym_cli.agent.client.gate import PolicyGate, ServedPolicy
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.workers import first_error, race
+from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.admission import Admission, ChosenGroups
 from webgym_cli.loop.async_metrics import AsyncMetrics
 from webgym_cli.loop.collector import Collector
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.loop_plan import LoopPlan
-from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import enter_sites, format_rollout_summary, plan_current_rollout
 from webgym_cli.loop.stream import EpisodeStream
 from webgym_cli.prepare.rl.filter_groups import filters_groups
@@ -52,7 +53,7 @@ class AsyncLoop:
     """Execution of the asynchronous part of a planned loop."""
 
     plan: LoopPlan
-    pipeline: Pipeline
+    context: StageContext
     shared: SharedRollouts = field(init=False)
     collector: Collector = field(init=False)
     metrics: AsyncMetrics = field(init=False)
@@ -69,7 +70,7 @@ class AsyncLoop:
 
     def __post_init__(self) -> None:
         """Restore the state from the stored batches."""
-        run, settings, start = self.pipeline.run, self.pipeline.settings, version(self.pipeline.run)
+        run, settings, start = self.context.run, self.context.settings, version(self.context.run)
         self._pending = read_async_batches(run, start)
         first, backend, data = min(self._pending, default=start), current_backend(run, settings), settings.rl.data
         used = frozenset(name for batch in self._pending.values() for name in batch.group_ids)
@@ -110,7 +111,7 @@ class AsyncLoop:
         async with self.shared.gate.closed():
             await self._serve()
         async with asyncio.TaskGroup() as group:
-            watching = group.create_task(self.metrics.watch(self.collector, self.shared.gate, self.pipeline.sink))
+            watching = group.create_task(self.metrics.watch(self.collector, self.shared.gate, self.context.sink))
             collecting = group.create_task(self._collect())
             await self._update(group)
             self.collector.end()
@@ -121,22 +122,22 @@ class AsyncLoop:
 
     async def _collect(self) -> None:
         """Roll out the admitted groups until the collector ends."""
-        collector, pipeline = self.collector, self.pipeline
+        collector, context = self.collector, self.context
         plans = collector.stream.plans
         for plan in plans.values():
             await self._on_opened(plan)
         if not plans:
             await collector.open_window()
         merged = reduce(RolloutPlan.extend, plans.values())
-        async with pipeline.open_collection(merged, collector, self._on_outcome, self.shared) as engine:
+        async with rollouts.open_collection(context, merged, collector, self._on_outcome, self.shared) as engine:
             self._engine = engine
             self.metrics.monitor = engine.monitor
-            unjudged = (trajectory for plan in plans.values() for trajectory in pipeline.read_unjudged(plan))
+            unjudged = (trajectory for plan in plans.values() for trajectory in rollouts.read_unjudged(context, plan))
             await engine.run_all(self._watch_servers(), unjudged)
 
     async def _update(self, group: asyncio.TaskGroup) -> None:
         """Prepare and train successive batches, and start the evaluations that are due."""
-        run = self.pipeline.run
+        run = self.context.run
         start = version(run)
         for parent in range(start, self.plan.iterations):
             await self._start_evaluation(group)
@@ -149,9 +150,9 @@ class AsyncLoop:
 
     async def _prepare(self, parent: int) -> None:
         """Write the batch of version `parent`: the one in the ledger, else wait until admission has a full one."""
-        run, pipeline, began = self.pipeline.run, self.pipeline, time.monotonic()
+        run, context, began = self.context.run, self.context, time.monotonic()
         if parent in self._pending:
-            await pipeline.prepare_selection(self._pending[parent].selection)
+            await preparation.prepare_selection(context, self._pending[parent].selection)
             waited = 0.0
         else:
             with self.metrics.waiting("the trainer waits for episodes"):
@@ -159,15 +160,15 @@ class AsyncLoop:
                     await self.collector.wait_change()
             waited = time.monotonic() - began
             iterations = self._find_iterations(chosen)
-            await pipeline.prepare_selection(chosen.select(iterations, measure_ends(run, iterations)))
+            await preparation.prepare_selection(context, chosen.select(iterations, measure_ends(run, iterations)))
             self.collector.use_up(chosen)
         if all(event.iteration != parent for event in read_records(run, BatchEvent)):  # a kill may have come before it
             batch = read_batches(run)[parent]
-            pipeline.record(*self.metrics.describe_batch(batch, waited, self.shared.gate, self.collector))
+            context.record(*self.metrics.describe_batch(batch, waited, self.shared.gate, self.collector))
 
     def _find_iterations(self, chosen: ChosenGroups) -> tuple[int, ...]:
         """Return the windows that a batch reads: its groups'; for imitation also the `last_n_iterations` newest."""
-        run, settings = self.pipeline.run, self.pipeline.settings
+        run, settings = self.context.run, self.context.settings
         if current_backend(run, settings).data != "dataset":
             return chosen.iterations
         stored = [window for window in list_iterations(run, Split.TRAIN) if window <= max(chosen.iterations)]
@@ -175,22 +176,22 @@ class AsyncLoop:
 
     async def _train(self) -> None:
         """Train the next version and serve it; if training takes all servers' GPUs, requests are held meanwhile."""
-        beside = not self.pipeline.serving.yields_gpus or await self._leave_to_others()
+        beside = not self.context.serving.yields_gpus or await self._leave_to_others()
         if beside:
-            await self.pipeline.train()
-            if await self.pipeline.serving.serve_beside():
+            await training.train(self.context)
+            if await self.context.serving.serve_beside():
                 self._announce_served()
                 await self._drop_adapters()
                 return
         await self._finish_evaluation()  # an evaluation must run on one version from start to end
         async with self._paused():
             if not beside:
-                await self.pipeline.train()
+                await training.train(self.context)
             await self._serve()
 
     async def _leave_to_others(self) -> bool:
         """Release this node's GPUs and route requests to the servers of other nodes; return whether there are any."""
-        serving, gate = self.pipeline.serving, self.shared.gate
+        serving, gate = self.context.serving, self.shared.gate
         if not serving.other_addresses:
             return False
         async with self._paused():
@@ -211,33 +212,31 @@ class AsyncLoop:
 
     async def _serve(self) -> None:
         """Serve the current version and switch all requests to it. The gate must be closed."""
-        pipeline, before = self.pipeline, self._urls
-        if pipeline.settings.rollout.policy == VLLM:
+        context, before = self.context, self._urls
+        if context.settings.rollout.policy == VLLM:
             with self.metrics.waiting("the policy's requests wait for the servers"):
-                self._urls = await pipeline.serving.current()
+                self._urls = await context.serving.current()
             if before and self._urls != before:
                 now, then = (hide_passwords(", ".join(urls)) for urls in (self._urls, before))
                 raise JobError(
                     f"the policy's servers came back at {now} in place of {then}",
-                    hint=f"webgym resume {pipeline.run.root}",
+                    hint=f"webgym resume {context.run.root}",
                 )
         self._announce_served()
 
     def _announce_served(self) -> None:
         """Switch new requests to the current version."""
-        pipeline, number = self.pipeline, version(self.pipeline.run)
-        policy = ServedPolicy(
-            PolicyVersion(number=number, digest=UNKNOWN), policy_name(pipeline.run, pipeline.settings)
-        )
-        ours = pipeline.settings.rollout.policy == VLLM
-        self.shared.gate.policy = pipeline.serving.policy if ours else policy
+        context, number = self.context, version(self.context.run)
+        policy = ServedPolicy(PolicyVersion(number=number, digest=UNKNOWN), policy_name(context.run, context.settings))
+        ours = context.settings.rollout.policy == VLLM
+        self.shared.gate.policy = context.serving.policy if ours else policy
         self.collector.set_served(number)
 
     async def _drop_adapters(self) -> None:
         """Unload the adapters that no request uses any more."""
         evaluates = self._evaluation is not None and not self._evaluation.done()
         pinned = self._evaluated.models if evaluates else frozenset[str]()
-        await self.pipeline.serving.drop_adapters(self.shared.gate.models | pinned)
+        await self.context.serving.drop_adapters(self.shared.gate.models | pinned)
 
     async def _watch_servers(self) -> None:
         """Raise `JobError` when the last server is lost.
@@ -247,7 +246,7 @@ class AsyncLoop:
         """
         while True:
             await self.shared.gate.wait_open()
-            async with self._watching, race(self.pipeline.serving.watch(), self.shared.gate.wait_closed()) as tasks:
+            async with self._watching, race(self.context.serving.watch(), self.shared.gate.wait_closed()) as tasks:
                 for task in tasks if tasks[0].done() else ():
                     await task
 
@@ -256,18 +255,18 @@ class AsyncLoop:
 
         It uses that version to its end: an adapter by its name; full weights because a weight update waits for it.
         """
-        run, pipeline = self.pipeline.run, self.pipeline
+        run, context = self.context.run, self.context
         if self.plan.is_evaluation_due(run):
             await self._finish_evaluation()
             by_name = self.shared.gate.policy.model
             self._evaluated = PolicyGate(self.shared.gate.policy) if by_name else self.shared.gate
-            plan = plan_current_rollout(run, pipeline.settings, Split.TEST, pipeline.settings.rollout.policy)
+            plan = plan_current_rollout(run, context.settings, Split.TEST, context.settings.rollout.policy)
             self._evaluation = group.create_task(self._evaluate(plan))
 
     async def _evaluate(self, plan: RolloutPlan) -> None:
         shared = replace(self.shared, gate=self._evaluated)
-        summary = await self.pipeline.execute_rollout(plan, shared)
-        self.pipeline.record(rename_event(summary, "evaluation"))
+        summary = await rollouts.execute_rollout(self.context, plan, shared)
+        self.context.record(rename_event(summary, "evaluation"))
 
     async def _finish_evaluation(self) -> None:
         if self._evaluation is not None:
@@ -277,7 +276,7 @@ class AsyncLoop:
 
     async def _on_opened(self, plan: RolloutPlan) -> None:
         self.metrics.open_window(plan)
-        await enter_sites(plan, self.pipeline.settings, self.pipeline.sink)
+        await enter_sites(plan, self.context.settings, self.context.sink)
 
     def _on_outcome(self, trajectory: Trajectory, judged: bool) -> None:
         self.metrics.record(trajectory, judged)
@@ -285,9 +284,9 @@ class AsyncLoop:
         if self._engine is not None and self._engine.judge_down:
             raise WebGymError(
                 f"the judge does not answer: {self._engine.judge_down}",
-                hint=f"webgym resume {self.pipeline.run.root} once it does: all is stored",
+                hint=f"webgym resume {self.context.run.root} once it does: all is stored",
             )
 
     def _on_closed(self, window: int) -> None:
         if summary := self.metrics.close_window(window):
-            self.pipeline.record(summary, format_rollout_summary(summary))
+            self.context.record(summary, format_rollout_summary(summary))

@@ -17,7 +17,7 @@ from webgym_cli.curriculum.filters import TaskCandidate
 from webgym_cli.curriculum.journal import AnswerJournal
 from webgym_cli.curriculum.plan import plan_generation
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.scoring import reachable_orm, resolve_orm_model
 from webgym_cli.records.events import GenerationSummary, make_event
 from webgym_cli.records.trajectory import Observation
@@ -46,26 +46,26 @@ def resolve_settings(settings: Settings) -> Settings:
     return resolve_orm_model(settings) if settings.generate.critic != "none" and has_orm else settings
 
 
-async def generate(pipeline: Pipeline, out: Path) -> GenerationSummary:
+async def generate(context: StageContext, out: Path) -> GenerationSummary:
     """Write the accepted tasks to `out`, the rejected ones with reasons to a sibling file; return the summary.
 
     Raises `WebGymError` if no task is accepted, and the errors of `TaskGeneration`.
     """
-    run, sink = pipeline.run, pipeline.sink
+    run, sink = context.run, context.sink
     with open_index(run, progress=sink) as index:
-        plan = plan_generation(run, pipeline.settings, index, has_critic=outcome_critic(run) is not None)
+        plan = plan_generation(run, context.settings, index, has_critic=outcome_critic(run) is not None)
     facts: dict[str, Any] = plan.to_json()
     sink(make_event(**facts, message=f"{plan.seeds} failed tasks, at most {facts['requests']} requests for new ones"))
     for note in plan.notes:
         sink({"event": "note", "message": note})
     needed = plan.critic == "orm"
-    async with open_scripted(pipeline.settings.generate) as how, reachable_orm(pipeline, needed=needed) as orm:
-        values = partial(_values, pipeline) if plan.critic == "critic" else None
+    async with open_scripted(context.settings.generate) as how, reachable_orm(context, needed=needed) as orm:
+        values = partial(_values, context) if plan.critic == "critic" else None
         work = TaskGeneration(plan, how, orm, AnswerJournal(sibling_path(out, "asked")), sink, values)
         summary = await work.execute() | {"out": str(out)}
     rejected = (one.to_json() for one in work.candidates if one.rejection is not None)
     _write(sibling_path(out, "rejected"), (encode_json(one) for one in rejected))
-    pipeline.record(summary, format_generation_summary(summary))
+    context.record(summary, format_generation_summary(summary))
     if not work.kept:
         raise WebGymError(
             f"{out}: no new task is left of {len(work.candidates)}; why: {sibling_path(out, 'rejected')}",
@@ -75,9 +75,9 @@ async def generate(pipeline: Pipeline, out: Path) -> GenerationSummary:
     return summary
 
 
-async def _values(pipeline: Pipeline, candidates: Sequence[TaskCandidate]) -> list[list[float]]:
+async def _values(context: StageContext, candidates: Sequence[TaskCandidate]) -> list[list[float]]:
     """Return success probabilities at the first step, for each head of the policy's critic."""
-    run, settings = pipeline.run, pipeline.settings
+    run, settings = context.run, context.settings
     critic = outcome_critic(run)
     if critic is None:
         raise MissingStageError(
@@ -86,7 +86,7 @@ async def _values(pipeline: Pipeline, candidates: Sequence[TaskCandidate]) -> li
     policy = Path(policy_path(run, settings))
     tokens, store = ModelTokens(str(policy)), ScreenshotStore(run.screenshots)
     states = [_first_state(candidate, tokens, store) for candidate in candidates]
-    return await success_probabilities(critic, policy, states, settings, pipeline.logs / "critic.log")
+    return await success_probabilities(critic, policy, states, settings, context.logs / "critic.log")
 
 
 def _first_state(candidate: TaskCandidate, tokens: ModelTokens, store: ScreenshotStore) -> CriticState:

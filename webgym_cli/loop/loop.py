@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from webgym_cli.errors import UsageError, WebGymError
+from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.async_loop import AsyncLoop
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.loop_plan import LoopPlan, Phase, choose_policy, is_imported
 from webgym_cli.loop.phases import Phases, phase_of
-from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.rollout_setup import require_success
 from webgym_cli.records.events import Event, make_event, rename_event
 from webgym_cli.records.stored_events import EvaluationEvent
@@ -29,7 +30,7 @@ class Loop:
     """Execution of a planned loop."""
 
     plan: LoopPlan
-    pipeline: Pipeline
+    context: StageContext
     phases: Phases | None = None
     """Collects the training episodes of curriculum phases."""
     failures: list[Event] = field(default_factory=list)
@@ -50,14 +51,14 @@ class Loop:
         for _ in range(self.plan.demonstrations if asynchronous else self.plan.rounds):
             if self.plan.phase is not Phase.UPDATE:
                 await self._stage("evaluation", self._evaluate())
-                if self.plan.has_reached(self.pipeline.run, self._version):
+                if self.plan.has_reached(self.context.run, self._version):
                     break
                 await self._stage("rollout", self._collect())
             if self.plan.phase is not Phase.ROLLOUT:
                 await self._update()
         else:
             if asynchronous and self._version < self.plan.iterations:
-                await AsyncLoop(self.plan, self.pipeline).execute()
+                await AsyncLoop(self.plan, self.context).execute()
             else:
                 await self._stage("evaluation", self._evaluate())
             if self._error and self._version < self.plan.start + self.plan.trainings:
@@ -66,22 +67,22 @@ class Loop:
 
     async def _evaluate(self) -> None:
         """Run the held-out episodes with the current policy if its evaluation is due."""
-        if self.plan.is_evaluation_due(self.pipeline.run):
-            summary = await self.pipeline.rollout(Split.TEST, self.pipeline.settings.rollout.policy)
-            self.pipeline.record(rename_event(summary, "evaluation"))
+        if self.plan.is_evaluation_due(self.context.run):
+            summary = await rollouts.rollout(self.context, Split.TEST, self.context.settings.rollout.policy)
+            self.context.record(rename_event(summary, "evaluation"))
 
     async def _collect(self) -> None:
         """Collect the iteration's training episodes, plus as many again for each training that failed on them."""
-        settings = self.pipeline.settings
+        settings = self.context.settings
         if self.phases is not None and phase_of(settings, self._version):
             await self.phases.rollout(self._version, 1 + self._lost_updates)
             return
-        if is_imported(self.pipeline.run, settings, self._version):
+        if is_imported(self.context.run, settings, self._version):
             return
         policy = choose_policy(settings, self._version)
         demonstrations = settings.loop.demonstration_episodes if policy == ORACLE else None
         episodes = demonstrations or settings.rollout.episodes
-        await self.pipeline.rollout(Split.TRAIN, policy, episodes * (1 + self._lost_updates))
+        await rollouts.rollout(self.context, Split.TRAIN, policy, episodes * (1 + self._lost_updates))
 
     async def _update(self) -> None:
         """Train the next policy version on the collected episodes."""
@@ -92,8 +93,8 @@ class Loop:
     async def _trained(self) -> None:
         if self.phases is not None:
             self.phases.emit_step(self._version, "train")
-        await self.pipeline.prepare()
-        await self.pipeline.train()
+        await preparation.prepare(self.context)
+        await training.train(self.context)
         self._note_phases()
 
     def _note_phases(self) -> None:
@@ -113,16 +114,16 @@ class Loop:
             message = f"{name} of iteration {self._version} failed: {error}"
             facts = {"stage": name, "iteration": self._version, "code": error.exit_code}
             self.failures.append(make_event("stage_failed", **facts, message=message))
-            self.pipeline.sink(self.failures[-1])
-            await self.pipeline.serving.stop()  # the next stage starts fresh servers
+            self.context.sink(self.failures[-1])
+            await self.context.stop_servers()  # the next stage starts fresh ones
 
     @property
     def _version(self) -> int:
-        return version(self.pipeline.run)
+        return version(self.context.run)
 
     def _judged(self) -> list[dict[str, Any]]:
         """Return all evaluations. Raises `BelowThresholdError` if the last one is below `min_success`."""
-        evaluations = list(read_valid_events(self.pipeline.run, EvaluationEvent))
+        evaluations = list(read_valid_events(self.context.run, EvaluationEvent))
         if evaluations:
             require_success(evaluations[-1], self.plan.min_success)
         return evaluations

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from webgym_cli.config.model import Settings
+from webgym_cli.loop import judging, rollouts
+from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.generation import generate, sibling_path
-from webgym_cli.loop.pipeline import Pipeline
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.events import PhaseSummary, make_event, rename_event
@@ -64,63 +65,63 @@ def survey_settings(run: RunDir, settings: Settings) -> Settings:
 class Phases:
     """Execution of a run's phases."""
 
-    pipeline: Pipeline
+    context: StageContext
 
     async def rollout(self, iteration: int, times: int = 1) -> None:
         """Run the pending steps of a phase before training: generate its tasks, roll out, score.
 
         `times`: multiplier of the phase's episodes.
         """
-        run, settings = self.pipeline.run, self.pipeline.settings
+        run, settings = self.context.run, self.context.settings
         new = run.new_tasks(iteration)
         if settings.curriculum.generate and not new.is_file():
             await self._generate_tasks(iteration, new)
         self.emit_step(iteration, "rollout")
         episodes = times * phase_episodes(run, settings, iteration)
-        await self.pipeline.rollout(Split.TRAIN, settings.rollout.policy, episodes)
+        await rollouts.rollout(self.context, Split.TRAIN, settings.rollout.policy, episodes)
         self.emit_step(iteration, "score")
-        await _score(self.pipeline, iteration)
+        await _score(self.context, iteration)
 
     def emit_step(self, iteration: int, step: str) -> None:
         """Emit the start of a step of a phase; nothing for iterations before the phases."""
-        number, last = phase_of(self.pipeline.settings, iteration), self.pipeline.settings.curriculum.phases
+        number, last = phase_of(self.context.settings, iteration), self.context.settings.curriculum.phases
         if number:
             message = f"phase {number} of {last}: {step}"
-            self.pipeline.sink(make_event("phase_step", phase=number, phases=last, step=step, message=message))
+            self.context.sink(make_event("phase_step", phase=number, phases=last, step=step, message=message))
 
     def record_finished(self) -> None:
         """Record each trained phase that is not in the metrics yet."""
-        run, settings = self.pipeline.run, self.pipeline.settings
+        run, settings = self.context.run, self.context.settings
         noted = {event["phase"] for event in read_valid_events(run, PhaseEvent)}
         for checkpoint in checkpoints(run):
             number = phase_of(settings, checkpoint.version - 1)
             if number and number not in noted:
                 summary = _summarize(run, checkpoint, number, settings.curriculum.phases)
-                self.pipeline.record(summary, format_phase_summary(summary))
+                self.context.record(summary, format_phase_summary(summary))
 
     async def _generate_tasks(self, iteration: int, out: Path) -> None:
         """Generate a phase's tasks from those that failed in earlier phases, or, for the first phase, in a survey."""
-        if phase_of(self.pipeline.settings, iteration) == 1:
+        if phase_of(self.context.settings, iteration) == 1:
             await self._survey(iteration, out)
             return
         self.emit_step(iteration, "generate")
-        await self.pipeline.serving.release_gpus()  # a critic or an outcome reward model may need the GPUs
-        await generate(self.pipeline, out)
+        await self.context.release_gpus()  # a critic or an outcome reward model may need the GPUs
+        await generate(self.context, out)
 
     async def _survey(self, iteration: int, out: Path) -> None:
         """Attempt the original tasks in a nested run and generate new tasks from those that failed."""
-        run, settings = self.pipeline.run, self.pipeline.settings
+        run, settings = self.context.run, self.context.settings
         surveyed = survey_settings(run, settings)
         with lock_run(run.survey, f"curriculum {run.root}"):
             create_or_open(run.survey, surveyed)
-            survey = Pipeline(run.survey, surveyed, self.pipeline.logs, self.pipeline.sink)
-            survey.serving = self.pipeline.serving  # the survey uses the same policy and its running servers
+            # the survey uses the same policy and its running servers
+            survey = StageContext(run.survey, surveyed, self.context.logs, self.context.sink, self.context.serving)
             self.emit_step(iteration, "survey")
-            summary = await survey.rollout(Split.TRAIN, settings.rollout.policy, survey_episodes(settings))
+            summary = await rollouts.rollout(survey, Split.TRAIN, settings.rollout.policy, survey_episodes(settings))
             append_event(run, rename_event(summary, "survey", iteration=iteration))
             await _score(survey, 0)
             self.emit_step(iteration, "generate")
-            await survey.serving.release_gpus()
+            await survey.release_gpus()
             append_event(run, await generate(survey, out))
 
 
@@ -130,15 +131,19 @@ def survey_episodes(settings: Settings) -> int:
     return wanted or len(open_tasks(settings.tasks.train)) * settings.agent.group_size
 
 
-async def _score(pipeline: Pipeline, iteration: int) -> None:
+async def _score(context: StageContext, iteration: int) -> None:
     """Score the unscored episodes of an iteration with the outcome reward model or the judge."""
-    run, settings = pipeline.run, pipeline.settings
+    run, settings = context.run, context.settings
     query = ScoringQuery(split=Split.TRAIN, iteration=iteration)
-    if settings.curriculum.score == "orm" and plan_scoring(run, OrmScorer(settings.orm), query).pending:
-        await pipeline.serving.release_gpus()
-        await score(pipeline, query)
-    elif settings.curriculum.score == "judge" and plan_scoring(run, JudgeScorer(settings.judge), query).pending:
-        await pipeline.judge(query)
+    if settings.curriculum.score == "orm":
+        plan = plan_scoring(run, OrmScorer(settings.orm), query)
+        if plan.pending:
+            await context.release_gpus()
+            await score(context, plan)
+    elif settings.curriculum.score == "judge":
+        plan = plan_scoring(run, JudgeScorer(settings.judge), query)
+        if plan.pending:
+            await judging.judge(context, plan)
 
 
 def _summarize(run: RunDir, checkpoint: Checkpoint, number: int, last: int) -> PhaseSummary:

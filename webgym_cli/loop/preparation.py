@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, VenvError
 from webgym_cli.jobs.signals import interruptible
 from webgym_cli.jobs.workers import race
-from webgym_cli.loop.serving import Serving
+from webgym_cli.loop.context import StageContext
 from webgym_cli.prepare.batch import describe_batch
 from webgym_cli.prepare.rl import execute as gradients
 from webgym_cli.prepare.rl import filter_groups
@@ -23,20 +24,18 @@ from webgym_cli.prepare.rl.plan import RlPlan, plan_batch
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan
 from webgym_cli.prepare.rl.score import ClientFactory, LogprobScoring, ScoringResult
 from webgym_cli.prepare.sft import execute as imitation
-from webgym_cli.prepare.sft.execute import renewed_train_config
 from webgym_cli.prepare.sft.plan import PreparePlan, plan_dataset, refuse_empty
 from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.dataset import Prepared, RlData
-from webgym_cli.records.events import EventSink, make_event
+from webgym_cli.records.events import Event, EventSink, make_event
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.batches import append_batch, measure_ends, require_turns
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import Index, open_index
+from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.plan import plan_training
 from webgym_cli.train.registry import current_backend
-from webgym_cli.train.training_plan import TrainPlan
 
 
 def plan_preparation(
@@ -62,11 +61,6 @@ def plan_preparation(
     )
 
 
-def plan_current_training(run: RunDir, settings: Settings) -> TrainPlan:
-    """Return the training plan of the current iteration; writes nothing. Raises the errors of `plan_training`."""
-    return plan_training(run, settings, train_config=renewed_train_config(run, settings))
-
-
 def count_missing_episodes(run: RunDir, settings: Settings, plan: RolloutPlan) -> int:
     """Return the number of episodes to roll out as replacement of filtered groups without gradient."""
     backend = current_backend(run, settings)
@@ -78,36 +72,57 @@ def count_missing_episodes(run: RunDir, settings: Settings, plan: RolloutPlan) -
         return filter_groups.count_missing_episodes(run, settings, index, plan.iteration, plan.wanted)
 
 
-async def prepare(
-    run: RunDir, settings: Settings, sink: EventSink, serving: Serving, *, again: bool
-) -> tuple[Prepared | RlData, bool]:
-    """Write the training data of the current iteration unless it is up to date; `again` forces it.
-
-    Return its record, and whether it was written now.
-    """
+async def prepare(context: StageContext, *, again: bool = False) -> Prepared | RlData:
+    """Write the training data of the current iteration unless it is up to date (`again`: always); return its record."""
+    run, settings, sink, began = context.run, context.settings, context.sink, time.monotonic()
     with ExitStack() as stack:
         with interruptible():
             index = stack.enter_context(open_index(run, progress=sink))
             plan = plan_preparation(run, settings, index)
             _enter_ledger(plan, run, settings, index, measure_ends(run, plan.read))
             if not again and (prepared := _find_made(plan, run, settings)):
-                return prepared, False
+                return prepared
         replay = plan.replay if isinstance(plan, RlPlan) else None
-        weights = None if replay is None else await _score_replay(replay, run, settings, sink, serving)
+        weights = None if replay is None else await _score_replay(replay, context)
         with interruptible():
-            return _write(plan, run, settings, sink, weights), True
+            prepared = _write(plan, run, settings, sink, weights)
+    await _note_prepared(context, prepared, began)
+    return prepared
 
 
-def prepare_selection(
+async def prepare_selection(context: StageContext, selection: BatchSelection) -> Prepared | RlData:
+    """Write the training data of a selection unless it is up to date, in a thread. Return its record."""
+    began, loop = time.monotonic(), asyncio.get_running_loop()
+
+    def sink(event: Event) -> None:
+        loop.call_soon_threadsafe(context.sink, event)
+
+    # Not `asyncio.to_thread`, which copies the context: `interruptible` would set signal handlers in that thread.
+    prepared, fresh = await loop.run_in_executor(
+        None, _prepare_selection, context.run, context.settings, sink, selection
+    )
+    if fresh:
+        await _note_prepared(context, prepared, began)
+    return prepared
+
+
+def _prepare_selection(
     run: RunDir, settings: Settings, sink: EventSink, selection: BatchSelection
 ) -> tuple[Prepared | RlData, bool]:
-    """Write the training data of a selection unless it is up to date; return as `prepare`. Uses no event loop."""
+    """Return the record of the selection's data, and whether it was written now. Uses no event loop."""
     with open_index(run, progress=sink, as_of=selection.as_of) as index:
         plan = plan_preparation(run, settings, index, selection)
         _enter_ledger(plan, run, settings, index, selection.as_of, selection)
         if prepared := _find_made(plan, run, settings):
             return prepared, False
         return _write(plan, run, settings, sink), True
+
+
+async def _note_prepared(context: StageContext, prepared: Prepared | RlData, began: float) -> None:
+    facts = prepared.facts() if isinstance(prepared, RlData) else prepared.model_dump(mode="json", by_alias=True)
+    append_event(context.run, make_event("prepare", **facts, seconds=round(time.monotonic() - began, 2)))
+    context.tracker.note()
+    await check_prepared(context.run, context.settings, context.logs, context.sink)
 
 
 def _enter_ledger(
@@ -145,20 +160,19 @@ def _write(
     return imitation.execute(plan, run, settings, sink)
 
 
-async def _score_replay(
-    plan: ReplayPlan, run: RunDir, settings: Settings, sink: EventSink, serving: Serving
-) -> ScoringResult:
+async def _score_replay(plan: ReplayPlan, context: StageContext) -> ScoringResult:
     """Score replay experience with the current policy; its server is started only for uncached log-probabilities."""
+    run, settings = context.run, context.settings
     tokens = ModelTokens(str(policy_path(run, settings)))
     limit = settings.rl.data.max_row_tokens
     started = asyncio.Event()
 
     async def watch() -> None:
         await started.wait()
-        await serving.watch()
+        await context.serving.watch()
 
-    async with _open_client_factory(settings, serving, started) as reach:
-        scoring = LogprobScoring(plan, run, tokens, sink, limit=limit, make_client=reach)
+    async with _open_client_factory(context, started) as reach:
+        scoring = LogprobScoring(plan, run, tokens, context.sink, limit=limit, make_client=reach)
         # A server that hangs would be waited for as long as all retries of its requests take.
         async with race(scoring.execute(), watch()) as (scored, watched):
             if not scored.done():
@@ -167,14 +181,12 @@ async def _score_replay(
 
 
 @asynccontextmanager
-async def _open_client_factory(
-    settings: Settings, serving: Serving, started: asyncio.Event
-) -> AsyncIterator[ClientFactory]:
+async def _open_client_factory(context: StageContext, started: asyncio.Event) -> AsyncIterator[ClientFactory]:
     """Yield a factory of clients for the policy's server (configured or webgym's own); close the clients afterwards.
 
     `started` is set once webgym's own server runs.
     """
-    how = settings.rl.replay
+    settings, how = context.settings, context.settings.rl.replay
     clients: list[PromptLogprobs] = []
 
     async def reach() -> PromptLogprobs:
@@ -183,7 +195,7 @@ async def _open_client_factory(
             clients.append(PromptLogprobs(how.model_copy(update={"model": how.model or name})))
         else:
             own = how.model_copy(update={"model": name, "api_key_env_var": ""})
-            clients.append(PromptLogprobs(own, await serving.current()))
+            clients.append(PromptLogprobs(own, await context.serving.current()))
             started.set()
         return clients[-1]
 

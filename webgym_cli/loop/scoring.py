@@ -8,42 +8,42 @@ from contextlib import asynccontextmanager
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import NONE
 from webgym_cli.config.orm import OrmSettings
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop.context import StageContext
+from webgym_cli.loop.judging import execute_scoring
 from webgym_cli.records.events import ScoreSummary
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.rewards.orm.client import query_served_model
 from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
-from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
+from webgym_cli.rewards.selection import ScoringPlan
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import ANY_PORT, plan_servers
 from webgym_cli.venvs.locate import resolve_device, role_python
 
 
-async def score(pipeline: Pipeline, query: ScoringQuery) -> ScoreSummary:
-    """Score the stored trajectories that the query selects and return the summary."""
-    plan = plan_scoring(pipeline.run, OrmScorer(pipeline.settings.orm), query)
-    return await pipeline.score(plan, _open_scorer(pipeline, needed=plan.to_ask > 0), format_score_summary)
+async def score(context: StageContext, plan: ScoringPlan) -> ScoreSummary:
+    """Score the planned trajectories and return the summary."""
+    return await execute_scoring(context, plan, _open_scorer(context, needed=plan.to_ask > 0), format_score_summary)
 
 
 @asynccontextmanager
-async def _open_scorer(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[OrmScorer]:
-    async with reachable_orm(pipeline, needed=needed) as settings:
-        own = needed and not pipeline.settings.orm.base_url
-        yield OrmScorer(settings, pipeline.settings.serve.startup_timeout if own else 0.0)
+async def _open_scorer(context: StageContext, *, needed: bool) -> AsyncIterator[OrmScorer]:
+    async with reachable_orm(context, needed=needed) as settings:
+        own = needed and not context.settings.orm.base_url
+        yield OrmScorer(settings, context.settings.serve.startup_timeout if own else 0.0)
 
 
 @asynccontextmanager
-async def reachable_orm(pipeline: Pipeline, *, needed: bool) -> AsyncIterator[OrmSettings]:
+async def reachable_orm(context: StageContext, *, needed: bool) -> AsyncIterator[OrmSettings]:
     """Yield the ORM settings with a base URL; if they have none and one is needed, serve the ORM within the block."""
-    settings, orm = pipeline.settings, pipeline.settings.orm
+    settings, orm = context.settings, context.settings.orm
     if orm.base_url or not needed:
         yield orm
         return
     python, device = role_python(settings, "serve"), resolve_device(settings.venvs.device)
-    logs = pipeline.logs / "orm"  # a running policy server has a log of the same name
+    logs = context.logs / "orm"  # a running policy server has a log of the same name
     logs.mkdir(parents=True, exist_ok=True)
     plans, restarts = plan_servers(orm_serve_settings(settings), orm.model, python, device), settings.serve.restarts
-    fleet = Fleet(plans, logs, pipeline.sink, restarts=restarts)
+    fleet = Fleet(plans, logs, context.sink, restarts=restarts)
     try:
         await fleet.serve(orm.model)
         async with fleet.watched():

@@ -10,7 +10,7 @@ from webgym_cli.cli.commands.loop import KeepGoingOpt, MinSuccessOpt, UntilOpt
 from webgym_cli.cli.options import RunArg, StageOptions
 
 if TYPE_CHECKING:
-    from webgym_cli.loop.pipeline import Pipeline
+    from webgym_cli.loop.context import StageContext
 
 PhasesOpt = Annotated[
     int | None, typer.Option("--phases", min=1, help="Total number of phases of the run (curriculum.phases).")
@@ -67,8 +67,8 @@ def curriculum(
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
 
-    def make_loop(pipeline: Pipeline) -> Loop:
-        return Loop(plan.loop, pipeline, Phases(pipeline))
+    def make_loop(context: StageContext) -> Loop:
+        return Loop(plan.loop, context, Phases(context))
 
     work("curriculum", directory, phase_settings(settings), output, own_options, make_loop)
     output.next_step(f"webgym report {run}   or   webgym curriculum {run} --phases {settings.curriculum.phases + 1}")

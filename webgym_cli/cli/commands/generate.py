@@ -53,5 +53,5 @@ def generate(
             output.show(plan.to_json())
         return
     with stage("generate", directory, resolve_settings(settings), output, {"out": out.absolute()}) as at:
-        at.execute(lambda pipeline: generate_tasks(pipeline, out))
+        at.execute(lambda context: generate_tasks(context, out))
     output.next_step(f"webgym tasks check {out}")

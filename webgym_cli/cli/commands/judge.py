@@ -50,6 +50,7 @@ def judge(
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.config.judge import SCRIPTED
+    from webgym_cli.loop.judging import judge as judge_run
     from webgym_cli.rewards.judge.client import require_judge
     from webgym_cli.rewards.judge.scorer import JudgeScorer
     from webgym_cli.rewards.selection import ScoringSelection, plan_scoring
@@ -72,7 +73,7 @@ def judge(
     own_options: dict[str, Any] = {"ids": ids, "split": split, "iteration": iteration}
     own_options |= {"unjudged": unjudged, "failed": failed, "all_": all_}
     with stage("judge", directory, settings, output, own_options) as at:
-        summary = at.execute(lambda pipeline: pipeline.judge(query))
+        summary = at.execute(lambda context: judge_run(context, plan))
     output.next_step(f"webgym judge {run} --failed" if summary["judge_failed"] else f"webgym inspect-buffer {run}")
 
 

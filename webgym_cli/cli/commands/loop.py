@@ -12,8 +12,8 @@ from webgym_cli.cli.output import Output
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
+    from webgym_cli.loop.context import StageContext
     from webgym_cli.loop.loop import Loop
-    from webgym_cli.loop.pipeline import Pipeline
     from webgym_cli.records.events import Event
     from webgym_cli.store.run import RunDir
 
@@ -87,7 +87,7 @@ def loop(
         check_model("loop", directory, settings, {"phase": phase})
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
-    work("loop", directory, settings, output, {"phase": phase, **own_options}, lambda pipeline: Loop(plan, pipeline))
+    work("loop", directory, settings, output, {"phase": phase, **own_options}, lambda context: Loop(plan, context))
     if other := {"rollout": "update", "update": "rollout"}.get(phase):
         output.next_step(f"webgym loop {run} --phase {other}")
     else:
@@ -100,9 +100,9 @@ def work(
     settings: Settings,
     output: Output,
     options: dict[str, Any],
-    make_loop: Callable[[Pipeline], Loop],
+    make_loop: Callable[[StageContext], Loop],
 ) -> None:
-    """Have the loop that `make_loop` returns for the run's pipeline do its work, as a command with these `options`.
+    """Have the loop that `make_loop` returns for the run's context do its work, as a command with these `options`.
 
     Shows how the policies did, what was gained over the SFT baseline, if there is one, what failed meanwhile, and signs
     of a collapse.
@@ -112,8 +112,8 @@ def work(
 
     with stage(command, run, settings, output, options) as at:
 
-        async def execute(pipeline: Pipeline) -> tuple[list[dict[str, Any]], list[Event]]:
-            working = make_loop(pipeline)
+        async def execute(context: StageContext) -> tuple[list[dict[str, Any]], list[Event]]:
+            working = make_loop(context)
             return await working.execute(), working.failures
 
         evaluations, failures = at.execute(execute)

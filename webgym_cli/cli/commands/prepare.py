@@ -46,6 +46,7 @@ def prepare(
     from webgym_cli.cli.run_index import open_run_index
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.loop.preparation import format_preparation, plan_preparation
+    from webgym_cli.loop.preparation import prepare as prepare_data
 
     if target == "orm":
         _prepare_orm(run, options)
@@ -57,7 +58,7 @@ def prepare(
             output.show(plan_preparation(directory, settings, index).to_json())
         return
     with stage("prepare", directory, settings, output) as at:
-        prepared = at.execute(lambda pipeline: pipeline.prepare(again=True))
+        prepared = at.execute(lambda context: prepare_data(context, again=True))
     output.note(format_preparation(prepared, directory))
     output.next_step(f"webgym train {run}")
 

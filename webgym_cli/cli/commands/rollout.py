@@ -60,6 +60,7 @@ def rollout(
     """
     from webgym_cli.cli.stage import check_model, resolve, stage
     from webgym_cli.loop.rollout_setup import advise_next, plan_current_rollout, require_success
+    from webgym_cli.loop.rollouts import execute_rollout
 
     directory, settings = resolve(run, options)
     output = options.open_output()
@@ -71,6 +72,6 @@ def rollout(
         output.show(plan.to_json())
         return
     with stage("rollout", directory, settings, output, own_options) as at:
-        summary = at.execute(lambda pipeline: pipeline.execute_rollout(plan))
+        summary = at.execute(lambda context: execute_rollout(context, plan))
     require_success(summary, min_success)
     output.next_step(advise_next(str(run), summary))

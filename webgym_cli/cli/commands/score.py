@@ -68,7 +68,7 @@ def score(
         return
     own_options = {"ids": ids, "split": split, "iteration": iteration, "unscored": unscored, "all_": all_}
     with stage("score", directory, settings, output, own_options) as at:
-        summary = at.execute(lambda pipeline: score_run(pipeline, query))
+        summary = at.execute(lambda context: score_run(context, plan))
     output.next_step(f"webgym score {run}" if summary["unreadable"] else f"webgym inspect-buffer {run}")
 
 

@@ -24,7 +24,8 @@ def train(run: RunArg, options: StageOptions) -> None:
     See also: webgym prepare, webgym rollout, webgym serve.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.loop.preparation import plan_current_training
+    from webgym_cli.loop.training import plan_current_training
+    from webgym_cli.loop.training import train as execute_training
     from webgym_cli.store.checkpoints import current
 
     directory, settings = resolve(run, options)
@@ -34,7 +35,7 @@ def train(run: RunArg, options: StageOptions) -> None:
         return
     plan = plan_current_training(directory, settings)
     with stage("train", directory, settings, output) as at:
-        at.execute(lambda pipeline: pipeline.train(plan))
+        at.execute(lambda context: execute_training(context, plan))
     if newest := current(directory):
         loss = "" if newest.loss is None else f", loss {newest.loss:.4g}"
         what = "outcome reward model" if directory.orm_of else "policy"

@@ -8,7 +8,8 @@ from tests.agent.policy_host import Host
 from tests.records.made import published
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
-from webgym_cli.loop.pipeline import Pipeline
+from webgym_cli.loop import rollouts
+from webgym_cli.loop.context import StageContext
 from webgym_cli.records.task import Split
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, create_or_open
@@ -27,7 +28,7 @@ async def test_a_training_that_a_crash_left_unnoted_is_noted_once(trained):
     run, settings = trained
     seen = []
     for _ in range(2):
-        async with Pipeline(run, settings, run.logs, seen.append):
+        async with StageContext(run, settings, run.logs, seen.append):
             pass
     noted = list(read_events(run, "train"))
     assert [event["name"] for event in noted] == ["model_20250115_143022"]
@@ -37,7 +38,7 @@ async def test_a_training_that_a_crash_left_unnoted_is_noted_once(trained):
 async def test_a_lost_link_is_mended(trained):
     run, settings = trained
     run.model(settings).unlink()
-    async with Pipeline(run, settings, run.logs, lambda event: None):
+    async with StageContext(run, settings, run.logs, lambda event: None):
         assert run.model(settings).resolve() == (run.checkpoints / "model_20250115_143022").resolve()
 
 
@@ -50,8 +51,8 @@ async def test_policy_servers_share_a_rollout_and_the_one_that_is_down_is_named(
     await down.start()
     await down.stop()
     seen = []
-    async with Pipeline(run, settings, run.logs, seen.append) as pipeline:
-        summary = await pipeline.rollout(Split.TRAIN, f"{down.url}, {up.url}", 4)
+    async with StageContext(run, settings, run.logs, seen.append) as context:
+        summary = await rollouts.rollout(context, Split.TRAIN, f"{down.url}, {up.url}", 4)
     await up.stop()
     assert (summary["collected"], summary["failures"]) == (4, {})
     assert summary["servers"][up.url]["requests"] == up.answered == summary["steps"] == 8
@@ -95,8 +96,8 @@ async def test_groups_of_equal_rewards_are_replaced_by_others(tmp_path, right, p
     await host.start()
     try:
         for _ in range(2):  # again, as after a crash: nothing is left to do
-            async with Pipeline(run, settings, run.logs, lambda event: None) as pipeline:
-                summary = await pipeline.rollout(Split.TRAIN, host.url)
+            async with StageContext(run, settings, run.logs, lambda event: None) as context:
+                summary = await rollouts.rollout(context, Split.TRAIN, host.url)
             assert (summary["episodes"], host.answered) == (planned, planned)
     finally:
         await host.stop()

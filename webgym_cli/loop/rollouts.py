@@ -1,0 +1,148 @@
+"""Rollouts of a run: planned episodes in turns, and the collection of an asynchronous loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from webgym_cli.agent.client.gate import ServedPolicy
+from webgym_cli.loop import preparation
+from webgym_cli.loop.context import StageContext
+from webgym_cli.loop.rollout_setup import (
+    enter_sites,
+    format_plan,
+    format_rollout_summary,
+    open_judge,
+    plan_current_rollout,
+    require_one_environment,
+)
+from webgym_cli.records.events import RolloutSummary, make_event
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rollout.engine import RolloutEngine
+from webgym_cli.rollout.plan import RolloutPlan, write_plan
+from webgym_cli.rollout.queue import EpisodeQueue
+from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, apply_test_sampling, name_policy, policy_urls
+from webgym_cli.rollout.runner import EpisodeRunner, open_runner
+from webgym_cli.rollout.slots import SharedRollouts
+from webgym_cli.serve.logprobs import logprobs_kind
+from webgym_cli.store.buffer import scan_stored
+from webgym_cli.store.index.query import refresh_index
+
+
+async def rollout(context: StageContext, split: Split, policy: str, episodes: int | None = None) -> RolloutSummary:
+    """Run the pending episodes of the current iteration and return the summary."""
+    return await execute_rollout(context, plan_current_rollout(context.run, context.settings, split, policy, episodes))
+
+
+async def execute_rollout(
+    context: StageContext, plan: RolloutPlan, shared: SharedRollouts | None = None
+) -> RolloutSummary:
+    """Run the pending episodes of a plan, and more to replace groups without gradient; return the summary.
+
+    `shared`: state shared with the other rollouts of an asynchronous loop.
+    """
+    summary = await _execute_planned(context, plan, shared)
+    while more := preparation.count_missing_episodes(context.run, context.settings, plan):
+        message = f"{more} more episodes in place of groups whose rewards are all equal (rl.data.filter_groups)"
+        context.sink({"event": "note", "message": message})
+        further = plan_current_rollout(
+            context.run, context.settings, plan.split, plan.policy, len(plan.episodes) + more
+        )
+        plan = replace(further, wanted=plan.wanted)
+        summary = await _execute_planned(context, plan, shared)
+    return summary
+
+
+async def _execute_planned(context: StageContext, plan: RolloutPlan, shared: SharedRollouts | None) -> RolloutSummary:
+    split, policy = plan.split, plan.policy
+    write_plan(context.run, plan)
+    context.announce(plan.to_json(), format_plan(plan), plan.damaged)
+    await enter_sites(plan, context.settings, context.sink)
+    # Without pending episodes neither server nor browser is needed, only judging and the summary.
+    acting = policy if plan.owed else ORACLE
+    async with (
+        _open_runner(context, plan, acting, shared) as runner,
+        open_judge(context.run, context.settings) as judge,
+    ):
+        claims = shared.claims if shared else None
+        engine = RolloutEngine(plan, context.run, context.settings, runner, context.sink, judge, claims=claims)
+        watched = acting == VLLM and not shared  # the loop watches the servers itself
+        watch = context.serving.watch() if watched else None
+        summary = await engine.execute(watch, read_unjudged(context, plan) if judge else ())
+    message = format_rollout_summary(summary)
+    if split is Split.TRAIN:
+        context.record(summary, message)
+    else:  # the loop records it as an evaluation
+        context.sink(make_event(**summary, message=message))
+    refresh_index(context.run, context.sink)
+    return summary
+
+
+@asynccontextmanager
+async def open_collection(
+    context: StageContext,
+    plan: RolloutPlan,
+    queue: EpisodeQueue,
+    on_outcome: Callable[[Trajectory, bool], None],
+    shared: SharedRollouts,
+) -> AsyncIterator[RolloutEngine]:
+    """Yield an engine for the training episodes of a queue. `plan`: plan of the first episodes."""
+    (environment,) = {episode.task.environment for episode in plan.episodes}
+    settings = context.settings
+    async with (
+        open_runner(context.run, settings, await _acting(context, plan.policy, shared), environment, shared) as runner,
+        open_judge(context.run, settings) as judge,
+    ):
+        yield RolloutEngine(plan, context.run, settings, runner, context.sink, judge, queue, on_outcome=on_outcome)
+
+
+def read_unjudged(context: StageContext, plan: RolloutPlan) -> Iterator[Trajectory]:
+    """Yield the stored trajectories that await a judgement."""
+    waiting = frozenset(plan.unjudged)
+    if waiting:
+        yield from (
+            trajectory
+            for trajectory in scan_stored(context.run, plan.split, plan.iteration)
+            if trajectory.id in waiting
+        )
+
+
+@asynccontextmanager
+async def _open_runner(
+    context: StageContext, plan: RolloutPlan, policy: str, shared: SharedRollouts | None
+) -> AsyncIterator[EpisodeRunner]:
+    """Yield the runner of the episodes: local, or on the nodes of a Ray cluster."""
+    environment, settings = require_one_environment(plan), apply_test_sampling(context.settings, plan.split)
+    if not plan.owed or shared or context.settings.rollout.executor != "ray":
+        acting = await _acting(context, policy, shared)
+        async with open_runner(context.run, settings, acting, environment, shared) as local:
+            yield local
+        return
+    from webgym_cli.rollout.ray_driver import RayRunner, require_reachable
+
+    cluster = await context.serving.connect()
+    require_reachable(cluster, settings, policy)
+    acting = await _acting(context, policy)
+    async with context.serving.forwarded_urls(cluster.here) as urls:
+        remote = acting.model_copy(update={"base_urls": urls}) if policy == VLLM else acting
+        opening = context.run, settings, cluster, acting, remote, environment, context.sink
+        async with RayRunner(*opening) as runner:
+            yield runner
+
+
+async def _acting(context: StageContext, policy: str, shared: SharedRollouts | None = None) -> PolicyEndpoint:
+    """Return the policy's endpoint; start webgym's own servers, or load the current weights, first.
+
+    With `shared` only the loop changes the served weights.
+    """
+    if policy == ORACLE:
+        return PolicyEndpoint()
+    if policy != VLLM:
+        name = name_policy(context.run, context.settings, policy)
+        return PolicyEndpoint(base_urls=policy_urls(policy), served=ServedPolicy(name=name))
+    logprobs = logprobs_kind(context.settings)  # raises for an unsupported mode before a server is started
+    base_urls = context.serving.base_urls if shared else await context.serving.current()
+    served = shared.gate.policy if shared else context.serving.policy
+    return PolicyEndpoint(base_urls=base_urls, served=served, logprobs=logprobs)
