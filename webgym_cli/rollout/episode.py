@@ -51,12 +51,7 @@ _REASON_LIMIT = 1000
 # Maximum characters of a page's text, address or title.
 _LONGEST_TEXT = 100_000
 # Failures of a page, which an outage of this machine's network causes, too.
-_MAYBE_NETWORK = (
-    FailureKind.NAVIGATION_FAILED,
-    FailureKind.START_PAGE_FAILED,
-    FailureKind.PAGE_TIMEOUT,
-    FailureKind.EPISODE_TIMEOUT,
-)
+_MAYBE_NETWORK = {"navigation_failed", "start_page_failed", "page_timeout", "episode_timeout"}
 
 
 def derive_sampling_seed(seed: int, trajectory: str, step: int) -> int:
@@ -251,10 +246,8 @@ class EpisodeRun:
         """Store an observation and return it with its prompt."""
         observation = self._store_observation(view)
         prompt = render(self.spec, self.instruction, self.task.start_url, self.steps, observation)
-        episode, seed = (
-            self.owed.episode,
-            derive_sampling_seed(self.settings.seed, self.owed.trajectory_id, len(self.steps)),
-        )
+        episode = self.owed.episode
+        seed = derive_sampling_seed(self.settings.seed, self.owed.trajectory_id, len(self.steps))
         return observation, replace(prompt, episode=episode.id, greedy=episode.greedy, seed=seed)
 
     def _store_observation(self, view: RawObservation) -> Observation:

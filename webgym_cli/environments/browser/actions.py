@@ -143,7 +143,7 @@ async def _navigate(session: BrowserSession, action: Action, point: mouse.Point 
     return await _load(url, session.goto(url))
 
 
-async def _load(what: str, loading: Awaitable[bool | None], way: str = "") -> str | None:
+async def _load(what: str, loading: Awaitable[object], way: str = "") -> str | None:
     """Load a page. Returns None, or the reason why it did not load."""
     try:
         return f"there is no page to go {way} to" if await loading is False else None

@@ -97,10 +97,7 @@ class BrowserSession:
         return self.page.url
 
     async def goto(self, url: str) -> int:
-        """Load an address, until `options.wait_until`, and return the HTTP status, 0 without one.
-
-        Raises `NAVIGATION_FAILED` or `PAGE_TIMEOUT`.
-        """
+        """Load an address; return its HTTP status, 0 without one. Raises `NAVIGATION_FAILED` or `PAGE_TIMEOUT`."""
         async with self._load("loading the page"):
             response = await self.page.goto(url, wait_until=self.options.wait_until)
         self.asks_credentials = (

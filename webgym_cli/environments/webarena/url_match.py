@@ -27,8 +27,8 @@ def _matches(address: str, wanted: str, rule: UrlRule) -> bool:
     query, path = _query(theirs), _path(theirs)
     if rule is UrlRule.EXACT:
         return (_path(ours), _query(ours), ours.fragment) == (path, query, theirs.fragment)
-    asked = Counter({pair: count for pair, count in query.items() if pair[1]})  # `label=` asks for nothing
-    return f"{_path(ours)}/".startswith(f"{path}/") and asked <= _query(ours)
+    required = Counter({pair: count for pair, count in query.items() if pair[1]})  # `label=` asks for nothing
+    return f"{_path(ours)}/".startswith(f"{path}/") and required <= _query(ours)
 
 
 def _origin(parts: ParseResult) -> tuple[str, int | None]:
