@@ -26,6 +26,7 @@ from webgym_cli.records.trajectory import (
 ODD = ["", "\n", "\r\n", "\x00", "\u2028\u2029\x85", '"\\', "😀é网", "<|im_end|>", "\x7f", "a" * 5000, "}\n{"]
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=30) | st.sampled_from(ODD)
 number = st.floats(allow_nan=False, width=64)
+finite = st.floats(allow_nan=False, allow_infinity=False)
 jsons = st.recursive(
     st.none() | st.booleans() | st.integers() | text, lambda inner: st.lists(inner) | st.dictionaries(text, inner)
 )
@@ -56,7 +57,7 @@ ends = st.builds(
     reward=st.none() | st.floats(0, 1),
     stop=st.sampled_from(Stop),
     answer=st.none() | text,
-    scores=st.lists(st.builds(Score, source=st.just("environment"), value=number, detail=text), max_size=2).map(tuple),
+    scores=st.lists(st.builds(Score, source=st.just("environment"), value=finite, detail=text), max_size=2).map(tuple),
 )
 failures = st.builds(Outcome, failure=st.sampled_from(FailureKind), failure_detail=text)
 trajectories = st.builds(
