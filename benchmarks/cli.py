@@ -17,7 +17,7 @@ from typing import Any
 import typer.main
 
 from benchmarks.harness import ROOT, Row, Series, reported, say
-from webgym_cli.cli.app import app
+from webgym_cli.cli.app import build_app
 from webgym_cli.config.load import load
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -68,7 +68,7 @@ def timed(call: Sequence[str]) -> float:
 
 def commands() -> int:
     """Return how many commands webgym has, those of its groups too."""
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(build_app())
     return sum(len(getattr(command, "commands", [command])) for command in group.commands.values())
 
 

@@ -12,7 +12,7 @@ import pytest
 import typer.main
 import yaml
 
-from webgym_cli.cli.app import app
+from tests.app import app
 from webgym_cli.errors import EXIT_CODES
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,11 +6,11 @@ import re
 import pytest
 import typer.main
 
+from tests.app import app
 from tests.cli.runs import filled, model, tree
 from tests.docs.pages import ROOT
 from tests.forked import webgym
 from tests.imports.foreign import webrl_episode
-from webgym_cli.cli.app import app
 from webgym_cli.store.state import begin
 
 ORACLE = ("-c", "demo", "--policy", "oracle")

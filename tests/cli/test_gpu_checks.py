@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
+from tests.app import app
 from tests.stack_fixtures import needs
 from webgym_cli.cli import gpu_checks
-from webgym_cli.cli.app import app
 from webgym_cli.cli.gpu_checks import GpuHost, check_gpus, check_memory, report_gpus
 from webgym_cli.cli.gpu_round import RoundResult, summarize
 from webgym_cli.config.load import load

@@ -6,9 +6,9 @@ import re
 import pytest
 import typer.main
 
+from tests.app import app
 from tests.docs.pages import webgym_commands
 from tests.docs.test_pages import parsed
-from webgym_cli.cli.app import app
 from webgym_cli.cli.manual import GENERAL, parse_docstring
 from webgym_cli.cli.output import Output
 from webgym_cli.config.load import load

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import typer.main
 
+from tests.app import app
 from tests.docs.pages import (
     PAGES,
     ROOT,
@@ -17,7 +18,6 @@ from tests.docs.pages import (
     shell_lines,
     webgym_commands,
 )
-from webgym_cli.cli.app import app
 from webgym_cli.config.load import known_keys, load
 from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import RENAMED

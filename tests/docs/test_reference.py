@@ -7,9 +7,9 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from typer.testing import CliRunner
 
+from tests.app import app
 from tests.docs.generated import FORMATS, RECORDS, SETTINGS, documents, listed
 from tests.docs.pages import table_rows
-from webgym_cli.cli.app import app
 from webgym_cli.config.load import flatten, known_keys
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.reference import fields_table, settings_reference

@@ -9,8 +9,8 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+from tests.app import app
 from tests.records.made import png, shot, store_images, trajectory
-from webgym_cli.cli.app import app
 from webgym_cli.config.load import load
 from webgym_cli.errors import RunLockedError, StoreError, UsageError
 from webgym_cli.inspect.gc import GRACE, WasteKind, find_waste, remove_waste

@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from tests.app import app
 from tests.records.made import png, trajectory
 from webgym_cli.agent.client.chat_request import EncodedImages
-from webgym_cli.cli.app import app
 from webgym_cli.config.load import load
 from webgym_cli.errors import StoreError
 from webgym_cli.inspect import recode

@@ -9,7 +9,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from webgym_cli.cli.app import app
+from tests.app import app
 from webgym_cli.cli.commands import setup as command
 
 

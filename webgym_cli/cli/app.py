@@ -1,4 +1,4 @@
-"""The command-line app: commands in the order of the pipeline. Nothing heavy is imported before a command runs."""
+"""The command-line app. A command's module is imported only if the command is run, or for the list of all."""
 
 from __future__ import annotations
 
@@ -10,31 +10,6 @@ import typer
 import webgym_cli
 from webgym_cli.cli.manual import ManualGroup, command
 
-app = typer.Typer(
-    name="webgym",
-    cls=ManualGroup,
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-
-def _version(value: bool) -> None:
-    if value:
-        typer.echo(f"webgym {webgym_cli.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
-) -> None:
-    """Train visual web agents: rollouts in real Chromium, a replay buffer, training, the next policy, again."""
-
-
 # The modules of `commands`, in the order of the pipeline: each has a command of its name, or an `app` of several.
 _PANELS = {
     "Pipeline": ("rollout", "judge", "score", "prepare", "train", "loop", "curriculum", "resume", "serve"),
@@ -44,19 +19,48 @@ _PANELS = {
 }
 # Earlier names of commands.
 _HIDDEN = ("diff",)
+_NAMES = {name.strip("_").replace("_", "-"): name for names in (*_PANELS.values(), _HIDDEN) for name in names}
 
 
-def _register() -> None:
-    """Add the commands to the app."""
+def build_app(named: str = "") -> typer.Typer:
+    """Return the app with the named command alone, or with all commands if there is none of that name."""
+    app = typer.Typer(
+        name="webgym",
+        cls=ManualGroup,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(root)
+    only = _NAMES.get(named)
     for name in _HIDDEN:
-        command(app, name, hidden=True)(getattr(import_module(f"webgym_cli.cli.commands.{name}"), name))
+        if only in (None, name):
+            command(app, name, hidden=True)(getattr(import_module(f"webgym_cli.cli.commands.{name}"), name))
     for panel, names in _PANELS.items():
         for name in names:
-            module = import_module(f"webgym_cli.cli.commands.{name}")
-            if hasattr(module, "app"):
-                app.add_typer(module.app, name=name, rich_help_panel=panel)
-            else:
-                command(app, name.strip("_").replace("_", "-"), panel)(getattr(module, name))
+            if only in (None, name):
+                _register(app, name, panel)
+    return app
 
 
-_register()
+def _register(app: typer.Typer, name: str, panel: str) -> None:
+    module = import_module(f"webgym_cli.cli.commands.{name}")
+    if hasattr(module, "app"):
+        app.add_typer(module.app, name=name, rich_help_panel=panel)
+    else:
+        command(app, name.strip("_").replace("_", "-"), panel)(getattr(module, name))
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"webgym {webgym_cli.__version__}")
+        raise typer.Exit
+
+
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Train visual web agents: rollouts in real Chromium, a replay buffer, training, the next policy, again."""

@@ -80,9 +80,9 @@ def main() -> None:
 
 def _run() -> Any:
     """Run the command and return Typer's result. The imports are here because Ctrl-C is handled by now."""
-    from webgym_cli.cli.app import app
+    from webgym_cli.cli.app import build_app
 
-    return app(prog_name="webgym", standalone_mode=False)
+    return build_app(*sys.argv[1:2])(prog_name="webgym", standalone_mode=False)
 
 
 def _click_error(error: Exception) -> int:

@@ -18,7 +18,7 @@ from webgym_cli.config.partners import list_ineffective
 from webgym_cli.config.secrets import check_secrets
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event, EventSink
-from webgym_cli.rollout.resources import ORACLE, VLLM
+from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.serve.weights import require_model
 from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import (

@@ -29,13 +29,13 @@ from webgym_cli.prepare.rl.groups import resolve_group_by
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.events import rename_event
 from webgym_cli.records.sampling import PolicyVersion
+from webgym_cli.records.series import VLLM
 from webgym_cli.records.stored_events import BatchEvent
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.engine import RolloutEngine, make_claims
 from webgym_cli.rollout.memory_limiter import default_concurrency
 from webgym_cli.rollout.plan import RolloutPlan
-from webgym_cli.rollout.resources import VLLM
 from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.store.batches import measure_ends, read_async_batches, read_batches
 from webgym_cli.store.buffer import list_iterations

@@ -18,9 +18,9 @@ from webgym_cli.loop.loop_plan import LoopPlan, Phase, choose_policy, is_importe
 from webgym_cli.loop.phases import Phases, phase_of
 from webgym_cli.loop.rollout_setup import require_success
 from webgym_cli.records.events import Event, make_event, rename_event
+from webgym_cli.records.series import ORACLE
 from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.records.task import Split
-from webgym_cli.rollout.resources import ORACLE
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import read_valid_events
 

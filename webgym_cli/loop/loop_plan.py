@@ -11,9 +11,9 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.records.batch import LoopMode
+from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.records.task import Split
-from webgym_cli.rollout.resources import ORACLE, VLLM
 from webgym_cli.store.buffer import list_iterations as stored_iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import read_valid_events

@@ -11,12 +11,13 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import check_tasks, find_environment, require_experts
 from webgym_cli.errors import BelowThresholdError, WebGymError
 from webgym_cli.records.events import EventSink, RolloutSummary, make_event
+from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.task import Split
 from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scripted import open_scripted
 from webgym_cli.rollout.judging import TrajectoryJudge
 from webgym_cli.rollout.plan import RolloutPlan, plan_rollout
-from webgym_cli.rollout.resources import ORACLE, VLLM, policy_urls
+from webgym_cli.rollout.resources import policy_urls
 from webgym_cli.store.batches import require_turns
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.checkpoints import version

@@ -18,12 +18,13 @@ from webgym_cli.loop.rollout_setup import (
     require_one_environment,
 )
 from webgym_cli.records.events import RolloutSummary, make_event
+from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.rollout.queue import EpisodeQueue
-from webgym_cli.rollout.resources import ORACLE, VLLM, PolicyEndpoint, apply_test_sampling, name_policy, policy_urls
+from webgym_cli.rollout.resources import PolicyEndpoint, apply_test_sampling, name_policy, policy_urls
 from webgym_cli.rollout.runner import EpisodeRunner, open_runner
 from webgym_cli.rollout.slots import SharedRollouts
 from webgym_cli.serve.logprobs import logprobs_kind

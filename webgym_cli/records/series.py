@@ -7,6 +7,8 @@ from __future__ import annotations
 
 # `policy` of an expert's episodes, and the series that they form: no measure of a policy.
 EXPERT, DEMONSTRATIONS = "oracle", "demonstrations"
+# Values of `rollout.policy` other than base URLs: the environment's expert, webgym's own servers.
+ORACLE, VLLM = EXPERT, "vllm"
 # Only the names of servers' policies contain one; those of checkpoints, folders and hub models don't.
 _SERVED = (" at http://", " at https://")
 

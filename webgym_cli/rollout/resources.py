@@ -13,7 +13,7 @@ from webgym_cli.config.secrets import refuse_keys
 from webgym_cli.errors import UsageError
 from webgym_cli.records.base import Record
 from webgym_cli.records.sampling import Logprobs
-from webgym_cli.records.series import EXPERT, name_served
+from webgym_cli.records.series import ORACLE, VLLM, name_served
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import Agent, ModelAgent, OracleAgent
 from webgym_cli.store.checkpoints import policy_name
@@ -24,8 +24,6 @@ from webgym_cli.util.secrets import expand_variables
 if TYPE_CHECKING:
     from webgym_cli.agent.client.load_balancer import BalancedPolicy
 
-# Values of `rollout.policy` other than base URLs: the environment's expert, webgym's own server.
-ORACLE, VLLM = EXPERT, "vllm"
 _CHOICES = "--policy vllm, --policy oracle or --policy http://HOST:PORT/v1[,http://HOST:PORT/v1...]"
 
 
@@ -59,7 +57,7 @@ def policy_urls(policy: str) -> tuple[str, ...]:
 def name_policy(run: RunDir, settings: Settings, policy: str) -> str:
     """Return the name that the episodes of a policy store. `policy`: what `rollout.policy` takes."""
     if policy == ORACLE:
-        return EXPERT
+        return ORACLE
     if policy == VLLM:
         return policy_name(run, settings)
     # Without credentials, in one spelling and order: the same servers are one series.

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from webgym_cli.config.deepspeed import zero_stage
 from webgym_cli.config.model import Settings
-from webgym_cli.jobs.ray_cluster import open_cluster
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import working_dir
@@ -74,6 +73,8 @@ def find_placement(settings: Settings, environ: Mapping[str, str]) -> Placement:
         return Placement(device, local)
     if settings.train.nodes is not None:
         return Placement(device, local, settings.train.nodes)
+    from webgym_cli.jobs.ray_cluster import open_cluster
+
     with open_cluster(settings.rollout) as cluster:
         return Placement(device, local, 1 + len(cluster.nodes(gpus=local if device == "cuda" else 0, others=True)))
 

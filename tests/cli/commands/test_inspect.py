@@ -9,10 +9,10 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from tests.app import app
 from tests.inspect.buffers import attempt, made
 from tests.records.made import store_images, trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
-from webgym_cli.cli.app import app
 from webgym_cli.cli.commands.episode_text import episode_text
 from webgym_cli.cli.commands.inspect_tables import cell, sparkline
 from webgym_cli.errors import MissingStageError, StoreError, UsageError
@@ -256,7 +256,7 @@ def test_versions_that_are_not_there_are_wrong_usage(said):
 
 def test_help_loads_no_database():
     code = (
-        "import sys; from webgym_cli.cli.app import app\n"
+        "import sys; from tests.app import app\n"
         "heavy = {'duckdb', 'pyarrow', 'jinja2', 'rich.console', 'PIL'}\n"
         "sys.stdout.write(str(sorted(heavy & sys.modules.keys())))"
     )

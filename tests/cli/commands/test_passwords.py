@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from typer.testing import CliRunner
 
-from webgym_cli.cli.app import app
+from tests.app import app
 
 SECRET = "PASS-word"
 BASIC = base64.b64encode(f"user:{SECRET}".encode()).decode()

@@ -7,9 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from tests.app import app
 from tests.inspect.buffers import made
 from tests.report.runs import at, did, note
-from webgym_cli.cli.app import app
 from webgym_cli.errors import MissingStageError, StoreError, UsageError
 
 

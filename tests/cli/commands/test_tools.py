@@ -3,7 +3,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from webgym_cli.cli.app import app
+from tests.app import app
 
 MINE = '''
 from webgym_cli.tools import tool

@@ -7,9 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from tests.app import app
 from tests.tracking.conftest import KEY, happened, new_run
 from tests.tracking.fake_server import FakeServer
-from webgym_cli.cli.app import app
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, MissingStageError, UsageError
 

@@ -6,12 +6,19 @@ from pathlib import Path
 
 from webgym_cli.config.model import Settings
 from webgym_cli.records.events import EventSink
+from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.train.llamafactory import lora_merge, optimizer_carryover
 from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft
-from webgym_cli.train.llamafactory.rendering import require_same_rendering
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan, without_states
+
+
+async def check_rendering(run: RunDir, settings: Settings, logs: Path) -> None:
+    """Raise `SettingsError` if trained and served prompts differ. A plan needs none of its imports."""
+    from webgym_cli.train.llamafactory.rendering import require_same_rendering
+
+    await require_same_rendering(run, settings, logs)
 
 
 async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
@@ -34,7 +41,7 @@ LLAMAFACTORY = TrainingBackend(
     plan_sft,
     llamafactory_command,
     "dataset",
-    check_data=require_same_rendering,
+    check_data=check_rendering,
     build_start=build_start,
     export=lora_merge.export,
 )

@@ -1,0 +1,5 @@
+"""The app with all commands."""
+
+from webgym_cli.cli.app import build_app
+
+app = build_app()
