@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -17,7 +16,9 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.gpu import open_nvml
 from webgym_cli.jobs.process import Job, last_lines
-from webgym_cli.records.dataset import ROWS, SUMMARY, TRAJECTORIES
+from webgym_cli.prepare.rl.files import open_batch, write_summary
+from webgym_cli.prepare.rl.rows import ServedTurn, build_rows
+from webgym_cli.records.sampling import Sampling
 from webgym_cli.serve.client import IMAGE_SIDE, known_image
 from webgym_cli.serve.execute import PolicyServer
 from webgym_cli.serve.plan import plan_servers
@@ -130,28 +131,18 @@ async def _sample(server: PolicyServer, folder: Path) -> None:
 
 
 def _write_batch(folder: Path, reply: dict[str, Any]) -> None:
-    """Write a server's reply as `webgym prepare` writes rows, all of one group."""
-    prompt = reply["prompt_token_ids"]
-    rows = [
-        {
-            "number": number,
-            "step": 0,
-            "input_ids": [*prompt, *choice["token_ids"]],
-            "mask": [0] * len(prompt) + [1] * len(choice["token_ids"]),
-            "logprobs": [token["logprob"] for token in choice["logprobs"]["content"]],
-            "images": ["picture.png"],
-            "sizes": [[IMAGE_SIDE, IMAGE_SIDE]],
-        }
-        for number, choice in enumerate(reply["choices"])
-    ]
-    folder.mkdir()
-    (folder / "picture.png").write_bytes(base64.b64decode(known_image().partition(",")[2]))
-    content = "".join(f"{json.dumps(row)}\n" for row in rows).encode()
-    (folder / ROWS).write_bytes(content)
-    trajectories = [{"number": number, "group": 0, "reward": float(number % 2)} for number in range(len(rows))]
-    (folder / TRAJECTORIES).write_text("".join(f"{json.dumps(one)}\n" for one in trajectories), encoding="utf-8")
-    head = {"schema": 1, "iteration": 0, "digest": hashlib.sha256(content).hexdigest(), "sampling": {"temperature": 1}}
-    write_json(folder / SUMMARY, head)
+    """Write a server's reply as a batch whose rows are of one group."""
+    picture, size = "picture.png", (IMAGE_SIDE, IMAGE_SIDE)
+    with open_batch(folder) as files:
+        for number, choice in enumerate(reply["choices"]):
+            logprobs = tuple(token["logprob"] for token in choice["logprobs"]["content"])
+            turn = ServedTurn(0, reply["prompt_token_ids"], tuple(choice["token_ids"]), logprobs, (picture,), (size,))
+            files.add_trajectory({"number": number, "group": 0, "reward": float(number % 2)})
+            for row in build_rows([turn], merge=False):
+                files.add_row({"number": number, **row.to_line([picture])})
+    (folder / picture).write_bytes(base64.b64decode(known_image().partition(",")[2]))
+    names = dict.fromkeys(("model_name", "policy", "model", "plan_digest"), "")
+    write_summary(folder, files, iteration=0, sampling=Sampling(temperature=1), trained=files.rows, **names)
 
 
 async def _train(python: Path, model: str, folder: Path, *, cpu: bool) -> dict[str, Any]:

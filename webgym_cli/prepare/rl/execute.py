@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections import Counter
 from dataclasses import dataclass, field
@@ -14,10 +12,10 @@ from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.prepare.rl.drop_reasons import OWN_REASONS, MaskReason
+from webgym_cli.prepare.rl.files import BatchFiles, open_batch, write_summary
 from webgym_cli.prepare.rl.plan import BatchMember, RlPlan
 from webgym_cli.prepare.rl.replay import build_replay_lines, select_replay
 from webgym_cli.prepare.rl.rows import (
-    TokenRow,
     build_trained_rows,
     digest_observation,
     oldest_version,
@@ -25,20 +23,19 @@ from webgym_cli.prepare.rl.rows import (
 )
 from webgym_cli.prepare.rl.score import ScoredAction, ScoringResult
 from webgym_cli.prepare.rl.states import PromptState, render_last_state
-from webgym_cli.records.dataset import DROPPED, ROWS, SUMMARY, TRAJECTORIES, RlData
+from webgym_cli.records.dataset import DROPPED, SUMMARY, RlData
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.files import WriteLine, open_line_writer, read_json, replace_folder, write_json
+from webgym_cli.util.files import read_json, replace_folder, write_json
 from webgym_cli.util.gc_pause import rare_collections
 
 # Trajectories between two progress events.
 PROGRESS_EVERY = 50
 # Size of the cache of image paths: neighbouring rows share most images.
 REMEMBERED = 1 << 16
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 @rare_collections()
@@ -58,31 +55,26 @@ def execute(
     try:
         shutil.rmtree(building, ignore_errors=True)
         building.mkdir(parents=True)
-        with open_line_writer(building / ROWS) as to_rows, open_line_writer(building / TRAJECTORIES) as to_trajectories:
-            batch = _BatchWriter(plan, run, tokens, to_rows, to_trajectories, sink)
+        with open_batch(building) as files:
+            batch = _BatchWriter(plan, run, tokens, files, sink)
             batch.write()
             chosen, figures = ([], None) if scores is None else batch.replay(scores)
         replayed = None if figures is None else len(chosen)
-        with (building / ROWS).open("rb") as rows:
-            digest = hashlib.file_digest(rows, "sha256").hexdigest()
-        data = RlData(
+        dropped = _build_dropped(plan, batch.tally) | ({} if figures is None else {"replay": figures})
+        write_json(building / DROPPED, dropped)
+        data = write_summary(
+            building,
+            files,
             iteration=plan.iteration,
             model_name=new_name(run),
             policy=policy_name(run, settings),
             model=locate_model(model),
             sampling=plan.sampling,
             trained=plan.counts.trained - batch.tally.masked.total() + len({one.candidate for one in chosen}),
-            rows=batch.tally.rows,
-            current_rows=None if replayed is None else batch.tally.rows - replayed,
+            current_rows=None if replayed is None else files.rows - replayed,
             replayed_rows=replayed,
-            tokens=batch.tally.tokens,
-            trained_tokens=batch.tally.trained_tokens,
             plan_digest=plan.digest(),
-            digest=digest,
         )
-        dropped = _build_dropped(plan, batch.tally) | ({} if figures is None else {"replay": figures})
-        write_json(building / DROPPED, dropped)
-        write_json(building / SUMMARY, data.facts())
         replace_folder(building, folder)
     except OSError as error:
         raise StoreError(
@@ -105,10 +97,7 @@ def read_rl_data(run: RunDir) -> RlData | None:
 class _Tally:
     """Counts of written and masked trajectories."""
 
-    rows: int = 0
     steps: int = 0
-    tokens: int = 0
-    trained_tokens: int = 0
     masked: Counter[str] = field(default_factory=Counter)
     """Trajectories masked because of their content, by reason."""
     damaged: list[str] = field(default_factory=list)
@@ -117,17 +106,8 @@ class _Tally:
 class _BatchWriter:
     """Writer of one batch."""
 
-    def __init__(
-        self,
-        plan: RlPlan,
-        run: RunDir,
-        tokens: ModelTokens,
-        to_rows: WriteLine,
-        to_trajectories: WriteLine,
-        sink: EventSink,
-    ) -> None:
-        self._plan, self._run, self._tokens = plan, run, tokens
-        self._to_rows, self._to_trajectories, self._sink = to_rows, to_trajectories, sink
+    def __init__(self, plan: RlPlan, run: RunDir, tokens: ModelTokens, files: BatchFiles, sink: EventSink) -> None:
+        self._plan, self._run, self._tokens, self._files, self._sink = plan, run, tokens, files, sink
         self._store = ScreenshotStore(run.screenshots)
         self._located = lru_cache(maxsize=REMEMBERED)(self._locate)
         self.tally = _Tally()
@@ -137,10 +117,10 @@ class _BatchWriter:
         total = self._plan.counts.trajectories
         for done, member in enumerate(self._plan.members(), 1):
             line = _line(member, *self._write_trained(member))
-            self._to_trajectories(_encode(line if self._plan.replay is None else line | {"replayed": False}))
+            self._files.add_trajectory(line if self._plan.replay is None else line | {"replayed": False})
             if done % PROGRESS_EVERY == 0 or done == total:
                 self._sink({"event": "rl_data_progress", "bar": "prepare", "done": done, "total": total})
-        if not self.tally.rows:
+        if not self._files.rows:
             reasons = ", ".join(f"{count} x {reason}" for reason, count in sorted(self.tally.masked.items()))
             raise WebGymError(
                 f"{self._run.root}: the tokens of no trajectory can be told ({reasons})",
@@ -157,25 +137,19 @@ class _BatchWriter:
             return None, rows
         for line in rows:
             self.tally.steps += len(line["steps"])
-            self._add(line)
+            self._files.add_row(line)
         return member.reward, None
 
     def replay(self, scores: ScoringResult) -> tuple[list[ScoredAction], dict[str, Any]]:
         """Append the replayed experience and return the result of `select_replay`."""
-        (chosen, figures), counts = select_replay(scores, self.tally.rows), self._plan.counts
+        (chosen, figures), counts = select_replay(scores, self._files.rows), self._plan.counts
         # numbered after those of the iteration
         numbers = {"number": counts.trajectories, "group": counts.groups}
         for trajectory, lines in build_replay_lines(scores, chosen, self._tokens, **numbers):
-            self._to_trajectories(_encode(trajectory))
+            self._files.add_trajectory(trajectory)
             for line in lines:
-                self._add(line)
+                self._files.add_row(line)
         return chosen, figures
-
-    def _add(self, line: dict[str, Any]) -> None:
-        self._to_rows(_encode(line))
-        self.tally.rows += 1
-        self.tally.tokens += len(line["input_ids"])
-        self.tally.trained_tokens += len(line["logprobs"])
 
     def _rows_of(self, member: BatchMember) -> list[dict[str, Any]] | MaskReason:
         """Return the rows with the paths of their images, or why there are none."""
@@ -194,8 +168,9 @@ class _BatchWriter:
         sequences = (*(row.input_ids for row in rows), *(state.ids for state in states))
         if limit is not None and any(len(ids) > limit for ids in sequences):
             return MaskReason.TOO_LONG
+        key: dict[str, Any] = {"trajectory": member.place.id, "number": member.number, "group": member.group}
         try:
-            lines = [_row(member, row, list(map(self._located, row.images))) for row in rows]
+            lines = [key | row.to_line(list(map(self._located, row.images))) for row in rows]
             after = [list(map(self._located, state.images)) for state in states]
         except StoreError:
             return MaskReason.IMAGE_MISSING
@@ -227,21 +202,6 @@ def _line(member: BatchMember, reward: float | None, masked: MaskReason | None) 
         "policy": member.policy,
         "greedy": member.greedy,
         "masked": masked,
-    }
-
-
-def _row(member: BatchMember, row: TokenRow, images: list[str]) -> dict[str, Any]:
-    return {
-        "trajectory": member.place.id,
-        "number": member.number,
-        "group": member.group,
-        "step": row.steps[0],
-        "steps": row.steps,
-        "input_ids": row.input_ids,
-        "mask": row.mask,
-        "logprobs": row.logprobs,
-        "images": images,
-        "sizes": row.sizes,
     }
 
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.prompt import render_step
@@ -77,6 +78,11 @@ class TokenRow:
         """Return the row with only its last turn trained."""
         mask = [0] * (len(self.input_ids) - len(turn.sampled)) + [1] * len(turn.sampled)
         return replace(self, steps=[turn.step], mask=mask, logprobs=list(turn.logprobs))
+
+    def to_line(self, images: list[str]) -> dict[str, Any]:
+        """Return the row as the trainer reads it. `images`: their paths, relative to the batch."""
+        tokens = {"input_ids": self.input_ids, "mask": self.mask, "logprobs": self.logprobs}
+        return {"step": self.steps[0], "steps": self.steps, **tokens, "images": images, "sizes": self.sizes}
 
 
 def build_rows(turns: Iterable[ServedTurn], *, merge: bool) -> Iterator[TokenRow]:
