@@ -7,12 +7,7 @@ import pytest
 from tests.inspect.buffers import made
 from tests.records.made import CRASHED, SOLVED, trajectory
 from tests.report.runs import compared, did
-from webgym_cli.compare.views import (
-    build_failure_rows,
-    build_sections,
-    build_success_rows,
-    warn_of_different_tasks,
-)
+from webgym_cli.compare.views import build_run_tables, build_sections, warn_of_different_tasks
 from webgym_cli.config.load import load
 from webgym_cli.records.series import name_served
 from webgym_cli.records.statistics import difference, mcnemar
@@ -28,6 +23,10 @@ def rows(found):
     return {(row["series"], row["first_iteration"], row["second_iteration"]): row for row in found["rows"]}
 
 
+def cells(found, table):
+    return build_run_tables(found)[table].table.rows
+
+
 def test_the_same_episodes_are_paired(tmp_path):
     first = made(tmp_path / "a", *asked([True] * 3 + [False] * 9))
     second = made(tmp_path / "b", *asked([False] + [True] * 9 + [False] * 2))
@@ -41,7 +40,7 @@ def test_the_same_episodes_are_paired(tmp_path):
 def test_enough_gains_tell(tmp_path):
     found = compared(made(tmp_path / "a", *asked([False] * 8)), made(tmp_path / "b", *asked([True] * 8)))
     assert found["rows"][0]["p_value"] == pytest.approx(2 / 2**8, rel=1e-3)
-    assert build_success_rows(found)[0][-2:] == ("p 0.007812: +8 -0 of 8 pairs", "B is better")
+    assert cells(found, "success")[0][-2:] == ("p 0.007812: +8 -0 of 8 pairs", "B is better")
 
 
 def test_only_what_both_have_and_what_is_scored_is_paired(tmp_path):
@@ -107,13 +106,13 @@ def test_runs_without_a_common_task_get_no_verdict(tmp_path, split):
     found = compared(run("a", "a", won=False), run("b", "b", won=True))
     (row,) = found["rows"]
     assert (row["common_tasks"], row["significant"]) == (0, True)
-    assert build_success_rows(found)[0][-1] == "different tasks"
+    assert cells(found, "success")[0][-1] == "different tasks"
     assert "no task in common" in warn_of_different_tasks(found)
     note = next(section.note for section in build_sections(found) if section.id == "success")
     assert note.startswith(warn_of_different_tasks(found))
     same = compared(run("c", "a", won=False), run("d", "a", won=True))
     assert (same["rows"][0]["common_tasks"], warn_of_different_tasks(same)) == (1, "")
-    assert build_success_rows(same)[0][-1] == "B is better"
+    assert cells(same, "success")[0][-1] == "B is better"
 
 
 def test_the_newest_are_compared_where_they_differ(tmp_path):
@@ -131,9 +130,9 @@ def test_failures_are_shares_of_all_episodes(tmp_path):
     second = made(tmp_path / "b", *asked([True] * 10))
     found = compared(first, second)
     assert found["failures"]["browser_crashed"]["difference"] == -0.9
-    assert build_failure_rows(found)[0][:4] == ("browser_crashed", "9", "0", "-90 pp")
-    assert build_failure_rows(found)[0][-1] == "differs"
-    assert build_failure_rows(compared(first, made(tmp_path / "c")))[0][-2:] == ("-", "-")
+    assert cells(found, "failures")[0][:4] == ("browser_crashed", "9", "0", "-90 pp")
+    assert cells(found, "failures")[0][-1] == "differs"
+    assert cells(compared(first, made(tmp_path / "c")), "failures")[0][-2:] == ("-", "-")
 
 
 def test_settings_that_differ_are_told(tmp_path):

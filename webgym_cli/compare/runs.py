@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, cast
 
 from webgym_cli.config.load import flat_values
@@ -16,15 +15,6 @@ from webgym_cli.store.run import RunDir, saved_settings
 
 # Significance level; the intervals are 95 % confidence intervals.
 LEVEL = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedRun:
-    """One of the two runs."""
-
-    run: RunDir
-    index: Index
-    """The run's."""
 
 
 class Difference(TypedDict, total=False):
@@ -57,33 +47,20 @@ class ComparedRow(Difference):
     """Scored tasks of both sides; 0: the success rates are those of different tasks. None: without a method."""
 
 
-class ComparedFailures(Difference):
-    """The failures of one kind, as shares of all trajectories."""
-
-    first: int
-    second: int
-
-
-class DifferingSetting(TypedDict):
-    """A setting of both runs."""
-
-    first: Any
-    second: Any
-
-
 class Comparison(TypedDict):
     """Comparison of two runs: the input of the HTML page, and the output of `--json`."""
 
     first: RunIdentity
     second: RunIdentity
     rows: list[ComparedRow]
-    failures: dict[str, ComparedFailures]
-    """By kind."""
-    settings: dict[str, DifferingSetting]
+    failures: dict[str, dict[str, Any]]
+    """By kind: both counts, and the difference of the shares of all trajectories."""
+    settings: dict[str, dict[str, Any]]
     """Those that differ, by dotted key."""
 
 
-_Runs = tuple[ComparedRun, ComparedRun]
+# A run and its index.
+ComparedRun = tuple[RunDir, Index]
 _Points = dict[tuple[str, int], SuccessPoint]
 # The series of both sides.
 _Series = tuple[str, str]
@@ -91,17 +68,17 @@ _Series = tuple[str, str]
 
 def compare_runs(first: ComparedRun, second: ComparedRun) -> Comparison:
     """Return the comparison as one JSON object. Rates and differences are shares of 1. Raises `StoreError`."""
-    sides = (first, second)
-    counted = [_points(side.index) for side in sides]
-    settings = [saved_settings(side.run) for side in sides]
+    runs, indexes = (first[0], second[0]), (first[1], second[1])
+    counted = [_points(index) for index in indexes]
+    settings = [saved_settings(run) for run in runs]
     values = [flat_values(of) for of in settings]
-    kinds = [read_failures(side.index)["by_kind"] for side in sides]
+    kinds = [read_failures(index)["by_kind"] for index in indexes]
     ran = [sum(point["trajectories"] for point in points.values()) for points in counted]
     return {
-        "first": describe_run(first.run, settings[0]),
-        "second": describe_run(second.run, settings[1]),
+        "first": describe_run(runs[0], settings[0]),
+        "second": describe_run(runs[1], settings[1]),
         "rows": [
-            _row(sides, counted, series, at)
+            _row(indexes, counted, series, at)
             for series in _pairs_of_series(counted)
             for at in _pairs_of_iterations(counted, series)
         ],
@@ -150,7 +127,7 @@ def _pairs_of_iterations(counted: list[_Points], series: _Series) -> list[tuple[
     return pairs
 
 
-def _row(sides: _Runs, counted: list[_Points], series: _Series, iterations: tuple[int, int]) -> ComparedRow:
+def _row(indexes: Sequence[Index], counted: list[_Points], series: _Series, iterations: tuple[int, int]) -> ComparedRow:
     """Compare one iteration of the first run with one of the second."""
     points = [of_side.get(at) for of_side, at in zip(counted, zip(series, iterations, strict=True), strict=True)]
     row: ComparedRow = {
@@ -166,7 +143,7 @@ def _row(sides: _Runs, counted: list[_Points], series: _Series, iterations: tupl
     # Without scored trajectories on both sides there is no rate to test: the row has counts only.
     if len(tallies) < 2:
         return row
-    before, after = ((side.index, *of) for side, of in zip(sides, zip(series, iterations, strict=True), strict=True))
+    before, after = ((index, *of) for index, of in zip(indexes, zip(series, iterations, strict=True), strict=True))
     row["common_tasks"] = len(pair_cases(before, after, by_seed=False))
     if series[0].startswith("test") and (paired := _compare_pairs(pair_cases(before, after))):
         return {**row, "method": "paired", **paired}
@@ -204,7 +181,7 @@ def _apart(first: tuple[int, int], second: tuple[int, int]) -> Difference:
     }
 
 
-def _two(first: tuple[int, int], second: tuple[int, int]) -> ComparedFailures:
+def _two(first: tuple[int, int], second: tuple[int, int]) -> dict[str, Any]:
     """Return two counts as shares of all trajectories, and their difference if both runs have trajectories."""
-    counts: ComparedFailures = {"first": first[0], "second": second[0]}
-    return {**counts, **_apart(first, second)} if first[1] and second[1] else counts
+    apart = _apart(first, second) if first[1] and second[1] else {}
+    return {"first": first[0], "second": second[0], **apart}

@@ -1,68 +1,84 @@
-"""Sections of a comparison page: curves of both runs, and the tables that the command line also prints. Pure."""
+"""Tables of a comparison, which the command line prints, and the HTML page of two runs with the same tables. Pure."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 from webgym_cli.compare.runs import ComparedRow, Comparison
 from webgym_cli.report.charts import NONE, format_number, format_percent
-from webgym_cli.report.figures import (
-    Figure,
-    ReportSection,
-    Table,
-    format_interval,
-    make_success_curve,
-)
-from webgym_cli.report.page import render_template, to_short_json
+from webgym_cli.report.figures import Figure, ReportSection, Table, format_interval, make_success_curve
+from webgym_cli.report.page import render_template
 from webgym_cli.report.success import SuccessCounts
 
-# The columns of the main table.
-ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
-FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
+_ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
+_FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
+_NOTE = (
+    "Where both runs were asked the same test tasks with the same seeds, these are paired and p is McNemar's, exact; "
+    "else the interval is Newcombe's for two independent shares. Differences are in percentage points (pp). Each row "
+    "has a chance of 5 % to tell of a difference where there is none."
+)
 
 
-def render_comparison(comparison: Comparison) -> bytes:
-    """Render a comparison page, encoded in UTF-8."""
-    settings = [
-        (key, to_short_json(of["first"]), to_short_json(of["second"])) for key, of in comparison["settings"].items()
+def build_run_tables(comparison: Comparison) -> dict[str, Figure]:
+    """Return the tables of two compared runs, by the id of their section."""
+    sides = (("A", comparison["first"]), ("B", comparison["second"]))
+    runs = [(name, of["run"], of["policy_version"], of["policy"]) for name, of in sides]
+    settings = [(key, json.dumps(of["first"]), json.dumps(of["second"])) for key, of in comparison["settings"].items()]
+    return {
+        "runs": _table("runs", ("", "run", "policy version", "policy"), runs),
+        "success": _table("success", _ROWS, map(_success_cells, comparison["rows"])),
+        "failures": _table("failures", _FAILURES, (_failure_cells(*of) for of in comparison["failures"].items())),
+        "settings": _table("settings that differ", ("", "A", "B"), settings),
+    }
+
+
+def build_version_tables(difference: dict[str, Any], *, tasks: bool) -> list[Figure]:
+    """Return the tables of two compared versions. `tasks`: with the tasks and episodes that changed."""
+    unit, counts = f"{difference['unit']}s", difference["counts"]
+    names = ("run", "iteration", "success_rate", "mean_steps", "only_here")
+    tables = [
+        _table(
+            f"{difference['split']}, {difference['pairs']} {unit}",
+            ("", "run", "iteration", "success", "steps", f"{unit} only here"),
+            [(side, *(difference[side][name] for name in names)) for side in ("first", "second")],
+        ),
+        _table(
+            "change",
+            (*counts, "unscored", "p (McNemar)"),
+            [(*counts.values(), difference["unscored"], difference["p_value"])],
+        ),
     ]
-    sections = build_sections(comparison)
-    return render_template("compare", comparison=comparison, sections=sections, settings=settings)
+    if tasks:
+        changed = [(task, *of.values()) for task, of in difference["by_task"].items() if of["gained"] or of["lost"]]
+        tables.append(_table("by task", ("task", "pairs", *counts), changed))
+        for kind in ("gained", "lost"):
+            rows = [(pair["task"], pair.get("seed"), pair["first"], pair["second"]) for pair in difference[kind]]
+            tables.append(_table(kind, ("task", "seed", "first", "second"), rows))
+    return tables
 
 
 def build_sections(comparison: Comparison) -> list[ReportSection]:
     """Return the sections of a comparison's page."""
-    every = dict.fromkeys(row["series"] for row in comparison["rows"])
-    figures = [figure for series in every if (figure := _curves(comparison, series))]
-    success = Figure("Comparison", Table(ROWS, tuple(build_success_rows(comparison))))
-    note = (
-        "Where both runs were asked the same test tasks with the same seeds, these are paired and p is McNemar's, "
-        "exact; else the interval is Newcombe's for two independent shares. Differences are in percentage points (pp). "
-        "Each row has a chance of 5 % to tell of a difference where there is none."
-    )
-    if warning := warn_of_different_tasks(comparison):
-        note = f"{warning} {note}"
-    shown = [ReportSection("success", "Success", (*figures, success), note)]
-    if rows := build_failure_rows(comparison):
-        table = Table(FAILURES, tuple(rows))
-        figure = Figure("Failures by kind", table, "Differences are of the shares of all episodes.")
-        shown.append(ReportSection("failures", "Failures", (figure,)))
-    return shown
-
-
-def build_success_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return the rows of the main table as text."""
+    tables = build_run_tables(comparison)
+    curves = [_curves(comparison, series) for series in dict.fromkeys(row["series"] for row in comparison["rows"])]
+    notes = {
+        "success": f"{warn_of_different_tasks(comparison)} {_NOTE}".strip(),
+        "failures": "Differences are of the shares of all episodes.",
+        "settings": "" if tables["settings"].table.rows else "No settings differ.",
+    }
+    figures = {"success": tuple(filter(None, curves))}
     return [
-        (
-            row["series"],
-            str(row["first_iteration"]),
-            str(row["second_iteration"]),
-            *(_rate(row[side]) for side in ("first", "second")),
-            *(_steps(row[side]) for side in ("first", "second")),
-            _points(row.get("difference")),
-            _sure(row),
-            _verdict(row),
-        )
-        for row in comparison["rows"]
+        ReportSection(name, name.title(), (*figures.get(name, ()), tables[name]), note)
+        for name, note in notes.items()
+        if tables[name].table.rows or name != "failures"
     ]
+
+
+def render_comparison(comparison: Comparison) -> bytes:
+    """Render a comparison page, encoded in UTF-8."""
+    return render_template("compare", comparison=comparison, sections=build_sections(comparison))
 
 
 def warn_of_different_tasks(comparison: Comparison) -> str:
@@ -73,19 +89,22 @@ def warn_of_different_tasks(comparison: Comparison) -> str:
     return "The runs have no task in common: the success rates are those of different tasks, and no verdict follows."
 
 
-def build_failure_rows(comparison: Comparison) -> list[tuple[str, ...]]:
-    """Return the rows of the failure table as text."""
-    return [
-        (
-            kind,
-            str(of["first"]),
-            str(of["second"]),
-            _points(of.get("difference")),
-            format_interval(of.get("difference_interval"), _points),
-            {True: "differs", False: "may be chance", None: NONE}[of.get("significant")],
-        )
-        for kind, of in comparison["failures"].items()
-    ]
+def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Figure:
+    cells = (tuple("" if cell is None else str(cell) for cell in row) for row in rows)
+    return Figure(title, Table(tuple(columns), tuple(cells)))
+
+
+def _success_cells(row: ComparedRow) -> tuple[Any, ...]:
+    sides = (row["first"], row["second"])
+    steps = (format_number(side and side["mean_steps"]) for side in sides)
+    shown = (row["series"], row["first_iteration"], row["second_iteration"], *map(_rate, sides), *steps)
+    return (*shown, _points(row.get("difference")), _sure(row), _verdict(row))
+
+
+def _failure_cells(kind: str, of: dict[str, Any]) -> tuple[Any, ...]:
+    interval = format_interval(of.get("difference_interval"), _points)
+    verdict = {True: "differs", False: "may be chance", None: NONE}[of.get("significant")]
+    return kind, of["first"], of["second"], _points(of.get("difference")), interval, verdict
 
 
 def _curves(comparison: Comparison, series: str) -> Figure | None:
@@ -100,10 +119,6 @@ def _curves(comparison: Comparison, series: str) -> Figure | None:
 
 def _rate(side: SuccessCounts | None) -> str:
     return f"{format_percent(side['success_rate'])} of {side['scored']}" if side and side["scored"] else NONE
-
-
-def _steps(side: SuccessCounts | None) -> str:
-    return format_number(side and side["mean_steps"])
 
 
 def _points(of: float | None) -> str:
