@@ -33,6 +33,7 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import absolute_place, allow_places, import_plugins
 
 BASE_MODEL = "policy_config.base_model"
+_DEEPSPEED = ("algorithm_config.deepspeed_config_filename", "rl.trainer.deepspeed")
 # Settings that name modules, files or items in them.
 CODE = ("plugins", "context_config.prompt_version", "agent.call_format")
 
@@ -160,10 +161,11 @@ def list_unused_variables(run_config: Path) -> list[str]:
 
 
 def absolute_value(key: str, value: Any) -> Any:
-    """Return a value; the paths of a local model and of Python files are made absolute."""
+    """Return a value; the paths of a local model, of DeepSpeed's and of Python files are made absolute."""
     if key == "plugins" or key in PLACES:
         return [absolute_place(name) for name in value] if isinstance(value, list) else absolute_place(value)
-    local = key == BASE_MODEL and isinstance(value, str) and os.path.isdir(value)  # noqa: PTH112 - a name is no path
+    is_there = os.path.isdir if key == BASE_MODEL else os.path.isfile  # a name is no path
+    local = key in (BASE_MODEL, *_DEEPSPEED) and isinstance(value, str) and is_there(value)
     return str(Path(value).absolute()) if local else value
 
 

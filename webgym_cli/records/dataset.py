@@ -34,6 +34,8 @@ class Prepared(Record):
     """SHA-256 of the candidates and the sampling settings; empty in a dataset made by other means."""
     config_digest: str = ""
     """SHA-256 of `train_config.yaml` as written; a different digest means that it was edited by hand."""
+    deepspeed_digest: str = ""
+    """SHA-256 of `deepspeed.json`, likewise; empty without one, and in a dataset of an older version."""
     train_samples: int
     val_samples: int
     created_at: str

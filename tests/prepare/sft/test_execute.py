@@ -7,8 +7,8 @@ import pytest
 
 from tests.prepare.buffer import fill, settings
 from tests.records.made import CRASHED, UNSOLVED, trajectory
-from webgym_cli.errors import WebGymError
-from webgym_cli.prepare.sft.execute import execute, read_prepared
+from webgym_cli.errors import SettingsError, WebGymError
+from webgym_cli.prepare.sft.execute import execute, read_prepared, refresh_train_config, renewed_train_config
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.build import rebuild
@@ -135,3 +135,43 @@ def test_over_long_samples_are_reported(run, model):
     assert told == {
         "cutoff_len": longest - 1, "steps": 12, "longest_tokens": longest, "shortened": 12, "left_out": 0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_deepspeeds_file_is_renewed_unless_its_copy_was_edited(run, model, tmp_path, monkeypatch, own):
+    """`train_config.yaml` names the copy, so that its own text is the same whatever the file holds."""
+    monkeypatch.setattr("webgym_cli.prepare.sft.execute.is_own", lambda root: own)
+    mine, other = tmp_path / "mine.json", tmp_path / "other.json"
+    mine.write_text('{"zero_optimization": {"stage": 1}}')
+    other.write_text('{"zero_optimization": {"stage": 3}}')
+    with_ = chosen(model, f"algorithm_config.deepspeed_config_filename={mine}")
+    fill(run, *MADE)
+    prepared(run, with_)
+    copy, events = run.dataset / "deepspeed.json", []
+
+    def trained(with_):
+        """The plan's word, then the copy with which it is trained."""
+        events.clear()
+        renewed = renewed_train_config(run, with_) is not None
+        refresh_train_config(run, with_, events.append)
+        assert [event["renewed"] for event in events if event["renewed"]] == [True] * renewed
+        return renewed, copy.read_text()
+
+    assert trained(with_) == (False, mine.read_text())
+    assert events == []
+    mine.write_text('{"zero_optimization": {"stage": 2}}')
+    assert trained(with_) == (True, mine.read_text())
+    assert len(events) == 1
+    assert trained(with_) == (False, mine.read_text())
+    with_ = chosen(model, f"algorithm_config.deepspeed_config_filename={other}")
+    assert trained(with_) == (True, other.read_text())
+    copy.write_text('{"zero_optimization": {"stage": 0}}')
+    other.write_text("{}")
+    if own:
+        assert trained(with_) == (False, '{"zero_optimization": {"stage": 0}}')
+        assert [(event["event"], event["renewed"]) for event in events] == [("train_config", False)]
+    else:
+        with pytest.raises(SettingsError, match="edited there"):
+            trained(with_)
+    copy.unlink()
+    assert trained(with_) == (True, "{}")

@@ -72,26 +72,28 @@ def read_prepared(run: RunDir) -> Prepared | None:
 
 
 def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> None:
-    """Update the training configuration to settings that changed since `prepare`.
+    """Update the training configuration to settings, or a DeepSpeed file, that changed since `prepare`.
 
-    A `train_config.yaml` edited by the user stays unchanged, with a note. Of a run that was made elsewhere, all that
-    configures the training is written anew; raises `SettingsError` if its author edited it.
+    What the user edited (`train_config.yaml`, `deepspeed.json`) stays unchanged, with a note. Of a run that was made
+    elsewhere, all that configures the training is written anew; raises `SettingsError` if its author edited it.
     """
     own, file = is_own(run.root), run.dataset / TRAIN_CONFIG
-    if not own and (prepared := read_prepared(run)) and file.is_file() and _is_edited(file, prepared):
-        raise refuse_foreign(run.root, f"{file} was edited there")  # it can name code
+    prepared = read_prepared(run) if file.is_file() else None
+    edited = prepared and ((_is_edited(file, prepared) and file) or _find_edited_deepspeed(run.dataset, prepared))
+    if edited and not own:
+        raise refuse_foreign(run.root, f"{edited} was edited there")  # it can name code
     prepared = _find_next_dataset(run)
     if prepared is None:
         return
-    if _is_edited(file, prepared):
-        sink(make_event("train_config", renewed=False, message=f"{file} was edited by hand: trained as it stands"))
-        return
+    if edited:
+        sink(make_event("train_config", renewed=False, message=f"{edited} was edited by hand: trained as it stands"))
     has_changed = renewed_train_config(run, settings) is not None
     if has_changed or not own:
         write_json(run.dataset / DATASET_INFO, build_dataset_info(validation=bool(prepared.val_samples)))
         _write_training(run.dataset, run, settings, prepared)
     if has_changed:
-        sink(make_event("train_config", renewed=True, message=f"{file}: renewed, the settings have changed"))
+        message = f"{file}: renewed, the settings or DeepSpeed's file have changed"
+        sink(make_event("train_config", renewed=True, message=message))
 
 
 def renewed_train_config(run: RunDir, settings: Settings) -> str | None:
@@ -100,11 +102,37 @@ def renewed_train_config(run: RunDir, settings: Settings) -> str | None:
     if prepared is None or _is_edited(file, prepared):
         return None
     wanted = _train_config(run, settings, prepared)
-    return None if hashlib.sha256(wanted.encode()).hexdigest() == prepared.config_digest else wanted
+    is_current = _digest(wanted.encode()) == prepared.config_digest
+    return None if is_current and not _has_new_deepspeed(run, settings, prepared) else wanted
+
+
+def _has_new_deepspeed(run: RunDir, settings: Settings, prepared: Prepared) -> bool:
+    """Whether the settings' DeepSpeed file has another content than its copy, whose name stays the same."""
+    copy, content = run.dataset / DEEPSPEED, _read_deepspeed(settings)
+    if content is None or _find_edited_deepspeed(run.dataset, prepared):
+        return False
+    return not copy.is_file() or copy.read_bytes() != content
 
 
 def _is_edited(config: Path, prepared: Prepared) -> bool:
-    return hashlib.sha256(config.read_bytes()).hexdigest() != prepared.config_digest
+    return _digest(config.read_bytes()) != prepared.config_digest
+
+
+def _find_edited_deepspeed(dataset: Path, prepared: Prepared) -> Path | None:
+    """Return `deepspeed.json` if it was edited by hand; unknown, thus None, in a dataset of an older version."""
+    file = dataset / DEEPSPEED
+    is_known = prepared.deepspeed_digest and file.is_file()
+    return file if is_known and _digest(file.read_bytes()) != prepared.deepspeed_digest else None
+
+
+def _read_deepspeed(settings: Settings) -> bytes | None:
+    """Return the content of the DeepSpeed file that the settings name; None without one."""
+    name = settings.algorithm_config.deepspeed_config_filename
+    return find_deepspeed_file(name).read_bytes() if name is not None else None
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _find_next_dataset(run: RunDir) -> Prepared | None:
@@ -165,13 +193,14 @@ def write_dataset(
 
 def _write_training(folder: Path, run: RunDir, settings: Settings, prepared: Prepared) -> Prepared:
     """Write `deepspeed.json`, `wandb_env.sh`, `train_config.yaml` and, last, `prepared.json`."""
-    deepspeed = settings.algorithm_config.deepspeed_config_filename
-    if deepspeed is not None:
-        write_atomic(folder / DEEPSPEED, find_deepspeed_file(deepspeed).read_bytes())
+    deepspeed = _read_deepspeed(settings)
+    if deepspeed is not None and not _find_edited_deepspeed(folder, prepared):
+        write_atomic(folder / DEEPSPEED, deepspeed)
+        prepared = prepared.model_copy(update={"deepspeed_digest": _digest(deepspeed)})
     write_atomic(folder / WANDB_ENV, build_wandb_env(settings, run_id=run_id(run, settings)))
     config = _train_config(run, settings, prepared)
     write_atomic(folder / TRAIN_CONFIG, config)
-    written = prepared.model_copy(update={"config_digest": hashlib.sha256(config.encode()).hexdigest()})
+    written = prepared.model_copy(update={"config_digest": _digest(config.encode())})
     write_json(folder / PREPARED, written.model_dump(mode="json"))
     return written
 
