@@ -190,3 +190,67 @@ async def test_a_judge_that_is_down_is_no_reward_of_0(engine, tmp_path):
     with pytest.raises(WebGymError, match="could be judged"):
         await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *down)
     assert engine.stored["fuzzy"].outcome.failure is FailureKind.JUDGE_FAILED
+
+
+@asynccontextmanager
+async def two_sites(folder, app):
+    """Serve a shop; a forum beside it, on another port of the same host, is down. Yield tasks, settings and server."""
+    async with TestServer(app) as shop:
+        urls = {"shopping": str(shop.make_url("")).rstrip("/"), "reddit": "http://127.0.0.1:9"}
+        lines = [
+            {
+                "id": site,
+                "instruction": "Say it.",
+                "start_url": url,
+                "environment": "webarena",
+                "sites": [site],
+                "eval": {"eval_types": ["string_match"], "reference_answers": {"exact_match": "wrong"}},
+            }
+            for site, url in urls.items()
+        ]
+        file = folder / "tasks.jsonl"
+        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        yield file, [f"webarena.{site}.url={url}" for site, url in urls.items()], shop
+
+
+def a_shop(page="<title>shop</title><a href='/next'>next</a>", status=200):
+    async def answer(request):
+        return web.Response(text=page, content_type="text/html", status=status)
+
+    app = web.Application()
+    app.router.add_get("/{any:.*}", answer)
+    return app
+
+
+async def test_a_site_that_is_down_costs_no_attempt(engine, tmp_path):
+    async with two_sites(tmp_path, a_shop()) as (tasks, settings, _):
+        stored = await engine.roll(tasks, Says(), *settings, "rollout.max_attempts=2", episodes=2)
+    down = stored["reddit"].outcome
+    assert (down.failure, down.failure.counts_as_attempt) == (FailureKind.ENVIRONMENT_UNAVAILABLE, False)
+    assert "127.0.0.1:9" in down.failure_detail
+    assert (stored["shopping"].outcome.reward, stored["reddit"].attempt) == (1.0, 1)
+    loaded = load(overrides=["context_config.prompt_version=webrl", f"tasks.train={tasks}", *settings])
+    owed = plan_rollout(engine.run, loaded, Split.TRAIN, 0, 2).owed
+    assert [(pending.episode.task.id, pending.failures) for pending in owed] == [("reddit", 0)]
+
+
+@pytest.mark.parametrize("status", [502, 503])
+async def test_a_site_that_is_still_starting_costs_no_attempt(engine, tmp_path, status):
+    async with two_sites(tmp_path, a_shop(status=status)) as (tasks, settings, _):
+        with pytest.raises(WebGymError, match="environment_unavailable"):
+            await engine.roll(tasks, Says(), *settings, episodes=2)
+
+
+async def test_a_site_that_stops_during_an_episode_is_no_reward_of_0(engine, tmp_path):
+    async with two_sites(tmp_path, a_shop()) as (tasks, settings, shop):
+        port = shop.port
+
+        class Closes(Says):
+            async def act(self, prompt, environment):
+                await shop.close()
+                return await super().act(prompt, environment)
+
+        agent = Closes(render_webrl_action(Action(name=ActionName.CLICK, element_id=0)))
+        with pytest.raises(WebGymError, match="environment_unavailable"):
+            await engine.roll(tasks, agent, *settings, episodes=2)
+    assert f"127.0.0.1:{port} does not answer" in engine.stored["shopping"].outcome.failure_detail

@@ -451,6 +451,8 @@ async def test_an_outage_is_told_from_a_dead_site(network, names, failing, error
         assert bool(gate.find_outage("http://a.example/x")) is out
         assert bool(gate.find_outage("chrome-error://chromewebdata/")) is out
         assert gate.find_outage("http://other.example/") == "", "it was not tried"
+        assert gate.find_silent("http://other.example/", "http://a.example/x").startswith("a.example:80 does not")
+        assert gate.find_silent("http://a.example:8080/", "https://a.example/", "") == "", "another server"
         names["alive.example"] = [[PUBLIC]]
         assert b"<h1>page" in await speak(gate, get("http://alive.example/page"))
         assert gate.find_outage("http://a.example/x") == ""

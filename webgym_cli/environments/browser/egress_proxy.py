@@ -41,6 +41,8 @@ class EgressProxy:
         self._refused: OrderedDict[str, str] = OrderedDict()
         self._unreached: dict[str, OSError | None] = {}
         """Errors of the hosts to which a connection was tried since the last one that succeeded; None: none yet."""
+        self._silent: OrderedDict[str, str] = OrderedDict()
+        """Errors of the hosts, with port, to which the last connection failed."""
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.Task[None]] = set()
 
@@ -68,17 +70,24 @@ class EgressProxy:
     def refusal(self, url: str) -> str | None:
         """Return the reason why a page's address was refused; None if it was not."""
         try:
-            host = (urlsplit(url).hostname or "").rstrip(".")
+            return self._refused.get(_host_of(url))
         except ValueError:
             return None
-        return self._refused.get(host)
+
+    def find_silent(self, *urls: str) -> str:
+        """Return which of the URLs' servers could not be reached when it was last tried, and why; empty if none."""
+        for url in urls:
+            server = f"{_host_of(url)}:{urlsplit(url).port or (443 if url.startswith('https:') else 80)}"
+            if server in self._silent:
+                return f"{server} does not answer: {self._silent[server]}"
+        return ""
 
     def find_outage(self, *urls: str) -> str:
         """Return why this machine's network seems to be down; empty if it does not, or if none of `urls` was tried.
 
         An error page has no host: it counts as tried.
         """
-        hosts = {(urlsplit(url).hostname or "").rstrip(".") for url in urls}
+        hosts = set(map(_host_of, urls))
         if hosts.isdisjoint(self._unreached) and not any(url.startswith("chrome-error:") for url in urls):
             return ""
         for host, error in self._unreached.items():
@@ -112,14 +121,17 @@ class EgressProxy:
         try:
             far_reader, far_writer = await self._connect(host, port)
         except RefusedRequest as reason:
-            self._remember(host, str(reason))
+            _remember(self._refused, host, str(reason))
             writer.write(_answer("403 Forbidden", f"webgym: {reason}"))
             return await writer.drain()
         except (OSError, TimeoutError) as error:
             self._refused.pop(host, None)
-            writer.write(_answer("502 Bad Gateway", f"webgym: {host}: {error or 'no answer in time'}"))
+            cause = str(error) or "no answer in time"
+            _remember(self._silent, f"{host}:{port}", cause)
+            writer.write(_answer("502 Bad Gateway", f"webgym: {host}: {cause}"))
             return await writer.drain()
         self._refused.pop(host, None)
+        self._silent.pop(f"{host}:{port}", None)
         if tunnel:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         else:
@@ -169,10 +181,15 @@ class EgressProxy:
                     raise RefusedRequest(f"{host} leads to a private address ({reason})")
         return addresses
 
-    def _remember(self, host: str, reason: str) -> None:
-        self._refused[host] = reason
-        while len(self._refused) > _REFUSALS:
-            self._refused.popitem(last=False)
+
+def _host_of(url: str) -> str:
+    return (urlsplit(url).hostname or "").rstrip(".")
+
+
+def _remember(reasons: OrderedDict[str, str], host: str, reason: str) -> None:
+    reasons[host] = reason
+    while len(reasons) > _REFUSALS:
+        reasons.popitem(last=False)
 
 
 def _one_request(fields: bytes) -> bytes:

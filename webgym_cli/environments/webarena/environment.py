@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import RawObservation
+from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
@@ -28,7 +29,9 @@ from webgym_cli.environments.webarena.fixture_tasks import (
 )
 from webgym_cli.environments.webarena.fuzzy_judge import FuzzyJudge
 from webgym_cli.environments.webarena.tasks import evaluation_of
+from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element, Score
 from webgym_cli.records.webrl import AnyAction
@@ -89,6 +92,12 @@ class WebArenaEnvironment(WebEnvironment):
         """Score the current state: pages may be right without an answer."""
         return await self._score(None)
 
+    async def step(self, action: AnyAction) -> EnvironmentStep:
+        """Execute one action. Raises `ENVIRONMENT_UNAVAILABLE` if it leads to a site of the task that is down."""
+        result = await super().step(action)
+        await self._require_answer()
+        return result
+
     async def expert_action(self) -> AnyAction:
         """Return the expert's next action. Raises `UsageError` for tasks outside the fixture sites."""
         if self._expert is None:
@@ -127,10 +136,15 @@ class WebArenaEnvironment(WebEnvironment):
         """Open each start page in a tab of its own and show the first."""
         starts = self._task.extra.get("start_urls") or [url]
         first, *others = (self._arena.desk.address(str(start)) for start in starts)
-        await super()._arrive(session, first)
-        for other in others:
-            await new_tab(session)
-            await super()._arrive(session, other)
+        try:
+            await super()._arrive(session, first)
+            for other in others:
+                await new_tab(session)
+                await super()._arrive(session, other)
+        except BoundaryError as error:
+            if error.kind is FailureKind.NAVIGATION_FAILED:  # of a site of the user's, which will be up again
+                error.kind = FailureKind.ENVIRONMENT_UNAVAILABLE
+            raise
         if others:
             await show_tab(session, 0)
 
@@ -152,5 +166,17 @@ class WebArenaEnvironment(WebEnvironment):
 
     async def _look_up(self, session: BrowserSession, url: str) -> None:
         """Open a URL for the evaluation; a missing page shows the site's own error page."""
-        await self._open(session, url)
-        await self._settle(session)
+        try:
+            await self._open(session, url)
+            await self._settle(session)
+        finally:
+            await self._require_answer()
+
+    async def _require_answer(self) -> None:
+        """Raise a failure if the current page is an error page since a site of the task is down."""
+        webarena, session = self._arena.settings.webarena, self.session
+        down = self._arena.gate.find_silent(*(webarena.site(site).url for site in task_sites(self._task)))
+        if down and (
+            session.url.startswith("chrome-error:") or (await session.traffic()).status == HTTPStatus.BAD_GATEWAY
+        ):
+            raise BoundaryError(FailureKind.ENVIRONMENT_UNAVAILABLE, down)
