@@ -9,9 +9,9 @@ from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rollout.monitoring.monitor import Monitor
-from webgym_cli.rollout.monitoring.stages import EpisodeStage
+from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
+from webgym_cli.rollout.stage_timer import EpisodeStage
 
 
 def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://www.a.com/b"):
@@ -43,8 +43,7 @@ def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://w
         monitor.stages.begin(one)
         monitor.stages.record_step(one.episode.id, 3, 20, url)
         monitor.stages.time(one.episode.id, EpisodeStage.POLICY).__enter__()
-    monitor.set_queue_depth("owed", 548)
-    monitor.set_queue_depth("judge", 3)
+    monitor.queues |= {"owed": 548, "judge": 3}
     return monitor
 
 

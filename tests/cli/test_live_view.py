@@ -2,7 +2,6 @@
 
 import io
 import re
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -38,28 +37,21 @@ def test_what_the_board_tells_at_80_columns():
     assert re.match(r"train 0  vllm  running  10/100  ━", lines[0])
     assert lines[1].startswith("success 30.0% (10.8-60.3%) of 10  ")
     assert "ETA " in lines[1]
-    assert lines[2].rstrip() == "30 of 64 slots busy  owed 548  judge 3"
-    assert re.search(r"^policy +\d+ ms +\d+ ms +30   [a-z_]+ +2   s\d\.com +\d+", text, re.MULTILINE)
-    assert re.search(r"   other kinds +\d+   ", text, re.MULTILINE)
+    assert lines[2].rstrip() == "30 of 64 slots busy  owed 548  judge 3  cut 1"
+    assert re.search(r"^policy +\d+ ms +\d+ ms +30 +1   [a-z_]+ +2", text, re.MULTILINE)
+    assert re.search(r"   other kinds +\d+ *$", text, re.MULTILINE)
     assert re.search(r"^00000 +3/20 +policy +\d+ ms +wiki-lookup-0 +a\.com/b", text, re.MULTILINE)
 
 
 def test_policy_servers_that_are_left_alone_are_told():
     monitor = rollout()
     monitor.servers = lambda: {"http://a/v1": {"open": 0}, "http://b/v1": {"open": 1}}
-    assert plain(drawn(LiveView(monitor.snapshot())))[2].rstrip().endswith("judge 3  1 of 2 policy servers left alone")
-
-
-def test_sites_that_take_one_at_a_time_are_told():
-    monitor = rollout()
-    monitor.plan = replace(monitor.plan, sites={"reddit": "reset", "gitlab": "serial", "map": "parallel"})
-    assert plain(drawn(LiveView(monitor.snapshot())))[2].rstrip().endswith("judge 3  one at a time on reddit, gitlab")
+    assert "judge 3  1 of 2 policy servers left alone" in plain(drawn(LiveView(monitor.snapshot())))[2]
 
 
 def test_a_wide_board_tells_more():
     text = "\n".join(plain(drawn(LiveView(rollout(running=1).snapshot()), 130, 40)))
     assert "train-0000-00000" in text
-    assert "p95 all" in text
 
 
 def test_fewer_lines_leave_room_for_the_bars():

@@ -157,14 +157,6 @@ def test_a_reader_never_sees_a_part(run):
     assert only(run).snapshot["number"] == 99
 
 
-def test_a_late_word_does_not_undo_the_end(run):
-    write_status(run, snapshot(), RolloutState.FINISHED)
-    write_status(run, snapshot())
-    assert only(run).state is RolloutState.FINISHED
-    write_status(run, snapshot(started=1))
-    assert only(run).state is RolloutState.RUNNING
-
-
 def test_a_status_that_can_not_be_written_is_an_error_of_ours(run):
     run.root.mkdir()
     run.status().parent.write_text("a file")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 # Minimum terminal width of the wide layout, in columns.
 WIDE = 110
-# Below this width failures are listed on one line.
-NARROW = 72
 _GOING_ON = ("running", "silent")
-_SITES = 5
 _FAILURES = 7
 _GAP = (0, 2, 0, 0)
 
@@ -52,7 +49,7 @@ class LiveView:
         width, height = options.max_width, console.size.height - self._below - 1
         beside = _head(self._beside, self._beside.get("state", "running"), width) if self._beside else []
         head = [*_head(self._snapshot, self._state, width), *beside, Text()]
-        middle = console.render_lines(_middle(self._snapshot, width), options, pad=False)
+        middle = console.render_lines(_middle(self._snapshot), options, pad=False)
         yield Group(*head)
         for line in middle:
             yield from (*line, Segment.line())
@@ -60,14 +57,6 @@ class LiveView:
         room = height - len(head) - len(middle) - 2  # an empty line and the columns' names
         if self._snapshot["episodes"] and room > 0:
             yield Group(Text(), *_episodes(self._snapshot, width, room))
-
-
-def format_success(snapshot: dict[str, Any]) -> str:
-    """Format the success rate with its 95 % interval."""
-    rate, (low, high) = snapshot["success_rate"], snapshot["interval"]
-    return (
-        "no reward known" if rate is None else f"success {rate:.1%} ({100 * low:.1f}-{high:.1%}) of {snapshot['known']}"
-    )
 
 
 def shorten_url(url: str) -> str:
@@ -83,9 +72,11 @@ def _head(snapshot: dict[str, Any], state: str, width: int) -> list[Any]:
     bar = ProgressBar(total=max(1, total), completed=done, width=max(10, width - who.cell_len - len(count) - 4))
     first = Table.grid(padding=_GAP)
     first.add_row(who, count, bar)
+    rate, (low, high) = snapshot["success_rate"], snapshot["interval"]
+    success = f"success {rate:.1%} ({100 * low:.1f}-{high:.1%}) of {snapshot['known']}" if rate is not None else ""
     left = snapshot["eta"] if state == "running" else None
     pace = _line(
-        (format_success(snapshot), "bold"),
+        (success or "no reward known", "bold"),
         (f"{snapshot['steps_per_second']:.1f} steps/s", ""),
         (f"{format_duration(snapshot['elapsed'])} elapsed", ""),
         (f"ETA {format_duration(left)}" if left is not None else "", ""),
@@ -98,64 +89,39 @@ def _counts(snapshot: dict[str, Any], state: str) -> Text:
     more = [(name, snapshot[name]) for name in ("unjudged", "skipped", "cut", "given_up") if snapshot[name]]
     ranks = [(f"{snapshot['ranks']} ranks", "")] if snapshot["ranks"] > 1 else []
     queues = [(f"{escape_control(name)} {depth}", "") for name, depth in snapshot["queues"].items()]
-    alone = [site for site, kind in snapshot.get("isolation", {}).items() if kind != "parallel"]
     servers = snapshot["servers"].values()
     shut = sum(facts["open"] > 0 for facts in servers)
     return _line(
         *ranks,
         (f"{snapshot['running']} of {snapshot['slots']} slots busy" if state in _GOING_ON else "", ""),
         *queues,
-        (f"one at a time on {', '.join(alone)}" if alone else "", ""),
         (f"{shut} of {len(servers)} policy servers left alone" if shut else "", "yellow"),
         *((f"{name.replace('_', ' ')} {count}", "yellow") for name, count in more),
     )
 
 
-def _middle(snapshot: dict[str, Any], width: int) -> Any:
-    stages = _stages(snapshot, wide=width >= WIDE)
-    if not snapshot["failures"]:
-        return stages
-    if width < NARROW:
-        kinds = "  ".join(f"{kind} {count}" for kind, count in _most(snapshot["failures"]))
-        return Group(stages, _cut(Text(f"failures: {kinds}", style="red")))
+def _middle(snapshot: dict[str, Any]) -> Table:
     grid = Table.grid(padding=(0, 3, 0, 0))
-    grid.add_row(stages, _failures(snapshot), _sites(snapshot))
+    grid.add_row(_stages(snapshot), *([_failures(snapshot)] if snapshot["failures"] else []))
     return grid
 
 
-def _stages(snapshot: dict[str, Any], *, wide: bool) -> Table:
-    """Return the recent latencies (over all time if there are none) beside those of the whole rollout."""
-    table = _table(("stage", "left"), ("p50", "right"), ("p95", "right"), ("now", "right"))
-    if wide:
-        for name in ("p50 all", "p95 all", "count"):
-            table.add_column(name, justify="right", no_wrap=True)
+def _stages(snapshot: dict[str, Any]) -> Table:
+    table = _table(("stage", "left"), ("p50", "right"), ("p95", "right"), ("now", "right"), ("count", "right"))
     for name, stage in snapshot["stages"].items():
         if stage["count"] or stage["now"]:
-            # Recent latencies show current problems; without any, those of the whole rollout are shown.
-            lately = stage["recent"] if stage["recent"]["count"] else stage
-            cells = [name, format_duration(lately["p50"]), format_duration(lately["p95"]), str(stage["now"])]
-            if wide:
-                cells += [format_duration(stage["p50"]), format_duration(stage["p95"]), str(stage["count"])]
-            _row(table, *cells)
+            latencies = (format_duration(stage["p50"]), format_duration(stage["p95"]))
+            _row(table, name, *latencies, str(stage["now"]), str(stage["count"]))
     return table
 
 
 def _failures(snapshot: dict[str, Any]) -> Table:
     table = _table(("failures", "left"), ("", "right"))
-    counts = _most(snapshot["failures"])
+    counts = Counter(snapshot["failures"]).most_common()
     shown = counts if len(counts) <= _FAILURES else counts[: _FAILURES - 1]
-    for kind, count in shown:
+    others = [("other kinds", sum(count for _, count in counts[len(shown) :]))] if len(shown) < len(counts) else []
+    for kind, count in (*shown, *others):
         _row(table, Text(escape_control(kind), style="red"), str(count))
-    if len(shown) < len(counts):
-        _row(table, Text("other kinds", style="red"), str(sum(count for _, count in counts[len(shown) :])))
-    return table
-
-
-def _sites(snapshot: dict[str, Any]) -> Table:
-    table = _table(("by site", "left"), ("", "right"))
-    counts = _most({site: sum(kinds.values()) for site, kinds in snapshot["failures_by_site"].items()})
-    for site, count in counts[:_SITES]:
-        _row(table, escape_control(site), str(count))
     return table
 
 
@@ -211,7 +177,3 @@ def _cut(text: Text) -> Text:
     """Return the text so that it stays on one line."""
     text.no_wrap, text.overflow = True, "ellipsis"
     return text
-
-
-def _most(counts: dict[str, int]) -> Sequence[tuple[str, int]]:
-    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -18,7 +18,7 @@ from webgym_cli.records.events import Event, EventSink, RolloutSummary, make_eve
 from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.engine import summarize
-from webgym_cli.rollout.monitoring.monitor import Monitor
+from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
@@ -113,10 +113,9 @@ class AsyncMetrics:
             await asyncio.sleep(_COUNT_SECONDS)
             counts = collector.admission.counts()
             if self.monitor is not None:
-                self.monitor.set_queue_depth("groups open", counts["open"])
-                self.monitor.set_queue_depth("groups ready", counts["ready"])
-                self.monitor.set_queue_depth("slots waiting", collector.waiting)
-                self.monitor.set_queue_depth("episodes held", gate.held)
+                queues = self.monitor.queues
+                queues["groups open"], queues["groups ready"] = counts["open"], counts["ready"]
+                queues["slots waiting"], queues["episodes held"] = collector.waiting, gate.held
             now = time.monotonic()
             if now - noted_at < _WAIT_SECONDS:
                 continue

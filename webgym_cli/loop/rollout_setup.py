@@ -140,5 +140,4 @@ def format_rollout_summary(summary: RolloutSummary) -> str:
     facts += [f"failures: {failed}"] if failed else []
     for url, server in summary.get("servers", {}).items():
         facts += [f"{url} failed {server['failures']} of {server['requests']} requests"] if server["opened"] else []
-    bias = summary.get("cut_bias", {}).get("words")
-    return f"{summary['split']} {summary['iteration']}: {', '.join(facts)}{f'. {bias}' if bias else ''}"
+    return f"{summary['split']} {summary['iteration']}: {', '.join(facts)}"

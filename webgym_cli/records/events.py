@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Event(TypedDict, total=False):
-    """Common keys of all events. Each kind adds its own keys, which are never removed."""
+    """Common keys of all events. Each kind adds its own keys."""
 
     event: Required[ReadOnly[str]]
     message: str
@@ -84,11 +84,9 @@ class CommandFacts(TypedDict):
     seconds: float
     steps_per_second: float
     failures: dict[str, int]
-    failures_by_site: dict[str, dict[str, int]]
     skipped: int
     skip_reasons: dict[str, int]
     cut: int
-    cut_bias: NotRequired[dict[str, Any]]
     judged: int
     judge_tail_seconds: float
     servers: NotRequired[dict[str, dict[str, Any]]]

@@ -18,13 +18,13 @@ from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Trajectory
+from webgym_cli.rollout.heartbeat import Heartbeat
 from webgym_cli.rollout.judging import JudgeQueue, TrajectoryJudge
-from webgym_cli.rollout.monitoring.heartbeat import Heartbeat
-from webgym_cli.rollout.monitoring.monitor import Monitor, summarize_rewards
-from webgym_cli.rollout.monitoring.stages import EpisodeStage
+from webgym_cli.rollout.monitor import Monitor, summarize_rewards
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
 from webgym_cli.rollout.runner import EpisodeRunner
+from webgym_cli.rollout.stage_timer import EpisodeStage
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.run import RunDir
@@ -130,11 +130,11 @@ class RolloutEngine:
 
     async def _work_through_queue(self) -> None:
         while not self._stopping.is_set() and (owed := await self._queue.take()):
-            self.monitor.set_queue_depth("owed", self._queue.depth())
+            self.monitor.queues["owed"] = self._queue.depth()
             # Without blocked sites the list of registrable domains, 0.1 s to read, is not needed.
             blocked = self._blocklist.sites()
             if blocked and (site := site_of(owed.episode.task.start_url)) in blocked:
-                self.monitor.record_skipped(owed, f"{site} is on the blocklist")
+                self.monitor.skip_reasons[f"{site} is on the blocklist"] += 1
                 await self._finish(owed)
                 continue
             # A task of its own: the runner cancels it alone when the rollout stops early.
@@ -161,9 +161,9 @@ class RolloutEngine:
                 await self._queue.give_back(PendingEpisode(owed.episode, owed.attempt + 1, failures))
                 return
             if failures >= self.settings.rollout.max_attempts:
-                self.monitor.record_given_up()
+                self.monitor.given_up += 1
         elif failure is not None and failure.counts_as_attempt and not failure.retryable:
-            self.monitor.record_given_up()
+            self.monitor.given_up += 1
         await self._finish(owed)
 
     async def _finish(self, owed: PendingEpisode) -> None:
@@ -177,10 +177,8 @@ class RolloutEngine:
         if self._stopping.is_set() or (trajectory := await self.runner.run(owed)) is None:
             return None
         self._store(trajectory)
-        if trajectory.outcome.failure is FailureKind.CANCELLED:
-            if not self._stopping.is_set():  # the command was interrupted: only the storing was still to do
-                raise asyncio.CancelledError
-            self.monitor.record_stopped_early(trajectory)
+        if trajectory.outcome.failure is FailureKind.CANCELLED and not self._stopping.is_set():
+            raise asyncio.CancelledError  # the command was interrupted: only the storing was still to do
         return trajectory
 
     def _store(self, trajectory: Trajectory) -> None:
@@ -272,7 +270,7 @@ def summarize(
             hint=f"check judge.base_url, judge.model and the key in the variable that "
             f"judge.api_key_env_var names, then webgym judge {run.root}: all is stored",
         )
-    if not collected and not monitor.skipped_by_site:
+    if not collected and not monitor.skip_reasons:
         kinds = ", ".join(f"{count} x {kind}" for kind, count in monitor.failures.items())
         last = all_stored[-1].outcome if all_stored else Outcome()
         cause = f"; the last one: {last.failure_detail}" if last.failure_detail else ""

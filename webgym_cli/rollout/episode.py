@@ -38,8 +38,8 @@ from webgym_cli.records.trajectory import (
 )
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.rollout.agents import Agent
-from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
+from webgym_cli.rollout.stage_timer import EpisodeStage, StageTimer
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.text import replace_surrogates

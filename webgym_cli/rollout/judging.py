@@ -10,8 +10,8 @@ from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement, with_verdict
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.monitoring.monitor import Monitor
-from webgym_cli.rollout.monitoring.stages import EpisodeStage
+from webgym_cli.rollout.monitor import Monitor
+from webgym_cli.rollout.stage_timer import EpisodeStage
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
 
@@ -39,7 +39,7 @@ class JudgeQueue:
         """Queue a stored trajectory."""
         if not self.down:
             self._waiting.put_nowait(trajectory)
-            self.monitor.set_queue_depth("judge", self._waiting.qsize())
+            self.monitor.queues["judge"] = self._waiting.qsize()
 
     async def work(self) -> None:
         """Judge queued trajectories until cancelled; several workers may run."""
@@ -50,7 +50,7 @@ class JudgeQueue:
                     await self._judge(trajectory)
             finally:
                 self._waiting.task_done()
-                self.monitor.set_queue_depth("judge", self._waiting.qsize())
+                self.monitor.queues["judge"] = self._waiting.qsize()
 
     async def drain(self) -> None:
         """Wait until the queue is empty. A judge that never answered counts as down after any number of requests."""

@@ -19,11 +19,11 @@ from webgym_cli.jobs.ray_cluster import Node, NodeLostError, RayCluster, check_a
 from webgym_cli.jobs.workers import cancel_tasks, gather_to_end
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.monitoring.snapshot import idle_timings, merge_servers
-from webgym_cli.rollout.monitoring.stages import StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.ray_worker import RolloutWorker
 from webgym_cli.rollout.resources import PolicyEndpoint
+from webgym_cli.rollout.snapshot import idle_timings, merge_servers
+from webgym_cli.rollout.stage_timer import StageTimer
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.urls import is_loopback
 

@@ -18,10 +18,10 @@ from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.agents import Agent, ModelAgent
 from webgym_cli.rollout.episode import EpisodeRun, describe_exception
 from webgym_cli.rollout.memory_limiter import MemoryLimiter, default_concurrency
-from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.resources import PolicyEndpoint, open_agent
 from webgym_cli.rollout.slots import SharedRollouts, SlotPool
+from webgym_cli.rollout.stage_timer import EpisodeStage, StageTimer
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -57,7 +57,7 @@ class EpisodeRunner(Protocol):
         ...
 
     def worker_timings(self) -> list[dict[str, Any]]:
-        """Return the timings (`StageTimer.to_json`) of workers in other processes, if there are any."""
+        """Return the timings (`StageTimer.timings`) of workers in other processes, if there are any."""
         return []
 
     def facts(self) -> dict[str, Any]:

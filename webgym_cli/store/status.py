@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -25,9 +24,6 @@ from webgym_cli.util.files import read_json, require_regular, write_json
 SILENT_AFTER = 15.0
 # Tolerance in seconds for a process's start time, which moves when the clock is set.
 _SAME_PROCESS = 60.0
-
-# Held while a status file is checked and replaced.
-_WRITING = threading.Lock()
 
 
 class RolloutState(StrEnum):
@@ -79,10 +75,7 @@ class RankStatus(StoredRecord):
 
 
 def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = RolloutState.RUNNING) -> None:
-    """Replace a rollout's status with this snapshot of its monitor. Raises `StoreError`.
-
-    Once the end of a rollout is stored, later running states of the same process are ignored.
-    """
+    """Replace a rollout's status with this snapshot of its monitor. Raises `StoreError`."""
     status = RankStatus(
         rank=0,
         pid=os.getpid(),
@@ -93,11 +86,7 @@ def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = Ro
         state=state,
         snapshot=snapshot,
     )
-    file = run.status(Split(snapshot["split"]))
-    with _WRITING:
-        before = _read(file) if state is RolloutState.RUNNING else None
-        if before is None or before.state is RolloutState.RUNNING or _rollout(before) != _rollout(status):
-            write_json(file, status.model_dump(mode="json", by_alias=True))
+    write_json(run.status(Split(snapshot["split"])), status.model_dump(mode="json", by_alias=True))
 
 
 def read_status(run: RunDir) -> list[RankStatus]:
@@ -144,10 +133,9 @@ class StoredCounts:
         return [self._row(split, iteration) for split in Split for iteration in self._iterations(split)]
 
     def _iterations(self, split: Split) -> list[int]:
-        prefix = f"{split}.iteration_"
-        names = (file.stem.removeprefix(prefix) for file in self.run.plan(split, 0).parent.glob(f"{prefix}*.jsonl"))
-        planned = {int(name) for name in names if name.isdecimal()}
-        return sorted(planned | set(list_iterations(self.run, split)))
+        plans = self.run.plan(split, 0).parent.glob(f"{split}.iteration_*.jsonl")
+        planned = {int(number) for file in plans if (number := file.stem.rpartition("_")[2]).isdecimal()}
+        return sorted(planned.union(list_iterations(self.run, split)))
 
     def _row(self, split: Split, iteration: int) -> dict[str, Any]:
         folder = self.run.part(split, iteration).parent
@@ -155,8 +143,8 @@ class StoredCounts:
             "split": split.value,
             "iteration": iteration,
             "planned": self._lines(self.run.plan(split, iteration)),
-            "stored": sum(self._lines(file) for file in sorted(folder.glob("part-*.jsonl"))),
-            "judgements": sum(self._lines(file) for file in sorted(folder.glob("verdicts-*.jsonl"))),
+            "stored": sum(map(self._lines, folder.glob("part-*.jsonl"))),
+            "judgements": sum(map(self._lines, folder.glob("verdicts-*.jsonl"))),
         }
 
     def _lines(self, file: Path) -> int:
@@ -180,7 +168,3 @@ def _read(file: Path) -> RankStatus | None:
         return RankStatus.model_validate(read_json(file))
     except (StoreError, ValidationError):
         return None
-
-
-def _rollout(status: RankStatus) -> tuple[Any, ...]:
-    return status.host, status.pid, status.started_at

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,19 +25,11 @@ if TYPE_CHECKING:
 WatchOpt = Annotated[bool, typer.Option("-w", "--watch", help="Refresh each second until the rollout ends.")]
 # Polling interval in seconds.
 EVERY = 1.0
+# Kind, columns and rows.
+_Section = tuple[str, tuple[str, ...], list[tuple[Any, ...]]]
 _ROLLOUTS = ("rollout", "loop", "curriculum")
-# Displayed fields of a finished curriculum phase.
-_PHASE = ("phase", "iteration", "new_tasks", "turned_down", "episodes", "scored", "successes", "version")
-
-
-@dataclass(frozen=True, slots=True)
-class RunStatus:
-    """Status of a run at one point in time."""
-
-    facts: dict[str, Any]
-    """What `--json` gives."""
-    goes_on: bool
-    """Whether a rollout runs, or is about to."""
+# Titles of the tables below the board.
+_TABLES = {"stored": "stored trajectories", "phase": "phases", "evaluation": "evaluations"}
 
 
 def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
@@ -63,30 +54,30 @@ def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
     counts = StoredCounts(directory)
     output = Output.for_events(json) if watch else Output(as_json=json)
     if not watch:
-        current = read_run_status(directory, settings, counts)
-        _show(output, current.facts)
+        facts, _ = read_run_status(directory, settings, counts)
+        _show(output, facts)
     elif output.as_json:
-        for current in _watch_status(directory, settings, counts):
-            output.data(current.facts)
-            sys.stdout.flush()
+        for facts in _watch_status(directory, settings, counts):
+            output.data(facts)
+            output.flush()
     else:
         with output.open_redraw() as draw:
-            for current in _watch_status(directory, settings, counts):
-                draw(_picture(current.facts))
-    _note_next_commands(output, current.facts, str(run), directory, settings)
+            for facts in _watch_status(directory, settings, counts):
+                draw(_picture(facts))
+    _note_next_commands(output, facts, str(run), directory, settings)
 
 
-def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iterator[RunStatus]:
+def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iterator[dict[str, Any]]:
     while True:
-        current = read_run_status(run, settings, counts)
-        yield current
-        if not current.goes_on:
+        facts, goes_on = read_run_status(run, settings, counts)
+        yield facts
+        if not goes_on:
             return
         time.sleep(EVERY)
 
 
-def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> RunStatus:
-    """Read the current status of a run. Raises `StoreError`."""
+def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> tuple[dict[str, Any], bool]:
+    """Return what `--json` gives, and whether a rollout runs or is about to. Raises `StoreError`."""
     from webgym_cli.records.stored_events import EvaluationEvent, PhaseEvent
     from webgym_cli.report.training_metrics import read_warnings
     from webgym_cli.store.checkpoints import policy_name, version
@@ -108,7 +99,6 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
         "holder": at_work,
         "rollout": first and _rollout(run, first),
         "evaluation": beside and _rollout(run, beside),
-        "ranks": [_rank(first)] if first else [],
         "stored": counts.rows(),
         "phases": list(read_valid_events(run, PhaseEvent)),
         "evaluations": list(read_valid_events(run, EvaluationEvent)),
@@ -117,49 +107,47 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Ru
     # A command may have begun before its rollout has written its first snapshot.
     since = datetime.fromisoformat(command.since) if at_work and command and command.command in _ROLLOUTS else None
     coming = since is not None and (first is None or first.updated_at < since)
-    return RunStatus(facts, coming or any(status.may_go_on() for status in rollouts))
+    return facts, coming or any(status.may_go_on() for status in rollouts)
 
 
 def _rollout(run: RunDir, status: RankStatus) -> dict[str, Any]:
-    """Return a rollout's snapshot with its state. Raises `StoreError` if another version wrote it."""
+    """Return a rollout's snapshot with its state and process. Raises `StoreError` if another version wrote it."""
     from webgym_cli.records.base import moment_of
     from webgym_cli.records.task import Split
-    from webgym_cli.rollout.monitoring.snapshot import complete, end_snapshot, recount, without_buckets
+    from webgym_cli.rollout.snapshot import complete, end_snapshot, recount
     from webgym_cli.store.buffer import list_iterations, scan
     from webgym_cli.store.status import RolloutState
 
-    snapshot = status.snapshot
+    snapshot, state = status.snapshot, status.seen()
     try:
         # The last snapshot is missing. An asynchronous loop's covers several iterations.
-        if status.seen() is RolloutState.LOST:
+        if state is RolloutState.LOST:
             split, began = Split(snapshot["split"]), moment_of(snapshot["started_at"])
             recent = list_iterations(run, split, began.timestamp())
             snapshot = recount(snapshot, chain.from_iterable(scan(run, split, number) for number in recent))
-        shown = without_buckets((complete if status.may_go_on() else end_snapshot)(snapshot))
+        shown = (complete if status.may_go_on() else end_snapshot)(snapshot)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(
-            f"the status of rank {status.rank} was written by another version: {error!r}",
+            f"the status of the rollout was written by another version: {error!r}",
             hint="the next rollout replaces it",
         ) from None
-    return {"state": status.seen().value, **shown}
-
-
-def _rank(rank: RankStatus) -> dict[str, Any]:
-    kept = rank.model_dump(mode="json", include={"rank", "host", "pid", "started_at", "updated_at"})
-    return {**kept, "state": rank.seen().value}
+    process = status.model_dump(mode="json", include={"host", "pid", "updated_at"})
+    return {"state": state.value, **process, **shown}
 
 
 def _show(output: Output, facts: dict[str, Any]) -> None:
     if output.as_json:
         output.data(facts)
-    elif not sys.stdout.isatty():
-        output.table("", (), _lines(facts))
-    else:
+    elif sys.stdout.isatty():
         if facts["rollout"]:
             output.draw(_picture(facts))
-        for title, columns, rows in _tables(facts):
-            if rows:
-                output.table(title, columns, rows)
+        for kind, columns, rows in _sections(facts):
+            if rows and kind in _TABLES:
+                output.table(_TABLES[kind], columns, rows)
+    else:
+        # A line of a pipe starts with its kind.
+        lines = ((kind, *row) for kind, _, rows in _sections(facts) for row in rows)
+        output.table("", (), lines)
 
 
 def _picture(facts: dict[str, Any]) -> Any:
@@ -174,65 +162,44 @@ def _picture(facts: dict[str, Any]) -> Any:
     return LiveView(rollout, rollout["state"], beside=facts["evaluation"]) if rollout else Text("no rollout yet")
 
 
-def _tables(facts: dict[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[Any, ...]]]]:
-    """Yield the tables below the board: title, columns and rows."""
+def _sections(facts: dict[str, Any]) -> Iterator[_Section]:
+    """Yield the status as sections: kind, columns and rows."""
     from webgym_cli.records.series import name_version
 
-    if any(rank["state"] in ("silent", "lost") for rank in facts["ranks"]):
-        columns = ("rank", "host", "pid", "state", "updated_at")
-        yield "ranks", columns, [tuple(rank[name] for name in columns) for rank in facts["ranks"]]
-    columns = ("split", "iteration", "planned", "stored", "judgements")
-    yield "stored trajectories", columns, [tuple(row[name] for name in columns) for row in facts["stored"]]
-    yield "phases", _PHASE, [tuple(event[name] for name in _PHASE) for event in facts["phases"]]
-    yield (
-        "evaluations",
-        ("policy version", "episodes", "success", "95 %"),
-        [
-            (
-                name_version(event.get("policy", ""), event["iteration"]),
-                event["episodes"],
-                _rate(event["success_rate"]),
-                "-".join(map(_rate, event["interval"])),
-            )
-            for event in facts["evaluations"]
-        ],
-    )
+    yield "policy", ("version", "name"), [(facts["policy_version"], facts["policy"])]
+    if command := facts["command"]:
+        at_work = "at work" if command["at_work"] else "interrupted"
+        yield "command", ("command", "state", "since"), [(command["command"], at_work, command["since"])]
+    rollouts = [rollout for rollout in (facts["rollout"], facts["evaluation"]) if rollout]
+    yield _select("rollout", ("bar", "policy", "state", "done", "total"), rollouts)
+    yield _select("process", ("host", "pid", "state", "updated_at"), rollouts)
+    if rollouts:
+        yield from _rollout_sections(rollouts[0])
+    yield _select("stored", ("split", "iteration", "planned", "stored", "judgements"), facts["stored"])
+    phase = ("phase", "iteration", "new_tasks", "turned_down", "episodes", "scored", "successes", "version")
+    yield _select("phase", phase, facts["phases"])
+    events = facts["evaluations"]
+    names = (name_version(event.get("policy", ""), event["iteration"]) for event in events)
+    results = ((event["episodes"], event["success_rate"], *event["interval"]) for event in events)
+    rows = [(name, *result) for name, result in zip(names, results, strict=True)]
+    yield "evaluation", ("policy version", "episodes", "success", "95 % from", "to"), rows
 
 
-def _lines(facts: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
-    """Yield the same data for a pipe: lines whose first cell is their kind."""
-    from webgym_cli.records.series import name_version
+def _rollout_sections(rollout: dict[str, Any]) -> Iterator[_Section]:
+    yield "success", (), [(rollout["success_rate"], *rollout["interval"], rollout["known"])]
+    yield _select("pace", ("steps_per_second", "elapsed", "eta"), [rollout])
+    yield _select("slots", ("running", "slots"), [rollout])
+    yield "queue", (), list(rollout["queues"].items())
+    yield "count", (), [(name, rollout[name]) for name in ("unjudged", "judged", "skipped", "cut", "given_up")]
+    stages = [{"name": name, **stage} for name, stage in rollout["stages"].items()]
+    yield _select("stage", ("name", "p50", "p95", "now", "count"), stages)
+    yield "failure", (), list(rollout["failures"].items())
+    episode = ("id", "step", "max_steps", "stage", "stage_seconds", "task", "url")
+    yield _select("episode", episode, rollout["episodes"])
 
-    command, rollout = facts["command"], facts["rollout"]
-    yield "policy", facts["policy_version"], facts["policy"]
-    if command:
-        yield "command", command["command"], "at work" if command["at_work"] else "interrupted", command["since"]
-    if rollout:
-        names = ("bar", "policy", "state", "done", "total")
-        yield from (("rollout", *(one[name] for name in names)) for one in (rollout, facts["evaluation"]) if one)
-        yield "success", rollout["success_rate"], *rollout["interval"], rollout["known"]
-        yield "pace", rollout["steps_per_second"], rollout["elapsed"], rollout["eta"]
-        yield "slots", rollout["running"], rollout["slots"]
-        yield from (("queue", name, depth) for name, depth in rollout["queues"].items())
-        yield from (("isolation", site, kind) for site, kind in rollout.get("isolation", {}).items())
-        counters = ("outstanding", "requests", "failures", "open")
-        yield from (("server", url, *(server[name] for name in counters)) for url, server in rollout["servers"].items())
-        yield from (("count", name, rollout[name]) for name in ("unjudged", "judged", "skipped", "cut", "given_up"))
-        for name, stage in rollout["stages"].items():
-            yield "stage", name, stage["p50"], stage["p95"], stage["now"], stage["count"]
-        yield from (("failure", kind, count) for kind, count in rollout["failures"].items())
-        yield from (("site", site, sum(kinds.values())) for site, kinds in rollout["failures_by_site"].items())
-        columns = ("id", "step", "max_steps", "stage", "stage_seconds", "task", "url")
-        yield from (("episode", *(episode[name] for name in columns)) for episode in rollout["episodes"])
-    for rank in facts["ranks"]:
-        yield "rank", rank["rank"], rank["host"], rank["pid"], rank["state"], rank["updated_at"]
-    for row in facts["stored"]:
-        yield "stored", row["split"], row["iteration"], row["planned"], row["stored"], row["judgements"]
-    for event in facts["phases"]:
-        yield "phase", *(event[name] for name in _PHASE)
-    for event in facts["evaluations"]:
-        name = name_version(event.get("policy", ""), event["iteration"])
-        yield "evaluation", name, event["episodes"], event["success_rate"], *event["interval"]
+
+def _select(kind: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> _Section:
+    return kind, columns, [tuple(row[name] for name in columns) for row in rows]
 
 
 def _note_next_commands(output: Output, facts: dict[str, Any], run: str, directory: RunDir, settings: Settings) -> None:
@@ -252,7 +219,3 @@ def _note_next_commands(output: Output, facts: dict[str, Any], run: str, directo
     elif not rollout and not facts["stored"]:
         output.note(f"{run}: no rollout yet")
         output.next_step(f"webgym rollout {run}")
-
-
-def _rate(rate: float | None) -> str:
-    return "" if rate is None else f"{rate:.3f}"

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
+from typing import Any
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.events import EventSink, make_event
-from webgym_cli.rollout.monitoring.monitor import Monitor
+from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import RolloutState, write_status
 
@@ -28,13 +30,11 @@ class Heartbeat:
 
     async def beat(self) -> None:
         """Report periodically until cancelled."""
-        beats = 0
-        while True:
+        for beats in count():
             snapshot = self.monitor.snapshot()
             self.sink(make_event("status", transient=True, **snapshot))
             if beats % _FILE_EVERY == 0:
-                await asyncio.to_thread(self._write, RolloutState.RUNNING)
-            beats += 1
+                self._write(snapshot, RolloutState.RUNNING)
             await asyncio.sleep(_BOARD_SECONDS)
 
     @contextmanager
@@ -48,8 +48,8 @@ class Heartbeat:
             state = RolloutState.INTERRUPTED
             raise
         finally:
-            self._write(state)
+            self._write(self.monitor.snapshot(), state)
 
-    def _write(self, state: RolloutState) -> None:
+    def _write(self, snapshot: dict[str, Any], state: RolloutState) -> None:
         with suppress(StoreError):  # a full disk is reported when trajectories are stored
-            write_status(self.run, self.monitor.snapshot(), state)
+            write_status(self.run, snapshot, state)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -10,12 +9,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from webgym_cli.rollout.monitoring.latency import LatencyWindow, Rate
-from webgym_cli.rollout.monitoring.snapshot import oldest
+from webgym_cli.rollout.latency import Histogram, Rate
 from webgym_cli.rollout.plan import PendingEpisode
+from webgym_cli.rollout.snapshot import oldest
 from webgym_cli.util.text import replace_surrogates
 
 _URL_LENGTH = 300
+# Window of the step rate, in seconds.
+_STEP_RATE_SECONDS = 60.0
 
 
 class EpisodeStage(StrEnum):
@@ -68,71 +69,53 @@ class _RunningEpisode:
 
 @dataclass(slots=True)
 class StageTimer:
-    """Running episodes of this process, and latencies per stage."""
+    """Running episodes of this process, and latencies per stage. Bound to one event loop."""
 
     clock: Callable[[], float] = time.monotonic
     """Monotonic clock, in seconds."""
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    """Guards the counters: the status file is written from another thread."""
-    _now: dict[EpisodeStage, int] = field(default_factory=lambda: dict.fromkeys(EpisodeStage, 0))
-    _latencies: dict[EpisodeStage, LatencyWindow] = field(
-        default_factory=lambda: {stage: LatencyWindow() for stage in EpisodeStage}
+    now: dict[EpisodeStage, int] = field(default_factory=lambda: dict.fromkeys(EpisodeStage, 0))
+    """Number of episodes in each stage."""
+    latencies: dict[EpisodeStage, Histogram] = field(
+        default_factory=lambda: {stage: Histogram() for stage in EpisodeStage}
     )
     _running: dict[str, _RunningEpisode] = field(default_factory=dict)
     _stepping: Rate = field(init=False)
 
     def __post_init__(self) -> None:
         """Start the step rate."""
-        self._stepping = Rate(self.clock())
+        self._stepping = Rate(self.clock(), _STEP_RATE_SECONDS)
 
     def begin(self, owed: PendingEpisode) -> None:
         """Record that an episode got a slot."""
         planned, start = owed.episode, self.clock()
         episode = _RunningEpisode(owed.trajectory_id, planned.task.id, planned.max_steps, start, start)
-        with self.lock:
-            self._running[planned.id] = episode
+        self._running[planned.id] = episode
 
     def end(self, episode_id: str) -> None:
         """Record that an episode released its slot."""
-        with self.lock:
-            self._running.pop(episode_id, None)
+        self._running.pop(episode_id, None)
 
     def time(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
         """Return a context manager that times a stage; the episode need not hold a slot."""
         return _StageInterval(self, self._running.get(episode_id), stage)
 
-    def enter(self, stage: EpisodeStage) -> float:
-        """Count an episode as in a stage and return the start time."""
-        self._now[stage] += 1
-        return self.clock()
-
-    def leave(self, stage: EpisodeStage, start: float) -> None:
-        """End a stage that began at `start` and add its duration."""
-        end = self.clock()
-        self._now[stage] -= 1
-        with self.lock:
-            self._latencies[stage].add(end - start, end)
-
     def record_step(self, episode_id: str, step: int, max_steps: int, url: str) -> None:
         """Record an episode's step number and URL."""
-        episode = self._running.get(episode_id)
-        if episode is None:
+        if (episode := self._running.get(episode_id)) is None:
             return
-        with self.lock:
-            self._stepping.add(max(0, step - episode.step), self.clock())
+        self._stepping.add(max(0, step - episode.step), self.clock())
         episode.step, episode.max_steps = step, max_steps
         episode.url = replace_surrogates(url[:_URL_LENGTH])
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the step rate, the stages and the running episodes. The caller must hold the lock."""
+    def timings(self) -> dict[str, Any]:
+        """Return the step rate, the stages and the running episodes, for `merge_timings`; can be pickled."""
         now = self.clock()
-        stages = {
-            stage.value: {"now": self._now[stage], **latency.overall.to_json(), "recent": latency.recent(now).to_json()}
-            for stage, latency in self._latencies.items()
-        }
         return {
             "steps_per_second": round(self._stepping.per_second(now), 2),
-            "stages": stages,
+            "stages": {
+                stage.value: {"now": self.now[stage], "latencies": latencies}
+                for stage, latencies in self.latencies.items()
+            },
             "running": len(self._running),
             "episodes": oldest([episode.to_json(now) for episode in self._running.values()]),
         }
@@ -149,12 +132,14 @@ class _StageInterval(AbstractContextManager[None]):
         self._stages, self._episode, self._stage = stages, episode, stage
 
     def __enter__(self) -> None:
-        self._start = self._stages.enter(self._stage)
+        self._stages.now[self._stage] += 1
+        self._start = self._stages.clock()
         if self._episode is not None:
             self._before = self._episode.stage, self._episode.since
             self._episode.stage, self._episode.since = self._stage, self._start
 
     def __exit__(self, *exc: object) -> None:
-        self._stages.leave(self._stage, self._start)
+        self._stages.now[self._stage] -= 1
+        self._stages.latencies[self._stage].add(self._stages.clock() - self._start)
         if self._episode is not None:
             self._episode.stage, self._episode.since = self._before

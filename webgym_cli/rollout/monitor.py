@@ -10,18 +10,18 @@ from typing import Any
 
 from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.records.events import CommandFacts, EpisodeEvent, RewardFacts
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.monitoring.early_stop_bias import EpisodeTotals, compute_cut_bias, site
-from webgym_cli.rollout.monitoring.latency import Rate
-from webgym_cli.rollout.monitoring.snapshot import complete, merge_timings, top_sites
-from webgym_cli.rollout.monitoring.stages import StageTimer
-from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
+from webgym_cli.rollout.latency import Rate
+from webgym_cli.rollout.plan import RolloutPlan
+from webgym_cli.rollout.snapshot import complete, merge_timings
+from webgym_cli.rollout.stage_timer import StageTimer
 from webgym_cli.store.run import now
 
 _REASONS = 20
-# Latency statistics of a stage in the summary.
-_LATENCIES = ("count", "p50", "p95", "total")
+# Window of the episode rate, from which the ETA follows, in seconds.
+_EPISODE_RATE_SECONDS = 300.0
 
 
 @dataclass(slots=True)
@@ -50,47 +50,24 @@ class Monitor:
     judgements: int = 0
     """Number of judged trajectories."""
     failures: Counter[str] = field(default_factory=Counter)
-    failures_by_site: dict[str, Counter[str]] = field(default_factory=dict)
-    skipped_by_site: Counter[str] = field(default_factory=Counter)
     skip_reasons: Counter[str] = field(default_factory=Counter)
+    """Episodes that are not run because their site is on the blocklist."""
     queues: dict[str, int] = field(default_factory=dict)
+    """Depth by name."""
+    given_up: int = 0
+    """Number of episodes given up by this command."""
     _unjudged: set[str] = field(default_factory=set)
     _other_models: set[str | None] = field(default_factory=lambda: {None})
     _withdrawn: int = 0
     """Number of earlier commands' trajectories whose judgement failed now: their episodes are owed again."""
-    _given_up: int = 0
-    """Number of episodes given up by this command."""
-    _done: EpisodeTotals = field(default_factory=EpisodeTotals)
-    _cut: EpisodeTotals = field(default_factory=EpisodeTotals)
     _finishing: Rate = field(init=False)
     _acted: float = field(init=False)
     """Time at which the last episode released its slot."""
 
     def __post_init__(self) -> None:
         """Start the clock."""
-        self.started = self.stages.clock()
-        self._acted = self.started
-        self._finishing = Rate(self.started, width=60.0, kept=5)
-
-    def set_queue_depth(self, name: str, depth: int) -> None:
-        """Set the depth of a queue."""
-        with self.stages.lock:
-            self.queues[name] = depth
-
-    def record_skipped(self, owed: PendingEpisode, reason: str) -> None:
-        """Count an episode that is not run because its site is on the blocklist."""
-        with self.stages.lock:
-            self.skipped_by_site[site(owed.episode.task)] += 1
-            self.skip_reasons[reason] += 1
-
-    def record_given_up(self) -> None:
-        """Count an episode that is not tried again."""
-        self._given_up += 1
-
-    def record_stopped_early(self, trajectory: Trajectory) -> None:
-        """Count an episode that the early stop cancelled. Called in addition to `record_stored`, in either order."""
-        self.stages.end(trajectory.episode)
-        self._cut.add(trajectory)
+        self.started = self._acted = self.stages.clock()
+        self._finishing = Rate(self.started, _EPISODE_RATE_SECONDS)
 
     def record_stored(self, trajectory: Trajectory) -> EpisodeEvent:
         """Count a stored trajectory, mark its slot as released and return its event."""
@@ -99,12 +76,10 @@ class Monitor:
         outcome = trajectory.outcome
         self.steps += len(trajectory.steps)
         if outcome.failure:
-            self._count_failure(trajectory)
+            self.failures[outcome.failure.value] += 1
         else:
             self.finished += 1
-            with self.stages.lock:
-                self._finishing.add(1, self.stages.clock())
-            self._done.add(trajectory)
+            self._finishing.add(1, self._acted)
             self._count_reward(trajectory)
             if outcome.success is None:
                 self._unjudged.add(trajectory.id)
@@ -125,7 +100,7 @@ class Monitor:
         mine = trajectory.id in self._unjudged
         self._unjudged.discard(trajectory.id)
         if trajectory.outcome.failure:
-            self._count_failure(trajectory)
+            self.failures[trajectory.outcome.failure.value] += 1
             self.finished -= mine
             self._withdrawn += not mine
         else:
@@ -135,12 +110,6 @@ class Monitor:
     def _count_reward(self, trajectory: Trajectory) -> None:
         self.known += trajectory.outcome.success is not None
         self.successes += bool(trajectory.outcome.success)
-
-    def _count_failure(self, trajectory: Trajectory) -> None:
-        kind = str(trajectory.outcome.failure)
-        with self.stages.lock:
-            self.failures[kind] += 1
-            self.failures_by_site.setdefault(site(trajectory.task), Counter())[kind] += 1
 
     def _event(self, name: str, trajectory: Trajectory) -> EpisodeEvent:
         outcome = trajectory.outcome
@@ -157,81 +126,67 @@ class Monitor:
             "bar": f"{trajectory.split} {trajectory.iteration}",
             "done": self.plan.done + self.finished - self._withdrawn,
             "total": len(self.plan.episodes),
-            "facts": self._facts(),
         }
 
-    def _facts(self) -> str:
-        rate = f"{self.successes / self.known:.0%} success" if self.known else "no score yet"
-        speed = self.steps / max(1e-9, self.stages.clock() - self.started)
-        failed = "  ".join(f"{kind} {count}" for kind, count in sorted(self.failures.items()))
-        return f"{rate}  {speed:.1f} steps/s  {failed}".rstrip()
-
     def snapshot(self) -> dict[str, Any]:
-        """Return all values of the live view, JSON-serializable.
-
-        Times are in seconds. Each of `stages` has its overall latencies and, in `recent`, those of the last minutes.
-        Thread-safe.
-        """
-        with self.stages.lock:
-            now_ = self.stages.clock()
-            counted = {
-                "rank": 0,
-                "ranks": max(1, len(self.worker_timings())),
-                "split": self.plan.split.value,
-                "iteration": self.plan.iteration,
-                "policy": self.plan.policy,
-                "bar": f"{self.plan.split} {self.plan.iteration}",
-                "started_at": self.started_at,
-                "elapsed": round(now_ - self.started, 1),
-                "slots": self.slots,
-                "total": len(self.plan.episodes),
-                "owed": len(self.plan.owed) - self._given_up,
-                "given_up": self.plan.given_up + self._given_up,
-                "isolation": dict(self.plan.sites),
-                "collected": self.finished,
-                "withdrawn": self._withdrawn,
-                "steps": self.steps,
-                "episodes_per_second": round(self._finishing.per_second(now_), 5),
-                "known": self.known,
-                "successes": self.successes,
-                "judged": self.judgements,
-                "unjudged": len(self._unjudged),
-                "skipped": self.skipped_by_site.total(),
-                "skipped_by_site": dict(self.skipped_by_site.most_common()),
-                "cut": self._cut.count,
-                "queues": dict(self.queues),
-                "servers": self.servers(),
-                "failures": dict(sorted(self.failures.items())),
-                "failures_by_site": top_sites(self.failures_by_site),
-                **merge_timings([self.stages.to_json(), *self.worker_timings()]),
-            }
-            return complete(counted)
+        """Return all values of the live view, JSON-serializable. Times are in seconds."""
+        now_ = self.stages.clock()
+        timings = self.worker_timings()
+        counted = {
+            "rank": 0,
+            "ranks": max(1, len(timings)),
+            "split": self.plan.split.value,
+            "iteration": self.plan.iteration,
+            "policy": self.plan.policy,
+            "bar": f"{self.plan.split} {self.plan.iteration}",
+            "started_at": self.started_at,
+            "elapsed": round(now_ - self.started, 1),
+            "slots": self.slots,
+            "total": len(self.plan.episodes),
+            "owed": len(self.plan.owed) - self.given_up,
+            "given_up": self.plan.given_up + self.given_up,
+            "collected": self.finished,
+            "withdrawn": self._withdrawn,
+            "steps": self.steps,
+            "episodes_per_second": round(self._finishing.per_second(now_), 5),
+            "known": self.known,
+            "successes": self.successes,
+            "judged": self.judgements,
+            "unjudged": len(self._unjudged),
+            "skipped": self.skip_reasons.total(),
+            "cut": self.failures[FailureKind.CANCELLED],
+            "queues": dict(self.queues),
+            "servers": self.servers(),
+            "failures": dict(sorted(self.failures.items())),
+            **merge_timings([self.stages.timings(), *timings]),
+        }
+        return complete(counted)
 
     def summary(self) -> CommandFacts:
         """Return the summary of this command's own episodes.
 
         `judge_tail_seconds`: time from the end of the last episode to the end of judging.
         """
-        stages, end = self.snapshot()["stages"], self.stages.clock()
+        counted, end = self.snapshot(), self.stages.clock()
         seconds = end - self.started
         facts: CommandFacts = {
             "collected": self.finished,
             "steps": self.steps,
             "seconds": round(seconds, 2),
             "steps_per_second": round(self.steps / max(1e-9, seconds), 2),
-            "failures": dict(sorted(self.failures.items())),
-            "failures_by_site": top_sites(self.failures_by_site),
-            "skipped": self.skipped_by_site.total(),
+            "failures": counted["failures"],
+            "skipped": counted["skipped"],
             "skip_reasons": dict(self.skip_reasons.most_common(_REASONS)),
-            "cut": self._cut.count,
+            "cut": counted["cut"],
             "judged": self.judgements,
             "judge_tail_seconds": round(end - self._acted, 2) if self.judgements else 0.0,
-            "stages": {name: {key: stage[key] for key in _LATENCIES} for name, stage in stages.items()},
+            "stages": {
+                name: {key: value for key, value in stage.items() if key != "now"}
+                for name, stage in counted["stages"].items()
+            },
         }
-        if self._cut.count:
-            facts["cut_bias"] = compute_cut_bias(self._done, self._cut)
-        if servers := self.servers():
-            facts["servers"] = servers
+        if counted["servers"]:
+            facts["servers"] = counted["servers"]
         return facts
 
 

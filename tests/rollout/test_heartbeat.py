@@ -7,7 +7,7 @@ import pytest
 
 from tests.rollout.scripted import failing
 from webgym_cli.errors import StoreError, WebGymError
-from webgym_cli.rollout.monitoring import heartbeat
+from webgym_cli.rollout import heartbeat
 from webgym_cli.store.status import RolloutState, read_status
 
 

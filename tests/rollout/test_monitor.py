@@ -1,9 +1,7 @@
 import asyncio
 import json
 import math
-import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
+import pickle
 
 import pytest
 from hypothesis import given
@@ -15,18 +13,11 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.rollout.monitoring.early_stop_bias import EpisodeTotals, compute_cut_bias
-from webgym_cli.rollout.monitoring.latency import ERROR, KEPT, LONGEST, SHORTEST, WIDTH, Histogram, LatencyWindow, Rate
-from webgym_cli.rollout.monitoring.monitor import Monitor
-from webgym_cli.rollout.monitoring.snapshot import (
-    RUNNING,
-    end_snapshot,
-    merge_servers,
-    merge_timings,
-    without_buckets,
-)
-from webgym_cli.rollout.monitoring.stages import EpisodeStage, StageTimer
+from webgym_cli.rollout.latency import ERROR, LONGEST, SHORTEST, Histogram, Rate
+from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
+from webgym_cli.rollout.snapshot import RUNNING, end_snapshot, merge_servers, merge_timings
+from webgym_cli.rollout.stage_timer import EpisodeStage, StageTimer
 
 UNKNOWN = Outcome(stop=Stop.ANSWERED, answer="42")
 BLOCKED = Outcome(failure=FailureKind.SITE_BLOCKED, failure_detail="captcha")
@@ -62,13 +53,6 @@ def made(number, outcome=SOLVED, steps=2, **changes):
     return trajectory(number, outcome=outcome, steps=steps, task=planned(number, **changes).task)
 
 
-def outcomes(trajectories) -> EpisodeTotals:
-    group = EpisodeTotals()
-    for one in trajectories:
-        group.add(one)
-    return group
-
-
 @pytest.fixture
 def clock():
     return Clock()
@@ -91,7 +75,7 @@ def test_a_quantile_is_off_by_no_more_than_is_said(values, share):
     histogram = Histogram()
     for value in values:
         histogram.add(value)
-    assert histogram.quantile(share) == pytest.approx(exact(values, share), rel=ERROR + 1e-9)
+    assert histogram.quantile(share) == pytest.approx(exact(values, share), rel=ERROR + 1e-3)
     assert histogram.count == len(values)
     assert histogram.total == pytest.approx(sum(values))
 
@@ -103,13 +87,13 @@ def test_two_histograms_together_are_the_histogram_of_both(first, second):
         for value in values:
             part.add(value)
             whole.add(value)
-    parts[0].merge(Histogram.from_json(json.loads(json.dumps(parts[1].to_json()))))
+    parts[0].merge(pickle.loads(pickle.dumps(parts[1])))
     assert parts[0].buckets == whole.buckets
     assert parts[0].count == whole.count
 
 
 def test_no_durations_have_no_quantile():
-    assert Histogram().facts() == {"count": 0, "p50": None, "p95": None, "total": 0.0}
+    assert Histogram().to_json() == {"count": 0, "p50": None, "p95": None, "total": 0.0}
 
 
 def test_a_histogram_stays_small_whatever_comes():
@@ -118,28 +102,18 @@ def test_a_histogram_stays_small_whatever_comes():
         histogram.add(math.exp(exponent / 100))
     histogram.add(0.0)
     assert len(histogram.buckets) < 420
-    assert histogram.quantile(0) == pytest.approx(SHORTEST, rel=ERROR)
+    assert histogram.quantile(0) == pytest.approx(SHORTEST, rel=ERROR + 1e-3)
     assert histogram.quantile(1) == pytest.approx(LONGEST, rel=2 * ERROR)
 
 
-def test_the_last_minutes_forget_and_the_whole_does_not():
-    latency = LatencyWindow()
-    latency.add(1.0, now=10.0)
-    latency.add(3.0, now=10.0 + WIDTH)
-    assert latency.recent(now=20.0 + WIDTH).count == 2
-    assert latency.recent(now=10.0 + KEPT * WIDTH).quantile(0.5) == pytest.approx(3.0, rel=ERROR)
-    assert latency.recent(now=10.0 + (KEPT + 1) * WIDTH).count == 0
-    assert latency.overall.count == 2
-
-
 def test_a_rate_speaks_of_the_last_minute():
-    rate = Rate(since=0.0)
+    rate = Rate(since=0.0, width=60.0)
     rate.add(30, now=5.0)
     assert rate.per_second(now=10.0) == 3.0
     rate.add(30, now=15.0)
     assert rate.per_second(now=20.0) == 3.0
-    rate.add(12, now=75.0)  # 30 at second 15 are forgotten: the kept time begins at second 20
-    assert rate.per_second(now=75.0) == pytest.approx(12 / 55)
+    rate.add(12, now=75.0)  # what came at second 15 is a minute old
+    assert rate.per_second(now=75.0) == pytest.approx(12 / 60)
     assert rate.per_second(now=1000.0) == 0.0
 
 
@@ -161,7 +135,6 @@ def test_a_stage_is_timed_and_shown(monitor, clock):
     policy = monitor.snapshot()["stages"]["policy"]
     assert (policy["now"], policy["count"], policy["total"]) == (0, 1, 2.0)
     assert policy["p50"] == pytest.approx(2.0, rel=ERROR)
-    assert policy["recent"]["count"] == 1
 
 
 def test_a_stage_within_another_ends_in_it(monitor, clock):
@@ -239,7 +212,7 @@ def test_outcomes_are_counted(monitor, clock):
         monitor.stages.begin(owed(number))
     monitor.record_stored(made(0))
     monitor.record_stored(made(1, UNSOLVED))
-    monitor.record_stored(made(2, CRASHED, site="b.co.uk"))
+    monitor.record_stored(made(2, CRASHED))
     event = monitor.record_stored(made(3, UNKNOWN, steps=5))
     clock.seconds += 60
     snapshot = monitor.snapshot()
@@ -247,17 +220,10 @@ def test_outcomes_are_counted(monitor, clock):
     assert (snapshot["done"], snapshot["known"], snapshot["successes"], snapshot["unjudged"]) == (3, 2, 1, 1)
     assert (snapshot["success_rate"], snapshot["interval"]) == (0.5, [round(bound, 4) for bound in wilson(1, 2)])
     assert snapshot["failures"] == {"browser_crashed": 1}
-    assert snapshot["failures_by_site"] == {"b.co.uk": {"browser_crashed": 1}}
     assert snapshot["episodes"] == []
     assert snapshot["eta"] == 7 / (3 / 60)
     summary = monitor.summary()
     assert (summary["collected"], summary["steps"], summary["steps_per_second"]) == (3, 11, round(11 / 60, 2))
-    assert summary["failures_by_site"] == {"b.co.uk": {"browser_crashed": 1}}
-
-
-def test_a_page_without_an_address_counts_for_its_environment(monitor):
-    monitor.record_stored(trajectory(0, outcome=CRASHED, task=Task(id="click-test", start_url="click-test.html")))
-    assert monitor.snapshot()["failures_by_site"] == {"miniwob": {"browser_crashed": 1}}
 
 
 def test_a_judgement_settles_what_was_not_known(monitor):
@@ -298,12 +264,12 @@ def test_a_judgement_that_failed_takes_an_earlier_command_s_episode_back(clock):
 
 def test_skipped_episodes_are_not_waited_for(monitor, clock):
     monitor.record_stored(made(0))
-    monitor.record_skipped(owed(1, site="b.com"), "on the blocklist")
+    monitor.skip_reasons["b.com is on the blocklist"] += 1
     clock.seconds += 10
     snapshot = monitor.snapshot()
-    assert (snapshot["skipped"], snapshot["skipped_by_site"]) == (1, {"b.com": 1})
-    assert snapshot["eta"] == pytest.approx(8 * 10)
-    assert (monitor.summary()["skipped"], monitor.summary()["skip_reasons"]) == (1, {"on the blocklist": 1})
+    assert (snapshot["skipped"], snapshot["eta"]) == (1, pytest.approx(8 * 10))
+    summary = monitor.summary()
+    assert (summary["skipped"], summary["skip_reasons"]) == (1, {"b.com is on the blocklist": 1})
 
 
 def test_the_eta_is_zero_at_the_end_and_unknown_at_the_start(clock):
@@ -314,46 +280,12 @@ def test_the_eta_is_zero_at_the_end_and_unknown_at_the_start(clock):
     assert monitor.snapshot()["eta"] == 0.0
 
 
-# --- the completion threshold
-
-
-def test_the_bias_of_a_cut_is_told(monitor):
-    for number in range(3):
-        monitor.record_stored(made(number, steps=2))
-    monitor.record_stored(made(3, UNSOLVED, steps=6, difficulty=7))
-    for number in (4, 5):
-        gone = made(number, CANCELLED, steps=9, site="slow.org", difficulty=5 * (number - 3))
-        monitor.record_stopped_early(gone)
-        monitor.record_stored(gone)
-    summary = monitor.summary()
-    assert (summary["cut"], summary["failures"]) == (2, {"cancelled": 2})
-    bias = summary["cut_bias"]
-    assert bias["finished"]["mean_steps"] == 3.0  # (2 + 2 + 2 + 6) / 4
-    assert bias["finished"]["bands"] == {"easy": 0.75, "hard": 0.25}
-    assert bias["cut"] == {
-        "episodes": 2,
-        "mean_steps": 9.0,
-        "mean_seconds": 1.5,
-        "bands": {"medium": 0.5, "hard": 0.5},
-    }
-    assert bias["sites"] == {"slow.org": [2, 0]}
-    assert bias["words"] == (
-        "2 of 6 episodes were cut after 9.0 steps on average (those that finished took 3.0); easy 0% against 75%, "
-        "medium 50% against 0%, hard 50% against 25%; most were cut on slow.org 2; "
-        "the success rate covers finished episodes only"
-    )
-
-
-def test_without_a_cut_there_is_no_bias(monitor):
+def test_what_is_cut_is_counted(monitor):
     monitor.record_stored(made(0))
-    assert "cut_bias" not in monitor.summary()
-    assert compute_cut_bias(outcomes([made(0)]), EpisodeTotals())["words"] == "nothing was cut"
-
-
-def test_when_all_were_cut_the_words_say_so():
-    bias = compute_cut_bias(EpisodeTotals(), outcomes([made(0, CANCELLED)]))
-    assert bias["words"] == "1 of 1 episodes were cut after 2.0 steps on average; none finished"
-    assert bias["finished"]["mean_steps"] is None
+    monitor.record_stored(made(1, CANCELLED))
+    summary = monitor.summary()
+    assert (summary["collected"], summary["cut"], summary["failures"]) == (1, 1, {"cancelled": 1})
+    assert monitor.snapshot()["cut"] == 1
 
 
 # --- snapshots
@@ -365,7 +297,7 @@ def test_the_timings_of_several_processes_add_up(clock):
         timer.begin(owed(6 + rank))
         with timer.time("", EpisodeStage.POLICY):
             clock.seconds += 1 + 99 * rank
-    merged = merge_timings([json.loads(json.dumps(timer.to_json())) for timer in timers])
+    merged = merge_timings([pickle.loads(pickle.dumps(timer.timings())) for timer in timers])
     policy = merged["stages"]["policy"]
     assert (policy["count"], policy["total"]) == (2, 101.0)
     assert policy["p50"] == pytest.approx(1, rel=ERROR + 1e-3)
@@ -388,46 +320,10 @@ def test_the_counters_of_servers_add_up_and_end(clock):
 def test_after_the_end_nothing_runs(monitor, clock):
     monitor.stages.begin(owed(0))
     monitor.record_stored(made(1, steps=30))
-    monitor.set_queue_depth("owed", 2)
+    monitor.queues["owed"] = 2
     clock.seconds += 10
     with monitor.stages.time("train-0000-00000", EpisodeStage.ACT):
         snapshot = end_snapshot(monitor.snapshot())
     assert (snapshot["running"], snapshot["episodes"], snapshot["queues"]) == (0, [], {})
     assert snapshot["stages"]["act"]["now"] == 0
     assert (snapshot["steps_per_second"], snapshot["eta"]) == (3.0, None)
-
-
-def test_a_snapshot_can_be_taken_by_another_thread(clock):
-    monitor = Monitor(planned_rollout(), 4, stages=StageTimer(clock))
-    over = threading.Event()
-
-    def look():
-        taken = []
-        while not over.is_set():
-            taken.append(monitor.snapshot()["stages"]["act"]["count"])
-        return taken
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    with ThreadPoolExecutor() as threads:
-        looking = threads.submit(look)
-        try:
-            for number in range(3000):
-                monitor.stages.begin(owed(number))
-                with monitor.stages.time(f"train-0000-{number:05d}", EpisodeStage.ACT):
-                    clock.seconds += 1.01**number % 1000
-                monitor.record_stored(made(number, CRASHED, steps=0, site=f"s{number}.com"))
-                monitor.set_queue_depth(f"q{number}", 1)
-        finally:
-            over.set()
-            sys.setswitchinterval(before)
-        taken = looking.result()
-    assert taken == sorted(taken)
-    assert monitor.snapshot()["stages"]["act"]["count"] == 3000
-
-
-def test_the_buckets_can_be_left_out(monitor):
-    with monitor.stages.time("", EpisodeStage.ACT):
-        pass
-    assert "buckets" in json.dumps(monitor.snapshot())
-    assert "buckets" not in json.dumps(without_buckets(monitor.snapshot()))

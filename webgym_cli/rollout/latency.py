@@ -1,0 +1,89 @@
+"""Latency histograms and rates in bounded memory, independent of the length of a run."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+# Largest relative error of a quantile.
+ERROR = 0.025
+# Range in seconds in which the error bound holds; durations outside are clamped to it.
+SHORTEST, LONGEST = 1e-4, 1e5
+
+_GROWTH = (1 + ERROR) / (1 - ERROR)
+_PER_LOG = 1 / math.log(_GROWTH)
+_FIRST, _LAST = (math.ceil(math.log(bound) * _PER_LOG) for bound in (SHORTEST, LONGEST))
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Histogram of durations with exponential buckets, about 400 at most.
+
+    A quantile (the value of rank ceil(q * count)) has a relative error of at most `ERROR` between `SHORTEST` and
+    `LONGEST`. Histograms are mergeable: the merge of two processes' equals the histogram of all their durations.
+    """
+
+    buckets: dict[int, int] = field(default_factory=dict)
+    """Count by bucket index: bucket i holds durations in (growth^(i-1), growth^i] seconds."""
+    count: int = 0
+    total: float = 0.0
+    """Sum in seconds, exact."""
+
+    def add(self, seconds: float) -> None:
+        """Count one duration."""
+        bucket = _FIRST if seconds <= SHORTEST else min(_LAST, math.ceil(math.log(seconds) * _PER_LOG))
+        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
+        self.count += 1
+        self.total += seconds
+
+    def merge(self, other: Histogram) -> None:
+        """Add the durations of another histogram."""
+        for bucket, count in other.buckets.items():
+            self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+        self.count += other.count
+        self.total += other.total
+
+    def quantile(self, share: float) -> float | None:
+        """Return the quantile `share` (0 to 1) in seconds, with four digits; None without durations."""
+        rank = max(1, math.ceil(share * self.count))
+        for bucket in sorted(self.buckets):
+            rank -= self.buckets[bucket]
+            if rank <= 0:
+                return float(f"{2 * _GROWTH**bucket / (_GROWTH + 1):.4g}")
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return count, p50, p95 and total, in seconds."""
+        return {
+            "count": self.count,
+            "p50": self.quantile(0.5),
+            "p95": self.quantile(0.95),
+            "total": round(self.total, 3),
+        }
+
+
+@dataclass(slots=True)
+class Rate:
+    """Rate of events per second over a sliding window."""
+
+    since: float
+    """Start of counting, in seconds of the clock."""
+    width: float
+    """Length of the window, in seconds."""
+    _times: deque[float] = field(default_factory=deque)
+
+    def add(self, count: int, now: float) -> None:
+        """Count `count` events at `now`."""
+        self._times.extend([now] * count)
+        self._forget(now)
+
+    def per_second(self, now: float) -> float:
+        """Return the rate over the window, or since the start of counting if that is shorter (at least one second)."""
+        self._forget(now)
+        return len(self._times) / max(1.0, min(self.width, now - self.since))
+
+    def _forget(self, now: float) -> None:
+        while self._times and self._times[0] <= now - self.width:
+            self._times.popleft()

@@ -1,1 +1,0 @@
-"""Progress, latencies and heartbeats of a rollout."""

@@ -1,0 +1,102 @@
+"""Snapshots of a rollout's counters (JSON), with merged timings of several processes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from webgym_cli.agent.client.reply import ServerCounters
+from webgym_cli.records.base import moment_of
+from webgym_cli.records.statistics import wilson
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rollout.latency import Histogram
+
+# Maximum number of running episodes listed (the oldest); the others are only counted.
+RUNNING = 100
+
+
+def complete(counted: dict[str, Any]) -> dict[str, Any]:
+    """Return the counters with the values derived from them.
+
+    `done` of `total` episodes have a final trajectory; `success_rate` and its 95 % `interval` cover this command's
+    episodes with a known reward; `eta` is in seconds, None if the rate is 0.
+    """
+    known, successes, pace = counted["known"], counted["successes"], counted["episodes_per_second"]
+    wanted = counted["total"] - counted["given_up"]
+    done = wanted - counted["owed"] + counted["collected"] - counted["withdrawn"]
+    left = max(0, wanted - counted["skipped"] - done)
+    return {
+        **counted,
+        "done": done,
+        "success_rate": round(successes / known, 4) if known else None,
+        "interval": [round(bound, 4) for bound in wilson(successes, known)],
+        "eta": 0.0 if not left else round(left / pace, 1) if pace else None,
+    }
+
+
+def merge_timings(timings: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Merge the timings (`StageTimer.timings`) of several processes; quantiles are those of the merged histograms."""
+    return {
+        "steps_per_second": round(sum(timing["steps_per_second"] for timing in timings), 5),
+        "stages": {name: _merge_stage([timing["stages"][name] for timing in timings]) for name in timings[0]["stages"]},
+        "running": sum(timing["running"] for timing in timings),
+        "episodes": oldest([episode for timing in timings for episode in timing["episodes"]]),
+    }
+
+
+def _merge_stage(stages: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    whole = Histogram()
+    for stage in stages:
+        whole.merge(stage["latencies"])
+    return {"now": sum(stage["now"] for stage in stages), **whole.to_json()}
+
+
+def merge_servers(counts: Sequence[ServerCounters]) -> ServerCounters:
+    """Return the summed request counters of several processes, by server."""
+    total: ServerCounters = {}
+    for counters in counts:
+        for address, facts in counters.items():
+            mine = total.setdefault(address, dict.fromkeys(facts, 0))
+            mine.update({name: round(mine[name] + value, 2) for name, value in facts.items()})
+    return total
+
+
+def oldest(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the `RUNNING` oldest running episodes, oldest first."""
+    return sorted(episodes, key=lambda episode: -episode["age"])[:RUNNING]
+
+
+def idle_timings(timings: dict[str, Any]) -> dict[str, Any]:
+    """Return the timings of a process that has ended: no running episodes, no rate, no open requests."""
+    stages = {name: {**stage, "now": 0} for name, stage in timings["stages"].items()}
+    servers = {address: {**facts, "outstanding": 0, "open": 0} for address, facts in timings["servers"].items()}
+    return {**timings, "running": 0, "episodes": [], "stages": stages, "servers": servers, "steps_per_second": 0.0}
+
+
+def end_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Return the final snapshot of an ended rollout: no running episodes, average step rate."""
+    pace = round(snapshot["steps"] / max(1.0, snapshot["elapsed"]), 2)
+    still = {"queues": {}, "episodes_per_second": 0.0, "steps_per_second": pace}
+    return complete({**idle_timings(snapshot), **still})
+
+
+def recount(snapshot: dict[str, Any], stored: Iterable[Trajectory]) -> dict[str, Any]:
+    """Return the snapshot of a rollout that ended without its last one (full disk, SIGKILL), recounted.
+
+    `stored`: all trajectories of the iteration.
+    """
+    began = moment_of(snapshot["started_at"])
+    mine = [trajectory for trajectory in stored if moment_of(trajectory.started_at) >= began]
+    rewards = [trajectory.outcome.success for trajectory in mine if trajectory.outcome.success is not None]
+    failures = Counter(trajectory.outcome.failure.value for trajectory in mine if trajectory.outcome.failure)
+    finished = len(mine) - failures.total()
+    counted = {
+        "collected": finished,
+        "steps": sum(len(trajectory.steps) for trajectory in mine),
+        "known": len(rewards),
+        "successes": sum(rewards),
+        "unjudged": finished - len(rewards),
+        "failures": dict(sorted(failures.items())),
+    }
+    return {**snapshot, **counted}
