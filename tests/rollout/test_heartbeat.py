@@ -13,7 +13,7 @@ from webgym_cli.store.status import RolloutState, read_status
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(heartbeat, "_BOARD_SECONDS", 0.02)
+    monkeypatch.setattr(heartbeat, "_BEAT_SECONDS", 0.02)
 
 
 def state(world):

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from itertools import count
-from typing import Any
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.events import EventSink, make_event
@@ -15,9 +13,8 @@ from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import RolloutState, write_status
 
-_BOARD_SECONDS = 0.5
-# Board updates per write of the status file.
-_FILE_EVERY = 2
+# Interval of the reports.
+_BEAT_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -30,12 +27,9 @@ class Heartbeat:
 
     async def beat(self) -> None:
         """Report periodically until cancelled."""
-        for beats in count():
-            snapshot = self.monitor.snapshot()
-            self.sink(make_event("status", transient=True, **snapshot))
-            if beats % _FILE_EVERY == 0:
-                self._write(snapshot, RolloutState.RUNNING)
-            await asyncio.sleep(_BOARD_SECONDS)
+        while True:
+            self._report(RolloutState.RUNNING)
+            await asyncio.sleep(_BEAT_SECONDS)
 
     @contextmanager
     def record_end(self) -> Iterator[None]:
@@ -48,8 +42,11 @@ class Heartbeat:
             state = RolloutState.INTERRUPTED
             raise
         finally:
-            self._write(self.monitor.snapshot(), state)
+            self._report(state)
 
-    def _write(self, snapshot: dict[str, Any], state: RolloutState) -> None:
+    def _report(self, state: RolloutState) -> None:
+        snapshot = self.monitor.snapshot()
+        if state is RolloutState.RUNNING:
+            self.sink(make_event("status", transient=True, **snapshot))
         with suppress(StoreError):  # a full disk is reported when trajectories are stored
             write_status(self.run, snapshot, state)
