@@ -138,7 +138,7 @@ async def says_yes(trajectory) -> Judgement:
     return Judgement(trajectory=trajectory.id, models={}, settings_digest="0", judged_at=now(), success=True)
 
 
-async def test_every_kind_of_failure_is_counted_by_site_and_nothing_is_lost(engine, web):
+async def test_every_kind_of_failure_is_counted_and_nothing_is_lost(engine, web):
     web.odd.pages["/block"] = "<title>block</title><button onclick='for (;;);'>Freeze</button> <button>b</button>"
     tasks = {
         "fine": "http://lab.test/history",
