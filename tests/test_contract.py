@@ -133,6 +133,50 @@ def test_no_two_rooms_import_each_other():
     assert not offenders, "\n".join(offenders)
 
 
+def imported_files(file: str) -> set[str]:
+    """Return the files that a file imports anywhere in it, for types and within functions too."""
+    names = {module: other for other in trees() for module in modules([other])}
+    found = set()
+    for node in ast.walk(trees()[file]):
+        if isinstance(node, ast.Import):
+            found |= {names[alias.name] for alias in node.names if alias.name in names}
+        elif isinstance(node, ast.ImportFrom):
+            parts = [(f"{node.module}.{alias.name}", node.module) for alias in node.names]
+            found |= {names[next(part for part in of if part in names)] for of in parts if set(of) & names.keys()}
+    return found - {file}
+
+
+FILE_CIRCLES = {"environments/web/environment.py", "environments/web/pool.py"}
+"""Files that import each other today; no others may."""
+FOLDER_CIRCLES = {
+    *(("rollout", "rollout/monitoring"), ("trainer", "trainer/engine"), ("trainer", "trainer/ppo")),
+    *(("trainer", "trainer/webrl"), ("trainer/engine", "trainer/model"), ("trainer/engine", "trainer/ppo")),
+    *(("trainer/engine", "trainer/webrl"), ("trainer/model", "trainer/webrl")),
+}
+"""Pairs of folders that import each other today; no others may."""
+
+
+def test_no_file_imports_itself_by_way_of_others():
+    left = {file: imported_files(file) for file in trees()}
+    # Files that import no other file of the rest are in no circle, and neither are those that no other one imports.
+    while ends := {
+        file for file in left if not left[file] & left.keys() or not any(file in other for other in left.values())
+    }:
+        left = {file: found for file, found in left.items() if file not in ends}
+    assert set(left) <= FILE_CIRCLES, sorted(left)
+
+
+def test_no_two_folders_import_each_other():
+    pairs: dict[tuple[str, str], str] = {}
+    for file in trees():
+        mine = file.rpartition("/")[0]
+        if Path(file).stem not in {"__init__", "__main__"}:
+            others = {found.rpartition("/")[0] for found in imported_files(file)} - {mine}
+            pairs |= {(mine, other): file for other in others}
+    both = {pair for pair in pairs if pair[0] < pair[1] and pair[::-1] in pairs}
+    assert both <= FOLDER_CIRCLES, {pair: (pairs[pair], pairs[pair[::-1]]) for pair in both - FOLDER_CIRCLES}
+
+
 def test_only_the_commands_that_need_a_tiny_model_or_sites_import_testing():
     allowed = {"cli/commands/init_model.py", "cli/commands/fixture.py", "cli/gpu_round.py"}
     assert not {file for file in trees() if "testing" in rooms_imported(file) - {room(file)}} - allowed

@@ -2,8 +2,7 @@
 
 import pytest
 
-from webgym_cli.agent.actions.action_sets import ACTION_SETS
-from webgym_cli.agent.actions.call_formats import CALL_FORMATS
+from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.chat import UnreadableError, read_object
 from webgym_cli.agent.forms.reasoning import history_text, strip_reasoning

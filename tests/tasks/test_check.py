@@ -1,7 +1,8 @@
 import json
 
 from tests.tasks.lines import FACTS, webgym
-from webgym_cli.tasks.check import BadLine, Checker, FileReport
+from webgym_cli.tasks.check import Checker, FileReport
+from webgym_cli.tasks.registry import BadLine
 
 
 def lines(*values):

@@ -9,10 +9,10 @@ from typing import TypeVar
 from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.loop.context import StageContext
 from webgym_cli.records.events import Event, JudgeSummary
-from webgym_cli.rewards.engine import Scorer, ScoringEngine
+from webgym_cli.rewards.engine import ScoringEngine
 from webgym_cli.rewards.judge.scorer import JudgeScorer, format_judge_summary
 from webgym_cli.rewards.judge.scripted import open_scripted
-from webgym_cli.rewards.selection import ScoringPlan
+from webgym_cli.rewards.selection import Scorer, ScoringPlan
 from webgym_cli.store.index.query import refresh_index
 
 SummaryT = TypeVar("SummaryT", bound=Event)

@@ -3,139 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Generic
 
 from webgym_cli.jobs.workers import Failures, run_workers
-from webgym_cli.records.events import AgreementFacts, Event, EventSink, make_event
-from webgym_cli.records.judgement import Judgement
-from webgym_cli.records.statistics import wilson
+from webgym_cli.records.events import Event, EventSink, make_event
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.selection import PendingTrajectory, ScoringPlan, ScoringSelection, ScoringSkip, load_pending
+from webgym_cli.rewards.selection import (
+    PendingTrajectory,
+    Scorer,
+    ScoreResult,
+    ScoringCounts,
+    ScoringPlan,
+    SummaryT_co,
+    load_pending,
+)
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.run import RunDir
-
-SummaryT_co = TypeVar("SummaryT_co", bound=Event, covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreResult:
-    """A scorer's result for one trajectory."""
-
-    judgement: Judgement | None
-    """The judgement to store. None: nothing is stored and the trajectory stays pending."""
-    success: bool | None
-    problem: str = ""
-    """Reason for a missing verdict; counts towards the limit of consecutive failures."""
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    """Additional fields of the trajectory's event."""
-    counts: Mapping[str, float] = field(default_factory=dict)
-    """Increments of the scorer's own counters."""
-
-
-@dataclass(slots=True)
-class Agreement:
-    """Agreement rate of two sources of verdicts on the same trajectories."""
-
-    both: int = 0
-    """Trajectories with both verdicts."""
-    same: int = 0
-
-    def add(self, ours: bool | None, theirs: bool | None) -> None:
-        """Count a trajectory, unless one of the two verdicts is missing."""
-        if ours is not None and theirs is not None:
-            self.both += 1
-            self.same += ours is theirs
-
-    def to_json(self) -> AgreementFacts:
-        """Return the counts and the agreement rate (None without common trajectories)."""
-        return {"both": self.both, "same": self.same, "rate": round(self.same / self.both, 4) if self.both else None}
-
-
-@dataclass(slots=True)
-class ScoringCounts:
-    """The counters of one command."""
-
-    done: int = 0
-    verdicts: int = 0
-    """Trajectories with a verdict."""
-    successes: int = 0
-    failed: int = 0
-    """Trajectories without a verdict because the model failed."""
-    own: Counter[str] = field(default_factory=Counter)
-    """The scorer's own counters."""
-    with_previous: Agreement = field(default_factory=Agreement)
-    with_environment: Agreement = field(default_factory=Agreement)
-
-    def add(self, pending: PendingTrajectory, result: ScoreResult) -> None:
-        """Count one result."""
-        self.done += 1
-        self.verdicts += result.success is not None
-        self.successes += bool(result.success)
-        self.failed += bool(result.problem)
-        self.own.update(result.counts)
-        self.with_previous.add(result.success, pending.previous)
-        self.with_environment.add(result.success, pending.environment)
-
-    @property
-    def success_rate(self) -> float | None:
-        """Successes divided by verdicts; None without verdicts."""
-        return round(self.successes / self.verdicts, 4) if self.verdicts else None
-
-    @property
-    def interval(self) -> list[float]:
-        """95 % Wilson interval of the success rate."""
-        return [round(bound, 4) for bound in wilson(self.successes, self.verdicts)]
-
-
-class Scorer(Protocol[SummaryT_co]):
-    """A source of verdicts on stored trajectories: the rubric judge, or an outcome reward model."""
-
-    stage: str
-    """The command and the summary event."""
-    event: str
-    """Name of the event of one trajectory."""
-    source: Literal["judge", "orm"]
-    noun: str
-    """Noun for a result in progress messages, such as `verdict`."""
-    failure: str
-    """Label of failed results in progress messages, such as `judge_failed`."""
-    hint: str
-    """Advice appended to the error after too many consecutive failures."""
-    skip_reasons: tuple[ScoringSkip, ...]
-    settings_digest: str
-    """SHA-256 of every input of a verdict other than the trajectory."""
-    concurrency: int
-    """Maximum number of trajectories scored concurrently."""
-
-    def find_skip_reason(
-        self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
-    ) -> ScoringSkip | None:
-        """Return the reason to skip a trajectory, or None. `last`: the newest judgement of this source."""
-        ...
-
-    def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
-        """Return the scorer-specific fields of a plan."""
-        ...
-
-    def open(self, run: RunDir) -> None:
-        """Create the client before the first trajectory; optional. Raises `SettingsError`."""
-        return
-
-    async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
-        """Score a trajectory. A failure of the model is returned as a result, not raised."""
-        ...
-
-    def summarize(self, counts: ScoringCounts, seconds: float) -> SummaryT_co:
-        """Return the summary event."""
-        ...
-
-    async def close(self) -> None:
-        """Close the connections."""
-        ...
 
 
 @dataclass(slots=True)

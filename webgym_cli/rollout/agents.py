@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Protocol
 
-from webgym_cli.agent.actions.action_sets import ACTION_SETS
-from webgym_cli.agent.actions.call_formats import CALL_FORMATS
+from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.client.reply import PolicyClient, PolicyReply, ServerCounters
 from webgym_cli.agent.prompt import Prompt

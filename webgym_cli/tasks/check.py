@@ -14,24 +14,10 @@ from webgym_cli.records.task import Task
 from webgym_cli.tasks.files import IMAGES, UPLOADS, place_files, require_files
 from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.records import iter_records
-from webgym_cli.tasks.registry import BadTaskError
+from webgym_cli.tasks.registry import BadLine, BadTaskError
 from webgym_cli.tasks.rubric import rubric_shape
 from webgym_cli.tasks.source import fingerprint, site_hash
 from webgym_cli.util.urls import site_of
-
-
-@dataclass(frozen=True, slots=True)
-class BadLine:
-    """One invalid line."""
-
-    file: str
-    line: int
-    """Line number, from 1; in a file with one JSON array, the number of the record."""
-    reason: str
-
-    def to_json(self) -> dict[str, object]:
-        """Return it as data."""
-        return {"event": "bad_line", "file": self.file, "line": self.line, "reason": self.reason}
 
 
 @dataclass(slots=True)

@@ -5,32 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.tasks.check import BadLine
 from webgym_cli.tasks.files import place_files
 from webgym_cli.tasks.format import load_object, parse_object
 from webgym_cli.tasks.records import BOM, ReadRecord, is_array_start, iter_records, refuse
-from webgym_cli.tasks.registry import BadTaskError
+from webgym_cli.tasks.registry import BadLine, BadTaskError, ConversionResult
 
 _RECORDS = "*.json"
 _NUMBERS = re.compile(r"(\d+)")
 _PARQUET = b"PAR1"
-
-
-@dataclass(slots=True)
-class ConversionResult:
-    """Result of converting some files."""
-
-    tasks: list[Task] = field(default_factory=list)
-    bad: list[BadLine] = field(default_factory=list)
-    repeated: int = 0
-    """Number of records left out because they are exact repeats of earlier ones."""
 
 
 def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) -> ConversionResult:

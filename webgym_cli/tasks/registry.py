@@ -14,7 +14,30 @@ from webgym_cli.util.registry import Registry, suggest_name
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
-    from webgym_cli.tasks.convert import ConversionResult
+
+
+@dataclass(frozen=True, slots=True)
+class BadLine:
+    """One invalid line."""
+
+    file: str
+    line: int
+    """Line number, from 1; in a file with one JSON array, the number of the record."""
+    reason: str
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as data."""
+        return {"event": "bad_line", "file": self.file, "line": self.line, "reason": self.reason}
+
+
+@dataclass(slots=True)
+class ConversionResult:
+    """Result of converting some files."""
+
+    tasks: list[Task] = field(default_factory=list)
+    bad: list[BadLine] = field(default_factory=list)
+    repeated: int = 0
+    """Number of records left out because they are exact repeats of earlier ones."""
 
 
 class BadTaskError(ValueError):

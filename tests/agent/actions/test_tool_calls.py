@@ -4,7 +4,8 @@ import jinja2
 import pytest
 
 from tests.records.made import shot, step
-from webgym_cli.agent.actions.call_formats import CALL_FORMATS, make_call_format
+from webgym_cli.agent.actions.action_sets import CALL_FORMATS
+from webgym_cli.agent.actions.call_formats import make_call_format
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompt import render, render_step

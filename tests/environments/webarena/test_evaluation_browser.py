@@ -12,8 +12,7 @@ from aiohttp.test_utils import TestServer
 
 from webgym_cli.config.load import load
 from webgym_cli.environments.webarena.environment import WebArenaPool
-from webgym_cli.environments.webarena.evaluation import PageScriptError
-from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
+from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser, PageScriptError
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.environments.webarena.reviews import LatestReview, fetch_newest_review
 from webgym_cli.errors import BoundaryError

@@ -10,7 +10,8 @@ from playwright.async_api import Error, Page, async_playwright
 from tests.environments.webarena.webarena_pages import FakePages, pages, target
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.environments.webarena.evaluation import PageScriptError, grade
+from webgym_cli.environments.webarena.evaluation import grade
+from webgym_cli.environments.webarena.evaluation_browser import PageScriptError
 from webgym_cli.errors import VenvError
 
 pytestmark = pytest.mark.browser

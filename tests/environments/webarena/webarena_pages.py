@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.environments.webarena.evaluation import PageScriptError
+from webgym_cli.environments.webarena.evaluation_browser import PageScriptError
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.records.webarena import Evaluation, Expected, HtmlTarget
 

@@ -70,14 +70,26 @@ ACTION_SETS: Registry[ActionSet] = Registry(
     },
     usage="from webgym_cli.agent.actions.action_sets import make_action_set, and make one",
 )
+# Call formats by name: built-in ones and those of plugins.
+CALL_FORMATS: Registry[ActionSet] = Registry(
+    noun="call format",
+    setting="agent.call_format",
+    entry_point_group="webgym.call_formats",
+    package="webgym_cli.agent.actions.call_formats",
+    item_type=ActionSet,
+    builtin={
+        "hermes": "webgym_cli.agent.actions.tool_calls:HERMES",
+        "qwen": "webgym_cli.agent.actions.tool_calls:QWEN",
+        "react": "webgym_cli.agent.actions.text_calls:REACT",
+        "code": "webgym_cli.agent.actions.text_calls:CODE",
+    },
+    usage="from webgym_cli.agent.actions.call_formats import make_call_format, and make one",
+)
 
 
 def find_action_set(spec: PromptSpec) -> ActionSet:
     """Return the action set of a prompt. Raises `UsageError`."""
     if spec.tools is not None:
-        # not at the top: call_formats imports this module
-        from webgym_cli.agent.actions.call_formats import CALL_FORMATS
-
         return CALL_FORMATS.find_stored(spec.call_format)
     action_set = ACTION_SETS.find_stored(str(spec.version))
     return action_set.with_dialogs or action_set if spec.dialogs else action_set

@@ -20,7 +20,6 @@ from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.tool import ToolCall
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, Step
 from webgym_cli.records.webrl import AnyAction
-from webgym_cli.util.registry import Registry
 
 _PARSE_ERROR = "The last reply could not be read: {}. Nothing was called."
 _SYSTEM = "You answer questions. When you know the answer, give it without calling a tool."
@@ -28,22 +27,6 @@ _SYSTEM = "You answer questions. When you know the answer, give it without calli
 Schemas = Sequence[dict[str, Any]]
 # Calls as (name, arguments), and the text around them; without calls the text is the answer.
 Reading = tuple[Sequence[tuple[str, Any]], str]
-
-# Call formats by name: built-in ones and those of plugins.
-CALL_FORMATS: Registry[ActionSet] = Registry(
-    noun="call format",
-    setting="agent.call_format",
-    entry_point_group="webgym.call_formats",
-    package="webgym_cli.agent.actions.call_formats",
-    item_type=ActionSet,
-    builtin={
-        "hermes": "webgym_cli.agent.actions.tool_calls:HERMES",
-        "qwen": "webgym_cli.agent.actions.tool_calls:QWEN",
-        "react": "webgym_cli.agent.actions.text_calls:REACT",
-        "code": "webgym_cli.agent.actions.text_calls:CODE",
-    },
-    usage="from webgym_cli.agent.actions.call_formats import make_call_format, and make one",
-)
 
 
 def make_call_format(

@@ -129,8 +129,7 @@ def export_sharegpt(
 
 def _needs_plugins(run: RunDir, settings: Settings, format_: str) -> bool:
     """Whether the run's own plugins must be imported: for the format, or to render the prompts of a run made here."""
-    from webgym_cli.agent.actions.action_sets import ACTION_SETS
-    from webgym_cli.agent.actions.call_formats import CALL_FORMATS
+    from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
     from webgym_cli.config.model_defaults import AUTO
     from webgym_cli.config.trust import is_own
     from webgym_cli.prepare.export.registry import FORMATS

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, MutableMapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.tasks import find_task, load_site_tasks
 from webgym_cli.environments.fixture_sites.web import (
     SiteRequest,
@@ -16,22 +17,29 @@ from webgym_cli.environments.fixture_sites.web import (
     render_page,
 )
 from webgym_cli.errors import UsageError
-
-if TYPE_CHECKING:
-    from webgym_cli.environments.fixture_sites.server import SiteServer
+from webgym_cli.records.task import Task
 
 # Path of these pages on each site; sites served to agents don't have them.
 PREFIX = "/_/"
 _LARGEST_SEED = 999_999_999
 
 
-def serve_manual_play(server: SiteServer, host: str, token: str, request: SiteRequest) -> SiteResponse:
-    """Return the response to a request for manual play."""
+def serve_manual_play(
+    episodes: MutableMapping[str, SiteEpisode],
+    start_episode: Callable[[Task, int], str],
+    host: str,
+    token: str,
+    request: SiteRequest,
+) -> SiteResponse:
+    """Return the response to a request for manual play. `start_episode` returns the token of a task and seed."""
     if request.path == f"{PREFIX}start" and request.method == "POST":
-        return _start(server, host, token, request)
+        response = _start(start_episode, host, request)
+        if response.token:
+            episodes.pop(token, None)
+        return response
     if request.path != PREFIX:
         return not_found_page()
-    live, answer = server.episodes.get(token), request.query.get("answer")
+    live, answer = episodes.get(token), request.query.get("answer")
     return render_page(
         "door.html",
         host=host,
@@ -42,7 +50,7 @@ def serve_manual_play(server: SiteServer, host: str, token: str, request: SiteRe
     )
 
 
-def _start(server: SiteServer, host: str, token: str, request: SiteRequest) -> SiteResponse:
+def _start(start_episode: Callable[[Task, int], str], host: str, request: SiteRequest) -> SiteResponse:
     seed = parse_whole(request.field("seed"), 0, _LARGEST_SEED)
     if seed is None:
         return message_page("Bad seed", f"A seed is a whole number from 0 to {_LARGEST_SEED}.", 400)
@@ -52,5 +60,4 @@ def _start(server: SiteServer, host: str, token: str, request: SiteRequest) -> S
         return message_page("Unknown task", str(error), 400)
     if task.host != host:
         return message_page("Another site's task", f"{task.id} starts at http://{task.host}{PREFIX}", 400)
-    server.episodes.pop(token, None)
-    return replace(redirect(PREFIX), token=server.start_episode(task.task, seed))
+    return replace(redirect(PREFIX), token=start_episode(task.task, seed))

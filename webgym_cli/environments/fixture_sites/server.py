@@ -72,7 +72,7 @@ class SiteServer(LocalServer):
             return _respond(message_page("Bad request", "This form can't be read.", 400))
         token = request.cookies.get(EPISODE_COOKIE, "")
         if self._by_hand and visit.path.startswith(manual_play.PREFIX):
-            return _respond(manual_play.serve_manual_play(self, host, token, visit))
+            return _respond(manual_play.serve_manual_play(self.episodes, self.start_episode, host, token, visit))
         if (episode := self.episodes.get(token)) is None:
             return _respond(message_page("Forbidden", "This site is only open during an episode.", 403))
         return _respond(self._answer(episode, host, visit))

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from webgym_cli.config.webarena import WebArenaSettings
-from webgym_cli.environments.webarena.fixture_tasks import is_fixture
+from webgym_cli.environments.fixture_sites.registry import HOSTS
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
@@ -71,6 +72,12 @@ class LoginStore:
     @staticmethod
     def _write(path: Path, state: dict[str, Any]) -> None:
         write_atomic(path, json.dumps(state, indent=2, ensure_ascii=False) + "\n", mode=_PRIVATE)
+
+
+def is_fixture(task: Task) -> bool:
+    """Whether a WebArena task starts on the fixture sites, which the running process serves."""
+    starts = task.extra.get("start_urls") or [task.start_url]
+    return task.environment == "webarena" and all(urlsplit(str(url)).hostname in HOSTS for url in starts)
 
 
 def task_sites(task: Task) -> tuple[WebArenaSite, ...]:

@@ -11,8 +11,8 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.tools.question_answer import read_question
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.tasks.convert import ConversionResult, convert_records
-from webgym_cli.tasks.registry import BadTaskError
+from webgym_cli.tasks.convert import convert_records
+from webgym_cli.tasks.registry import BadTaskError, ConversionResult
 
 _FINAL = re.compile(r"####\s*([-+]?[\d,]*\.?\d+)\s*$")
 

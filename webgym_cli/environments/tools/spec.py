@@ -16,7 +16,7 @@ from webgym_cli.tasks.format import read_task
 from webgym_cli.util.registry import suggest_name
 
 if TYPE_CHECKING:
-    from webgym_cli.tasks.convert import ConversionResult
+    from webgym_cli.tasks.registry import ConversionResult
 
 
 def _list_tasks(name: str) -> list[Task]:

@@ -11,7 +11,8 @@ from webgym_cli.environments.webarena.tasks import is_verified, read_config
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
-from webgym_cli.tasks.convert import ConversionResult, convert_records
+from webgym_cli.tasks.convert import convert_records
+from webgym_cli.tasks.registry import ConversionResult
 
 
 def convert_configurations(path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:

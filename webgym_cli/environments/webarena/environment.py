@@ -15,7 +15,7 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.fixture_sites.registry import HOSTS
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
-from webgym_cli.environments.sites.login_store import task_sites
+from webgym_cli.environments.sites.login_store import is_fixture, task_sites
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.environments.web.pool import WebPool
@@ -23,7 +23,6 @@ from webgym_cli.environments.webarena.evaluation import grade
 from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
 from webgym_cli.environments.webarena.fixture_tasks import (
     WORLD,
-    is_fixture,
     make_webarena_expert,
     to_webrl_action,
 )

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
+from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser, PageScriptError
 from webgym_cli.environments.webarena.locators import (
     LAST_URL,
     ContentLocation,
@@ -23,13 +23,6 @@ from webgym_cli.environments.webarena.locators import (
 from webgym_cli.environments.webarena.text_match import FuzzyContext, FuzzyJudgeFn, matches_expected, parse_comparisons
 from webgym_cli.environments.webarena.url_match import url_matches
 from webgym_cli.records.webarena import EvalType, Evaluation
-
-if TYPE_CHECKING:
-    from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
-
-
-class PageScriptError(Exception):
-    """A page could not evaluate a script because its target is missing."""
 
 
 @dataclass(frozen=True, slots=True)

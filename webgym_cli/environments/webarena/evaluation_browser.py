@@ -10,7 +10,6 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.failures import ScriptError
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab
-from webgym_cli.environments.webarena.evaluation import PageScriptError
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.environments.webarena.reviews import fetch_newest_review
 from webgym_cli.errors import BoundaryError
@@ -30,6 +29,10 @@ _ROLE = """(name) => {
   const row = rows.find((row) => cell(row, "Account").split(/\\s+/).includes(`@${name}`));
   return row ? cell(row, "Max role").trim() : null;
 }"""
+
+
+class PageScriptError(Exception):
+    """A page could not evaluate a script because its target is missing."""
 
 
 class EvaluationBrowser:

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.fixture_sites.expert import SiteExpert
 from webgym_cli.environments.fixture_sites.expressions import draw_names, fill
-from webgym_cli.environments.fixture_sites.registry import HOSTS, find_site
+from webgym_cli.environments.fixture_sites.registry import find_site
 from webgym_cli.environments.fixture_sites.tasks import find_task
+from webgym_cli.environments.sites.login_store import is_fixture
 from webgym_cli.environments.webarena.browse_tasks import browse_sets
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.action import Action, ActionName
@@ -84,12 +84,6 @@ def list_webarena_tasks() -> dict[str, Task]:
     from webgym_cli.environments.webarena.tasks import read_config
 
     return {name: read_config(fixture.config, ADDRESSES) for name, fixture in load_fixtures().items()}
-
-
-def is_fixture(task: Task) -> bool:
-    """Whether a WebArena task starts on the fixture sites, which the running process serves."""
-    starts = task.extra.get("start_urls") or [task.start_url]
-    return task.environment == "webarena" and all(urlsplit(str(url)).hostname in HOSTS for url in starts)
 
 
 def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:

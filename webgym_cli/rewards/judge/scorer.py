@@ -9,9 +9,15 @@ from webgym_cli.records.events import JudgeSummary
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement, needs_judge
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.engine import Scorer, ScoreResult, ScoringCounts
 from webgym_cli.rewards.judge.judge import Judge, compute_settings_digest, name_models
-from webgym_cli.rewards.selection import PendingTrajectory, ScoringSelection, ScoringSkip
+from webgym_cli.rewards.selection import (
+    PendingTrajectory,
+    Scorer,
+    ScoreResult,
+    ScoringCounts,
+    ScoringSelection,
+    ScoringSkip,
+)
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 

@@ -13,9 +13,15 @@ from webgym_cli.records.events import ScoreSummary
 from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.engine import Scorer, ScoreResult, ScoringCounts
 from webgym_cli.rewards.orm.client import OrmClient, OrmReply
-from webgym_cli.rewards.selection import PendingTrajectory, ScoringSelection, ScoringSkip
+from webgym_cli.rewards.selection import (
+    PendingTrajectory,
+    Scorer,
+    ScoreResult,
+    ScoringCounts,
+    ScoringSelection,
+    ScoringSkip,
+)
 from webgym_cli.store.run import now
 
 
