@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from webgym_cli.agent.actions.action_sets import CALL_FORMATS as CALL_FORMATS  # plugins import it from here
 from webgym_cli.agent.actions.action_sets import ActionSet
 from webgym_cli.agent.actions.parse import ParseError, make_no_call_error
 from webgym_cli.agent.forms.reasoning import history_text, strip_reasoning
