@@ -24,6 +24,7 @@ from webgym_cli.prepare.rl.plan import RlPlan, plan_batch
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan
 from webgym_cli.prepare.rl.score import ClientFactory, LogprobScoring, ScoringResult
 from webgym_cli.prepare.sft import execute as imitation
+from webgym_cli.prepare.sft import training_files
 from webgym_cli.prepare.sft.plan import PreparePlan, plan_dataset, refuse_empty
 from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.dataset import Prepared, RlData
@@ -144,7 +145,7 @@ def _find_made(plan: PreparePlan | RlPlan, run: RunDir, settings: Settings) -> P
     if isinstance(plan, RlPlan):
         batch = gradients.read_rl_data(run)
         return batch if batch is not None and batch.plan_digest == plan.digest() else None
-    dataset = imitation.read_prepared(run)
+    dataset = training_files.read_prepared(run)
     return dataset if dataset is not None and dataset.plan_digest == plan.digest(settings) else None
 
 

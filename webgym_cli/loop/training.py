@@ -5,7 +5,7 @@ from __future__ import annotations
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.loop.context import StageContext
-from webgym_cli.prepare.sft.execute import refresh_train_config, renewed_train_config
+from webgym_cli.prepare.sft.training_files import refresh_train_config, renewed_train_config
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.execute import execute as execute_training

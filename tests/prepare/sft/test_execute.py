@@ -8,8 +8,9 @@ import pytest
 from tests.prepare.buffer import fill, settings
 from tests.records.made import CRASHED, UNSOLVED, trajectory
 from webgym_cli.errors import SettingsError, WebGymError
-from webgym_cli.prepare.sft.execute import execute, read_prepared, refresh_train_config, renewed_train_config
+from webgym_cli.prepare.sft.execute import execute
 from webgym_cli.prepare.sft.plan import plan_dataset
+from webgym_cli.prepare.sft.training_files import read_prepared, refresh_train_config, renewed_train_config
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
@@ -140,7 +141,7 @@ def test_over_long_samples_are_reported(run, model):
 @pytest.mark.parametrize("own", [True, False])
 def test_deepspeeds_file_is_renewed_unless_its_copy_was_edited(run, model, tmp_path, monkeypatch, own):
     """`train_config.yaml` names the copy, so that its own text is the same whatever the file holds."""
-    monkeypatch.setattr("webgym_cli.prepare.sft.execute.is_own", lambda root: own)
+    monkeypatch.setattr("webgym_cli.prepare.sft.training_files.is_own", lambda root: own)
     mine, other = tmp_path / "mine.json", tmp_path / "other.json"
     mine.write_text('{"zero_optimization": {"stage": 1}}')
     other.write_text('{"zero_optimization": {"stage": 3}}')
