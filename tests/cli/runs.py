@@ -37,8 +37,8 @@ def model(folder: Path) -> Path:
     return folder
 
 
-def filled(folder: Path) -> RunDir:
-    """Make a run with four solved trajectories of three steps, one that failed and one that broke."""
+def filled(folder: Path, *more: str) -> RunDir:
+    """Make a run with four solved trajectories of three steps, one that failed and one that broke. `more`: settings."""
     run = RunDir(folder / "run")
     overrides = [
         f"policy_config.base_model={model(folder / 'model')}",
@@ -48,6 +48,7 @@ def filled(folder: Path) -> RunDir:
         "venvs.device=cpu",
         "policy_config.template=qwen3_vl_nothink",
         "train.check_template=false",  # the made chat template is none of LLaMA-Factory's
+        *more,
     ]
     create_or_open(run, load(overrides=overrides))
     solved = [trajectory(number, steps=3, started_at=f"2026-01-02T03:04:{number:02d}.000+00:00") for number in range(4)]
