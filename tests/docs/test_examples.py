@@ -105,7 +105,9 @@ def test_an_example_runs_as_printed(places, page, args):
         words.append("--trust")
     if words[0] == "login" or words[:2] == ["tasks", "generate"] or (words[0] == "prepare" and RL.intersection(words)):
         return  # the reader's sites, failed tasks of the web, and sampled tokens are not here: tests/loop has these
-    environment = {"WEBGYM_POLICY_CONFIG__BASE_MODEL": str(folder / "model")} if makes_its_run(args) else {}
+    environment = {"WEBARENA_SHOPPING_PASSWORD": "x"}
+    if makes_its_run(args):
+        environment["WEBGYM_POLICY_CONFIG__BASE_MODEL"] = str(folder / "model")
     done = webgym(*words, cwd=folder, stdin="train-0000-00000\n", **environment)
     assert done.returncode == 0 or (done.returncode == BEFORE and args[0] == "train"), done.stderr
     assert "Traceback" not in done.stderr
