@@ -3,8 +3,8 @@
 import torch
 
 from webgym_cli.trainer.data import Batch, TrainRow, Trajectories
-from webgym_cli.trainer.engine.sampling import Truncation
-from webgym_cli.trainer.ppo.experience import Experience
+from webgym_cli.trainer.experience import Experience
+from webgym_cli.trainer.sampling import Truncation
 
 
 def batch_of(mask, reward, group, *, trajectory=None, step=None) -> Batch:

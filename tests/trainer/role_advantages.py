@@ -5,10 +5,10 @@ import unittest
 import torch
 from padded import before, spread, tokens_of
 
+from webgym_cli.trainer.experience import Experience
 from webgym_cli.trainer.options import AlgorithmConfig
 from webgym_cli.trainer.ppo import advantages as adv
 from webgym_cli.trainer.ppo.advantages import estimate
-from webgym_cli.trainer.ppo.experience import Experience
 
 check = unittest.TestCase()
 NAN = math.nan

@@ -4,8 +4,8 @@ import unittest
 import torch
 from padded import batch_of, tokens_of
 
+from webgym_cli.trainer.experience import accumulate, whiten
 from webgym_cli.trainer.options import TrainingError
-from webgym_cli.trainer.ppo.experience import accumulate, whiten
 
 check = unittest.TestCase()
 NAN = math.nan

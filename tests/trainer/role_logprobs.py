@@ -3,8 +3,8 @@ import unittest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from webgym_cli.trainer.engine.sampling import Truncation, sampled_mask
 from webgym_cli.trainer.model.logprobs import token_log_probs
+from webgym_cli.trainer.sampling import Truncation, sampled_mask
 
 check = unittest.TestCase()
 K, H, V = 23, 16, 101

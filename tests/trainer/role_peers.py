@@ -8,9 +8,9 @@ import torch
 from padded import flat, spread, tokens_of
 
 from webgym_cli.config.rl import ActorSettings
+from webgym_cli.trainer.experience import whiten
 from webgym_cli.trainer.model.logprobs import token_log_probs
 from webgym_cli.trainer.ppo import advantages as adv
-from webgym_cli.trainer.ppo.experience import whiten
 from webgym_cli.trainer.ppo.kl import kl_estimate
 from webgym_cli.trainer.ppo.objectives import BatchNormalizer, policy_loss, value_loss
 

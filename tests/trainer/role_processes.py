@@ -26,7 +26,7 @@ def test_two_processes_equal_one():
     with scratch() as place:
         usual(place)
         made = train(place, actor=STEPS)
-        torchrun("-m", "webgym_cli.trainer.main", written(place, "two", actor=STEPS))
+        torchrun("-m", "webgym_cli.trainer", written(place, "two", actor=STEPS))
         assert_same(made, place / "two" / made.name, **CLOSE)
         lines = [log_of(place, name) for name in ("out", "two")]
         for one, two in zip(*lines, strict=True):

@@ -2,7 +2,7 @@ import unittest
 
 import torch
 
-from webgym_cli.trainer.engine.sampling import Truncation, sampled_mask
+from webgym_cli.trainer.sampling import Truncation, sampled_mask
 
 check = unittest.TestCase()
 LOGITS = torch.log(torch.tensor([[0.25, 0.5, 0.1, 0.15]]))

@@ -21,8 +21,8 @@ from tiny import (
     write_batch,
 )
 
+from webgym_cli.trainer.__main__ import main
 from webgym_cli.trainer.data import read_batch
-from webgym_cli.trainer.main import main
 from webgym_cli.trainer.options import TrainingError
 from webgym_cli.trainer.ppo.ppo_trainer import PolicyGradientTrainer
 

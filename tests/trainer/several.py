@@ -41,8 +41,8 @@ def requests(folder, owner):
 def main(folder, pid):
     import torch
 
+    from webgym_cli.trainer.__main__ import trainer_class
     from webgym_cli.trainer.engine.distributed import init, shutdown
-    from webgym_cli.trainer.main import trainer_class
     from webgym_cli.trainer.options import read_options
 
     torch.set_num_threads(1)

@@ -136,7 +136,7 @@ def test_without_a_gpu_a_file_of_tests_says_so_in_a_line():
 @pytest.mark.stack
 def test_the_trainer_names_its_argument():
     python = needs("train")
-    command = [python, "-m", "webgym_cli.trainer.main"]
+    command = [python, "-m", "webgym_cli.trainer"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=variables(python))
     assert done.returncode == 1
     assert "CONFIG.json" in done.stderr

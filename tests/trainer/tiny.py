@@ -13,11 +13,11 @@ from pathlib import Path
 
 import torch
 
+from webgym_cli.trainer.__main__ import trainer_class
 from webgym_cli.trainer.data import read_batch
 from webgym_cli.trainer.engine.distributed import DistributedContext
+from webgym_cli.trainer.engine.model_factory import ModelFactory
 from webgym_cli.trainer.engine.step import BatchRunner
-from webgym_cli.trainer.main import trainer_class
-from webgym_cli.trainer.model.model_factory import ModelFactory
 from webgym_cli.trainer.options import TrainerOptions, parse_options
 
 HERE = Path(__file__).resolve().parent

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from webgym_cli.trainer.engine.sampling import Truncation
+from webgym_cli.trainer.experience import Experience
 from webgym_cli.trainer.options import TrainingError, read_object
-from webgym_cli.trainer.ppo.experience import Experience
+from webgym_cli.trainer.sampling import Truncation
 
 AGAIN = "prepare the data again"
 # Drop reasons in `trajectories.jsonl` of episodes that did not fail (`prepare/rl/drop_reasons.py`).

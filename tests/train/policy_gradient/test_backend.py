@@ -72,7 +72,7 @@ def test_the_first_training_is_fresh(planned, run, role):
     plan = planned("rloo", actor={"ppo_mini_batch_size": 4, "ppo_epochs": 3})
     assert (plan.mode, plan.algorithm, plan.name, plan.parent, plan.total_steps) == ("fresh", "rloo", NAME, "tiny", 6)
     assert plan.argv[0] == str(role / "bin/python")
-    assert plan.argv[1:] == ("-m", "webgym_cli.trainer.main", "launch.json")
+    assert plan.argv[1:] == ("-m", "webgym_cli.trainer", "launch.json")
     told = json.loads(plan.launch_text())
     assert told["data"] == str(run.rl_data.resolve())
     assert (told["model"]["path"], told["algorithm"]["adv_estimator"]) == ("tiny", "rloo")
@@ -126,7 +126,7 @@ def test_what_is_missing_or_of_another_policy_is_named(planned, run, role):
 def test_on_several_nodes_torchrun_takes_the_rest_from_variables(planned, run, role):
     batch(run)
     plan = planned(train={"executor": "ray", "nodes": 2, "nproc_per_node": 3})
-    command = ("-m", "torch.distributed.run", "-m", "webgym_cli.trainer.main", "launch.json")
+    command = ("-m", "torch.distributed.run", "-m", "webgym_cli.trainer", "launch.json")
     assert plan.argv[1:] == command
     assert (plan.training.world_size, plan.nodes) == (6, 2)
 
@@ -260,7 +260,7 @@ def test_a_phase_of_webrl_holds_to_the_policy_that_it_begins_with(planned, run):
     batch(run, 2, newest.name, **WEBRL)
     plan = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"objective": "released"})
     assert (plan.mode, plan.algorithm, plan.total_steps) == ("carried", "webrl", 6)  # of nine actions, twice
-    assert plan.argv[2] == "webgym_cli.trainer.main"
+    assert plan.argv[2] == "webgym_cli.trainer"
     told = json.loads(plan.launch_text())
     assert (told["webrl"]["objective"], told["webrl"]["lam"], told["webrl"]["gamma"]) == ("released", 0.5, 0.9)
     assert (told["model"]["path"], told["ref"]["path"]) == (str(newest), None)

@@ -34,7 +34,7 @@ from webgym_cli.util.registry import portable_plugins
 from webgym_cli.venvs.locate import role_python
 
 LAUNCH_FILE = "launch.json"
-MODULE = "webgym_cli.trainer.main"
+MODULE = "webgym_cli.trainer"
 # The critic's folder in a checkpoint.
 CRITIC = "critic"
 # Keys that don't change the result of the training, or that `TrainingIdentity.carried` covers.

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-import webgym_cli.trainer.webrl.critics as critics
+import webgym_cli.trainer.model.critics as critics
 from webgym_cli.records.training_files import ADAPTER, RL_STATE, TRAINER_STATE
 from webgym_cli.trainer.engine.distributed import DistributedContext
 from webgym_cli.trainer.engine.engine import TrainEngine

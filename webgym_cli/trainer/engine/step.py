@@ -13,9 +13,9 @@ from webgym_cli.trainer.data import Batch
 from webgym_cli.trainer.engine.batching import MicroBatch, micro_batches
 from webgym_cli.trainer.engine.distributed import DistributedContext
 from webgym_cli.trainer.engine.engine import TrainEngine
+from webgym_cli.trainer.engine.loss_term import LossTerm
 from webgym_cli.trainer.model.inputs import Collator
 from webgym_cli.trainer.options import TrainerOptions, TrainingError
-from webgym_cli.trainer.ppo.objectives import LossTerm
 
 # (network name, output, micro-batch) -> the micro-batch's term of the mini-batch's loss.
 LossFn = Callable[[str, Any, MicroBatch], LossTerm]

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from webgym_cli.trainer.engine.sampling import Truncation, sampled_mask
+from webgym_cli.trainer.sampling import Truncation, sampled_mask
 
 
 def token_log_probs(

@@ -19,10 +19,10 @@ from torch import nn
 import webgym_cli.trainer.model.attention as attention
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION
-from webgym_cli.trainer.engine.sampling import Truncation
 from webgym_cli.trainer.model.inputs import Inputs
 from webgym_cli.trainer.model.logprobs import token_log_probs
 from webgym_cli.trainer.options import TrainingError
+from webgym_cli.trainer.sampling import Truncation
 
 
 class PolicyModel(nn.Module):  # type: ignore[misc]

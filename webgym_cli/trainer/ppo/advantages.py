@@ -12,9 +12,9 @@ from __future__ import annotations
 import torch
 
 from webgym_cli.config.estimators import ESTIMATORS
+from webgym_cli.trainer.experience import Experience, accumulate, require, whiten
 from webgym_cli.trainer.options import AlgorithmConfig
 from webgym_cli.trainer.ppo.estimators import EstimatorInputs
-from webgym_cli.trainer.ppo.experience import Experience, accumulate, require, whiten
 
 
 def estimate(

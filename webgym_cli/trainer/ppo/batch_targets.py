@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from webgym_cli.trainer.data import Batch
+from webgym_cli.trainer.experience import Experience
 from webgym_cli.trainer.options import AlgorithmConfig, TrainingError
 from webgym_cli.trainer.ppo.advantages import estimate, outcome
-from webgym_cli.trainer.ppo.experience import Experience
 from webgym_cli.trainer.ppo.importance import importance_weights, mismatch_by_staleness
 from webgym_cli.trainer.ppo.kl import kl_estimate, next_coefficient
 

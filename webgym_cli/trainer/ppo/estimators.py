@@ -15,8 +15,8 @@ from webgym_cli.config.estimators import AdvantageEstimator, Estimate
 if TYPE_CHECKING:
     import torch
 
+    from webgym_cli.trainer.experience import Experience
     from webgym_cli.trainer.options import AlgorithmConfig
-    from webgym_cli.trainer.ppo.experience import Experience
 
 
 @dataclass(frozen=True, slots=True)

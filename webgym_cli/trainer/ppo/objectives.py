@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from webgym_cli.config.rl import ActorSettings, Aggregation, Mean
-from webgym_cli.trainer.ppo.experience import require
+from webgym_cli.trainer.engine.loss_term import LossTerm
+from webgym_cli.trainer.experience import require
 from webgym_cli.trainer.ppo.kl import LIMIT, kl_estimate
 
 
@@ -24,16 +25,6 @@ class BatchNormalizer:
     """Trained tokens."""
     sequences: int
     """Rows with at least one trained token."""
-
-
-@dataclass(frozen=True, slots=True)
-class LossTerm:
-    """A micro-batch's term of the mini-batch's loss."""
-
-    loss: torch.Tensor
-    """A scalar to call `backward` on."""
-    metrics: dict[str, torch.Tensor]
-    """Detached scalars by their name in the logs; sum them over the micro-batches and processes."""
 
 
 def aggregate(

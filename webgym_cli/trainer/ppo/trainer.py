@@ -19,9 +19,9 @@ import webgym_cli.trainer.engine.checkpoint as checkpoint
 from webgym_cli.trainer.data import Batch, TrainRow
 from webgym_cli.trainer.engine.distributed import DistributedContext
 from webgym_cli.trainer.engine.engine import TrainEngine
+from webgym_cli.trainer.engine.model_factory import ModelFactory
 from webgym_cli.trainer.engine.step import BatchRunner
 from webgym_cli.trainer.model.model import model_folder
-from webgym_cli.trainer.model.model_factory import ModelFactory
 from webgym_cli.trainer.options import TrainerOptions, TrainingError
 from webgym_cli.trainer.ppo.batch_targets import BatchTargets, load_targets
 from webgym_cli.trainer.trainer_log import TrainerLog

@@ -19,10 +19,10 @@ import torch
 
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.trainer.data import Picture
+from webgym_cli.trainer.model.critics import OutcomeCritic, load_head
 from webgym_cli.trainer.model.inputs import Collator
 from webgym_cli.trainer.model.model import attention_implementation, image_processor, load_network
 from webgym_cli.trainer.options import TrainingError
-from webgym_cli.trainer.webrl.critics import OutcomeCritic, load_head
 from webgym_cli.trainer.webrl.webrl_losses import success_probability
 from webgym_cli.trainer.webrl.webrl_states import state_row
 

@@ -14,12 +14,12 @@ from webgym_cli.config.rl import WebRLSettings
 from webgym_cli.trainer.data import Batch, read_batch
 from webgym_cli.trainer.engine.batching import MicroBatch, mini_batches
 from webgym_cli.trainer.engine.distributed import DistributedContext
-from webgym_cli.trainer.engine.sampling import Truncation
+from webgym_cli.trainer.engine.loss_term import LossTerm
 from webgym_cli.trainer.engine.step import BatchRunner
 from webgym_cli.trainer.options import TrainerOptions
 from webgym_cli.trainer.ppo.batch_targets import BatchTargets
-from webgym_cli.trainer.ppo.objectives import LossTerm
 from webgym_cli.trainer.ppo.trainer import Trainer, check_lengths
+from webgym_cli.trainer.sampling import Truncation
 from webgym_cli.trainer.webrl.webrl_losses import action_sums, success_probability
 from webgym_cli.trainer.webrl.webrl_states import collect_states
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
+import webgym_cli.trainer.model.critics as critics
 import webgym_cli.trainer.model.model as model
-import webgym_cli.trainer.webrl.critics as critics
 from webgym_cli.config.rl import OptimSettings
 from webgym_cli.trainer.data import Batch
 from webgym_cli.trainer.engine.distributed import DistributedContext

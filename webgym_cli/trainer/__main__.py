@@ -1,6 +1,6 @@
 """Entry point of the policy-gradient trainer: trains a policy on a batch of its episodes.
 
-    python -m webgym_cli.trainer.main CONFIG.json        (or torchrun, for several processes)
+    python -m webgym_cli.trainer CONFIG.json        (or torchrun, for several processes)
 
 CONFIG.json holds `options.TrainerOptions`. The same command resumes an interrupted training. Exit status: 0 when
 the model is written; 1, with one line on stderr, on failure.
@@ -47,7 +47,7 @@ def load_plugins(options: TrainerOptions) -> None:
 def main(arguments: list[str]) -> int:
     """Train with the options of a file; return the exit status."""
     if len(arguments) != 1:
-        sys.stderr.write("webgym: usage: python -m webgym_cli.trainer.main CONFIG.json\n")
+        sys.stderr.write("webgym: usage: python -m webgym_cli.trainer CONFIG.json\n")
         return 1
     try:
         options = read_options(Path(arguments[0]))
