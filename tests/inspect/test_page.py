@@ -148,7 +148,7 @@ async def test_the_mark_lies_where_the_action_pointed(shown, width):
     assert point["x"] + point["width"] / 2 == pytest.approx(image["x"] + 0.25 * image["width"], abs=1.5)
     assert point["y"] + point["height"] / 2 == pytest.approx(image["y"] + 0.5 * image["height"], abs=1.5)
     image, element = await box(shown, "#step-1 img"), await box(shown, "#step-1 rect")
-    ratio = image["width"] / WIDE * 2  # two picture pixels a CSS pixel
+    ratio = image["width"] / WIDE
     for side, (start, size) in {"x": (100, 60), "y": (50, 20)}.items():
         length = {"x": "width", "y": "height"}[side]
         assert element[side] + element[length] / 2 == pytest.approx(image[side] + (start + size / 2) * ratio, abs=1.5)

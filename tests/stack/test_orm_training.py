@@ -16,7 +16,8 @@ from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.orm_preparation import orm_settings, prepare_orm
 from webgym_cli.loop.scoring import score
 from webgym_cli.records.task import Split
-from webgym_cli.rewards.selection import ScoringQuery
+from webgym_cli.rewards.orm.scorer import OrmScorer
+from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.store.buffer import append, append_judgement, read_judgements
 from webgym_cli.store.checkpoints import checkpoints
 from webgym_cli.store.run import RunDir, create_or_open
@@ -63,7 +64,7 @@ async def test_it_learns_how_often_the_judge_says_yes_and_the_run_keeps_its_poli
     trained, events = str(judged.orm.model(settings).resolve()), []
     asked = settings.model_copy(update={"orm": settings.orm.model_copy(update={"model": trained})})
     async with StageContext(judged, asked, logs, events.append) as context:
-        summary = await score(context, ScoringQuery())
+        summary = await score(context, plan_scoring(judged, OrmScorer(asked.orm), ScoringQuery()))
     assert (summary["scored"], summary["model"], summary["cut"]) == (COUNT, trained, 0)
     told = [event for event in events if event["event"] == "scored"]
     assert min(event["mass"] for event in told) > 0.3  # before, it hardly ever said YES or NO

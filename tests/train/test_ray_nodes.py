@@ -11,7 +11,7 @@ from webgym_cli.errors import JobError, PeerLostError, UsageError, VenvError, We
 from webgym_cli.jobs import ray_cluster
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
-from webgym_cli.train import plan, ray_nodes
+from webgym_cli.train import ray_nodes
 from webgym_cli.train.execute import execute
 from webgym_cli.train.failure import trainer_error
 from webgym_cli.train.plan import plan_training
@@ -57,7 +57,7 @@ async def scene(run, role, tmp_path, monkeypatch):
 
     monkeypatch.setattr(ray_nodes, "open_cluster", open_cluster)
     monkeypatch.setattr(ray_nodes, "POLL_SECONDS", 0.05)
-    monkeypatch.setattr(plan, "open_cluster", open_cluster)
+    monkeypatch.setattr("webgym_cli.jobs.ray_cluster.open_cluster", open_cluster)
     scene.ready()
     yield scene
     for actor in scene.cluster.actors:  # those of nodes that are "dead"
@@ -89,10 +89,10 @@ async def test_a_node_that_dies_is_named_and_the_training_goes_on(scene, monkeyp
 async def test_a_node_that_does_not_answer_is_named(scene, monkeypatch):
     monkeypatch.setenv("BEHAVE", "1:hang")
     training = await scene.train_until(1)
-    monkeypatch.setattr(ray_cluster, "SILENCE", 2.0)
+    monkeypatch.setattr(ray_cluster, "SILENCE", 5.0)
     monkeypatch.setattr(ray_nodes, "KILL_MARGIN", 0.0)
     scene.cluster.hanging.add("n1")
-    with pytest.raises(JobError, match=r"^node 1 .* left the training: no answer for 2 s"):
+    with pytest.raises(JobError, match=r"^node 1 .* left the training: no answer for 5 s"):
         await training
 
 
