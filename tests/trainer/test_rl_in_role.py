@@ -12,7 +12,7 @@ import pytest
 from benchmarks.peers import VERL
 from tests.stack_fixtures import needs
 from webgym_cli.errors import JobError
-from webgym_cli.venvs.locate import package_path, venv_environ
+from webgym_cli.venvs.locate import package_path, trainer_environ
 
 HERE = Path(__file__).resolve().parent
 
@@ -38,7 +38,7 @@ def packages() -> Path | None:
 
 def variables(python: Path) -> dict[str, str]:
     # As a training's: with another ninja in PATH, DeepSpeed's extensions would be built again, and back by the next.
-    return venv_environ(python) | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": str(package_path())}
+    return trainer_environ(python) | {"HF_HUB_OFFLINE": "1"}
 
 
 class Interpreter:

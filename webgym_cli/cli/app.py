@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -19,7 +20,12 @@ _PANELS = {
 }
 # Earlier names of commands.
 _HIDDEN = ("diff",)
-_NAMES = {name.strip("_").replace("_", "-"): name for names in (*_PANELS.values(), _HIDDEN) for name in names}
+_MODULES = (*chain.from_iterable(_PANELS.values()), *_HIDDEN)
+
+
+def _spell(module: str) -> str:
+    """Return a command as it is typed."""
+    return module.strip("_").replace("_", "-")
 
 
 def build_app(named: str = "") -> typer.Typer:
@@ -33,7 +39,7 @@ def build_app(named: str = "") -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(root)
-    only = _NAMES.get(named)
+    only = next((name for name in _MODULES if _spell(name) == named), None)
     for name in _HIDDEN:
         if only in (None, name):
             command(app, name, hidden=True)(getattr(import_module(f"webgym_cli.cli.commands.{name}"), name))
@@ -49,7 +55,7 @@ def _register(app: typer.Typer, name: str, panel: str) -> None:
     if hasattr(module, "app"):
         app.add_typer(module.app, name=name, rich_help_panel=panel)
     else:
-        command(app, name.strip("_").replace("_", "-"), panel)(getattr(module, name))
+        command(app, _spell(name), panel)(getattr(module, name))
 
 
 def _version(value: bool) -> None:

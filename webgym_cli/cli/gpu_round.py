@@ -26,7 +26,7 @@ from webgym_cli.testing.tiny_model import build_tiny_model
 from webgym_cli.train.policy_gradient.backend import rl_command
 from webgym_cli.train.progress import TRAINER_LOG
 from webgym_cli.util.files import write_json
-from webgym_cli.venvs.locate import Device, package_path, role_python, venv_environ
+from webgym_cli.venvs.locate import Device, role_python, trainer_environ
 
 ANSWERS = 8
 # Timeout of training on a few tokens, including the start of torch, in seconds.
@@ -155,8 +155,7 @@ async def _train(python: Path, model: str, folder: Path, *, cpu: bool) -> dict[s
         "actor": {"optim": {"lr": 1e-3}},
     }
     write_json(config, options)
-    env = venv_environ(python) | {"PYTHONPATH": str(package_path())}
-    env |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+    env = trainer_environ(python) | {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     env |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"} if cpu else {}
     training = Job.run(rl_command(python, str(config), processes=1, nodes=1), env=env, log=log)
     try:

@@ -11,7 +11,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
 from webgym_cli.jobs import devices
 from webgym_cli.train.training_plan import TrainPlan
-from webgym_cli.venvs.locate import package_path, venv_environ
+from webgym_cli.venvs.locate import trainer_environ
 from webgym_cli.venvs.wandb_mode import wandb_environment, wandb_mode, with_key
 
 
@@ -98,4 +98,4 @@ def child_environment(env: Mapping[str, str], settings: Settings, python: Path) 
 
     The key reaches it by inheritance, never through a file or flag.
     """
-    return with_key(venv_environ(python), settings) | {"PYTHONPATH": str(package_path())} | dict(env)
+    return with_key(trainer_environ(python), settings) | dict(env)

@@ -116,6 +116,11 @@ def venv_environ(python: Path) -> dict[str, str]:
     return own_environ() | {"PATH": path}
 
 
+def trainer_environ(python: Path) -> dict[str, str]:
+    """Return the environment of a process of an interpreter that can import `webgym_cli.trainer`."""
+    return venv_environ(python) | {"PYTHONPATH": str(package_path())}
+
+
 def find_configured(settings: Settings, role: str) -> str:
     """Return what the settings name for a role; empty when webgym's own environment is used."""
     return str(getattr(settings.venvs, role))
