@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import tomllib
 from functools import cache
@@ -210,6 +211,27 @@ def test_no_file_names_a_benchmark_s_environment():
             constant = node.value if isinstance(node, ast.keyword) else node
             if isinstance(constant, ast.Constant) and constant.value in names:
                 offenders.append(f"{file}:{constant.lineno}: {constant.value}")
+    assert not offenders, "\n".join(offenders)
+
+
+DATA_KINDS = {"dataset", "batch", "steps", "transitions"}
+"""Names of the kinds of training data: backends name theirs, nobody compares with one."""
+DATA_RECORDS = {"RlPlan", "PreparePlan", "RlData", "Prepared"}
+"""Their plans and records: outside their folder code asks `PreparedData`."""
+
+
+def test_no_file_switches_on_a_kind_of_training_data():
+    offenders = []
+    for file, tree in trees().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Compare | ast.MatchValue):
+                names = {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+                switches = names & DATA_KINDS and ".data" in ast.unparse(node)
+            else:
+                is_asked = isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+                switches = is_asked and DATA_RECORDS & set(re.findall(r"\w+", ast.unparse(node.args[1])))
+            if switches and not file.startswith("prepare/"):
+                offenders.append(f"{file}:{node.lineno}: {ast.unparse(node)}")
     assert not offenders, "\n".join(offenders)
 
 

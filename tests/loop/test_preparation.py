@@ -87,7 +87,7 @@ async def test_a_batch_is_written_once_unless_something_about_it_changed(run, mo
     events = []
     first, fresh = await prepare(run, with_, events.append, nobody, again=False)
     assert (fresh, first.trained, first.rows) == (True, 2, 2)
-    assert format_preparation(first, run) == (
+    assert format_preparation(first, run, with_) == (
         f"2 trajectories in 2 rows, {first.trained_tokens} trained tokens in {run.rl_data}"
     )
     assert [event["event"] for event in events][-1] == "rl_data"
@@ -125,7 +125,7 @@ async def test_experience_of_two_runs_is_scored_by_the_policy_s_server(tmp_path,
     assert (len(server.asked), served.starts) == (7, 1)
     rows = [row for row in line_of(run.rl_data / "rows.jsonl") if row["replayed"]]
     assert sorted(server.asked) == sorted(row["input_ids"] for row in rows)
-    assert format_preparation(made, run).startswith("5 trajectories in 11 rows (7 of them replayed), ")
+    assert format_preparation(made, run, with_).startswith("5 trajectories in 11 rows (7 of them replayed), ")
     told = [event for event in events if event["event"] == "replay_progress"]
     assert [(event["done"], event["total"]) for event in told] == [(1, 3), (2, 3), (3, 3)]
     assert await prepare(run, with_, events.append, nobody, again=False) == (made, False)

@@ -14,10 +14,10 @@ from tests.train.node_runs import NAME, ready
 from tests.train.train_data import settings_for
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.errors import JobError
+from webgym_cli.loop.training import plan_training
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, create_or_open, new_attempt
 from webgym_cli.train.execute import execute
-from webgym_cli.train.plan import plan_training
 
 ray = pytest.importorskip("ray")
 

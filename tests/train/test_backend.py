@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.prepare.buffer import fill
+from tests.records.made import trajectory
 from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import SettingsError
 from webgym_cli.store import checkpoints
+from webgym_cli.store.batches import read_batches
+from webgym_cli.store.run import create_or_open
 from webgym_cli.train.registry import BACKENDS, check_algorithm, find_backend
 from webgym_cli.util.registry import portable_plugins
 
@@ -93,6 +97,102 @@ def test_an_unknown_algorithm_names_the_nearest(tmp_path):
     assert "did you mean grpo?" in caught.value.hint
     with pytest.raises(SettingsError, match=r"needs agent\.greedy_chain=true"):
         check_algorithm(settings_for(train={"algorithm": "remax"}))
+
+
+OWN_DATA = """
+import hashlib, json
+from dataclasses import dataclass
+from pathlib import Path
+from webgym_cli.prepare.data import PREPARED_DATA, PreparedData
+from webgym_cli.records.dataset import TrainingData
+from webgym_cli.store import checkpoints
+from webgym_cli.train.registry import BACKENDS
+from webgym_cli.train.script import script_backend
+
+SCRIPT = Path(__file__).with_name("toy_train.py")
+
+
+@dataclass
+class Plan:
+    iteration: int
+    read: tuple
+    answers: list
+
+    def digest(self):
+        return hashlib.sha256(json.dumps(self.answers).encode()).hexdigest()
+
+    def to_json(self):
+        return {"event": "plan", "stage": "prepare", "answers": len(self.answers)}
+
+
+@dataclass
+class Record:
+    model_name: str
+    plan_digest: str
+    iteration: int
+
+    def facts(self):
+        return vars(self)
+
+    def summarize(self):
+        return "the answers"
+
+
+class Answers(PreparedData):
+    def folder(self, run):
+        return run.root / "answers"
+
+    def plan(self, run, settings, index, selection=None):
+        rows = index.rows("SELECT id FROM trajectories WHERE split = 'train' ORDER BY id")
+        return Plan(checkpoints.version(run), (0,), [row["id"] for row in rows])
+
+    def list_members(self, plan, run, settings, index, selection):
+        return [
+            {"group_id": name, "id": name, "episode": name, "reward": 1.0, "reason": None} for name in plan.answers
+        ]
+
+    def write(self, plan, run, settings, sink, scores=None):
+        record = Record(checkpoints.new_name(run), plan.digest(), plan.iteration)
+        self.folder(run).mkdir(exist_ok=True)
+        (self.folder(run) / "finetune_train.json").write_text(json.dumps(plan.answers))
+        (self.folder(run) / "record.json").write_text(json.dumps(vars(record)))
+        return record
+
+    def find_written(self, run):
+        file = self.folder(run) / "record.json"
+        return Record(**json.loads(file.read_text())) if file.exists() else None
+
+    def read(self, run, settings):
+        record = self.find_written(run)
+        parent = checkpoints.policy_name(run, settings)
+        model = str(checkpoints.policy_path(run, settings))
+        return TrainingData(record.model_name, record.iteration, parent, model, record.plan_digest)
+
+    def group_by(self, settings):
+        return "chain"
+
+
+PREPARED_DATA.register("answers", Answers())
+BACKENDS.register("toy_trainer", script_backend(SCRIPT, data="answers"))
+"""
+
+
+def test_a_backend_brings_a_kind_of_data_of_its_own(tmp_path, plugin, run, role):
+    from tests.train.fake_checkpoints import weights
+
+    plugin.write_text(OWN_DATA)
+    weights(tmp_path / "model.safetensors")
+    create_or_open(run, settings_for(role=role))
+    fill(run, trajectory(0), trajectory(1))
+    given = ("-s", f'plugins=["{plugin}"]', "-s", "train.algorithm=toy_trainer", "-s", f"venvs.train={role}")
+    planned = webgym("prepare", run.root, *given, "--dry-run", "--json")
+    assert json.loads(planned.stdout)["answers"] == 2, planned.stderr
+    env = {"WEIGHTS": str(tmp_path / "model.safetensors")}
+    for command in ("prepare", "train"):
+        done = webgym(command, run.root, *given, **env)
+        assert done.returncode == 0, done.stderr
+    assert checkpoints.current(run).algorithm == "toy_trainer"
+    assert len(read_batches(run)[0].groups) == 2
 
 
 def test_what_each_algorithm_is_prepared_as():

@@ -15,10 +15,10 @@ import yaml
 from tests.train.fake_checkpoints import published, weights
 from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import JobError, SettingsError, StoreError, VenvError
+from webgym_cli.loop.training import plan_training
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train.execute import execute
-from webgym_cli.train.plan import plan_training
 
 NAME = "model_20260109_000000"
 SLEEP = f"300.{os.getpid()}"

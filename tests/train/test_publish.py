@@ -9,9 +9,9 @@ import pytest
 from tests.train.fake_checkpoints import checkpoint
 from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import JobError
+from webgym_cli.loop.training import plan_training
 from webgym_cli.store import checkpoints
 from webgym_cli.train import failure, publish
-from webgym_cli.train.plan import plan_training
 
 NAME = "model_20260109_000000"
 

@@ -9,12 +9,12 @@ from tests.serve.one_machine import OneMachine
 from tests.train.node_runs import NAME, ready
 from webgym_cli.errors import JobError, PeerLostError, UsageError, VenvError, WebGymError
 from webgym_cli.jobs import ray_cluster
+from webgym_cli.loop.training import plan_training
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import new_attempt
 from webgym_cli.train import ray_nodes
 from webgym_cli.train.execute import execute
 from webgym_cli.train.failure import trainer_error
-from webgym_cli.train.plan import plan_training
 
 
 class Scene:

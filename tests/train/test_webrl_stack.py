@@ -13,12 +13,12 @@ from tests.records.made import UNSOLVED
 from tests.train.training import Trained, train
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import JobError
+from webgym_cli.loop.training import plan_training
 from webgym_cli.serve.weights import check_model
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.run import RunDir, new_attempt
 from webgym_cli.store.weights import list_tensors
 from webgym_cli.train.execute import execute
-from webgym_cli.train.plan import plan_training
 
 pytestmark = pytest.mark.stack
 SMALL = (

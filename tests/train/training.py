@@ -7,10 +7,10 @@ from pathlib import Path
 import psutil
 
 from webgym_cli.config.model import Settings
+from webgym_cli.loop.training import plan_training
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.store.run import RunDir, new_attempt
 from webgym_cli.train.execute import execute
-from webgym_cli.train.plan import plan_training
 from webgym_cli.train.progress import read_log
 
 FIRST, SECOND = "model_20260101_000000", "model_20260102_000000"

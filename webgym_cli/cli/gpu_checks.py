@@ -13,14 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.cli.gpu_round import run_round
-from webgym_cli.config.estimators import ESTIMATORS
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, VenvError, WebGymError
 from webgym_cli.jobs.process import last_lines
-from webgym_cli.prepare.sft.train_config import build_train_config
 from webgym_cli.train import deepspeed_ops, disk
-from webgym_cli.train.memory import TrainingMemory, rl_memory, sft_memory
-from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.registry import find_backend
 from webgym_cli.venvs.doctor import DoctorCheck
 from webgym_cli.venvs.locate import ROLES, Device, driver_answers, role_python, venv_environ
@@ -128,34 +124,21 @@ def check_memory(settings: Settings, capacity: int, processes: int) -> DoctorChe
     tensors = disk.model_tensors(model)
     if not tensors:
         return DoctorCheck(name, "warn", f"{model}: its size is not known", fix="download it, and name its folder")
-    training = training_memory(settings, tensors, processes)
+    backend, deepspeed = find_backend(settings.train.algorithm), deepspeed_ops.read_deepspeed(settings)
+    training = backend.estimate_memory(settings, tensors, deepspeed, settings.train.nproc_per_node or processes)
     served = 2 * sum(math.prod(shape) for _, _, shape in tensors) // settings.serve.tensor_parallel_size
-    words = f"training {training.gpu / GB:.1f} GB a GPU before activations, weights of the server {served / GB:.1f} GB"
+    needed = "" if training is None else f"training {training.gpu / GB:.1f} GB a GPU before activations, "
+    words = f"{needed}weights of the server {served / GB:.1f} GB"
     if not capacity:
         return DoctorCheck(name, "ok", words, model)
     words = f"{words}, of {capacity / GB:.1f} GB"
-    if training.gpu >= capacity:
+    if training is not None and training.gpu >= capacity:
         file = "ds_config_h200_zero3_offload.json"
-        key = deepspeed_ops.find_setting(settings)
-        return DoctorCheck(name, "missing", words, model, f"-s {key}={file}, LoRA, or more GPUs (docs/gpu-host.md)")
+        fix = f"-s {backend.deepspeed_setting}={file}, LoRA, or more GPUs (docs/gpu-host.md)"
+        return DoctorCheck(name, "missing", words, model, fix)
     if served >= settings.serve.gpu_memory_utilization * capacity:
         return DoctorCheck(name, "missing", words, model, "-s serve.tensor_parallel_size=2 or more")
     return DoctorCheck(name, "ok", words, model)
-
-
-def training_memory(settings: Settings, tensors: list[Tensor], processes: int) -> TrainingMemory:
-    """Return the memory per GPU of a training on `processes` GPUs."""
-    deepspeed = deepspeed_ops.read_deepspeed(settings)
-    processes, kind = settings.train.nproc_per_node or processes, settings.train.algorithm
-    if find_backend(kind).data == "dataset":
-        here = Path()
-        config = build_train_config(
-            settings, dataset_dir=here, output_dir=here, model="", deepspeed=None, validation=False, device="cuda"
-        )
-        return sft_memory(tensors, config, deepspeed, processes)
-    options = settings.rl.model_dump(mode="json", exclude=set() if kind == "webrl" else {"webrl"})
-    critic = kind == "webrl" or ESTIMATORS.find(kind).needs_critic
-    return rl_memory(tensors, options, deepspeed, processes, critic=critic)
 
 
 def _report_failure(name: str, error: WebGymError, fix: str) -> DoctorCheck:

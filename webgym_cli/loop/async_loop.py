@@ -17,15 +17,14 @@ from webgym_cli.agent.client.gate import PolicyGate, ServedPolicy
 from webgym_cli.errors import JobError, WebGymError
 from webgym_cli.jobs.workers import first_error, race
 from webgym_cli.loop import preparation, rollouts, training
-from webgym_cli.loop.admission import Admission, ChosenGroups
+from webgym_cli.loop.admission import Admission
 from webgym_cli.loop.async_metrics import AsyncMetrics
 from webgym_cli.loop.collector import Collector
 from webgym_cli.loop.context import StageContext
+from webgym_cli.loop.current_data import current_data
 from webgym_cli.loop.loop_plan import LoopPlan
 from webgym_cli.loop.rollout_setup import enter_sites, format_rollout_summary, plan_current_rollout
 from webgym_cli.loop.stream import EpisodeStream
-from webgym_cli.prepare.rl.filter_groups import filters_groups
-from webgym_cli.prepare.rl.groups import resolve_group_by
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.events import rename_event
 from webgym_cli.records.sampling import PolicyVersion
@@ -38,10 +37,8 @@ from webgym_cli.rollout.memory_limiter import default_concurrency
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.store.batches import measure_ends, read_async_batches, read_batches
-from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import policy_name, version
 from webgym_cli.store.metrics import read_records
-from webgym_cli.train.registry import current_backend
 from webgym_cli.util.text import hide_passwords
 
 # Weight digest recorded for an external policy server.
@@ -72,15 +69,14 @@ class AsyncLoop:
         """Restore the state from the stored batches."""
         run, settings, start = self.context.run, self.context.settings, version(self.context.run)
         self._pending = read_async_batches(run, start)
-        first, backend, data = min(self._pending, default=start), current_backend(run, settings), settings.rl.data
+        first, data = min(self._pending, default=start), current_data(run, settings)
         used = frozenset(name for batch in self._pending.values() for name in batch.group_ids)
-        by = "chain" if backend.data == "dataset" else resolve_group_by(settings)
         judged = bool(settings.judge.base_url)
         self.metrics = AsyncMetrics(run)
         slots = SlotPool(default_concurrency(settings.rollout))
         self.shared = SharedRollouts(PolicyGate(), slots, make_claims(settings))
         self.collector = Collector(
-            EpisodeStream(run, settings, by, judged=judged, used=used, window=first),
+            EpisodeStream(run, settings, data.group_by(settings), judged=judged, used=used, window=first),
             Admission(
                 batch_size=settings.rollout.episodes,
                 max_staleness=settings.loop.max_staleness,
@@ -89,8 +85,8 @@ class AsyncLoop:
                 served=start,
                 used=sum(batch.episodes for batch in self._pending.values()),
                 waits=settings.loop.stale == "wait",
-                filters=backend.data != "dataset" and filters_groups(settings, group_relative=backend.group_relative),
-                max_batches=data.filter_groups.max_num_gen_batches,
+                filters=data.filters_groups(run, settings),
+                max_batches=settings.rl.data.filter_groups.max_num_gen_batches,
             ),
             self.shared.claims,
             self._on_opened,
@@ -159,20 +155,12 @@ class AsyncLoop:
                 while (chosen := self.collector.admission.choose(parent)) is None:
                     await self.collector.wait_change()
             waited = time.monotonic() - began
-            iterations = self._find_iterations(chosen)
+            iterations = current_data(run, context.settings).add_older(run, context.settings, chosen.iterations)
             await preparation.prepare_selection(context, chosen.select(iterations, measure_ends(run, iterations)))
             self.collector.use_up(chosen)
         if all(event.iteration != parent for event in read_records(run, BatchEvent)):  # a kill may have come before it
             batch = read_batches(run)[parent]
             context.record(*self.metrics.describe_batch(batch, waited, self.shared.gate, self.collector))
-
-    def _find_iterations(self, chosen: ChosenGroups) -> tuple[int, ...]:
-        """Return the windows that a batch reads: its groups'; for imitation also the `last_n_iterations` newest."""
-        run, settings = self.context.run, self.context.settings
-        if current_backend(run, settings).data != "dataset":
-            return chosen.iterations
-        stored = [window for window in list_iterations(run, Split.TRAIN) if window <= max(chosen.iterations)]
-        return tuple(sorted({*stored[-settings.algorithm_config.last_n_iterations :], *chosen.iterations}))
 
     async def _train(self) -> None:
         """Train the next version and serve it; if training takes all servers' GPUs, requests are held meanwhile."""

@@ -10,6 +10,7 @@ from typing import Any
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.loop.rollout_setup import plan_current_rollout
+from webgym_cli.prepare.data import PREPARED_DATA
 from webgym_cli.records.batch import LoopMode
 from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.stored_events import EvaluationEvent
@@ -174,30 +175,4 @@ def _check_async(plan: LoopPlan, settings: Settings) -> None:
             "loop.mode=async: rollouts have no end that rollout.completion_threshold could cut off",
             hint="-s rollout.completion_threshold=1",
         )
-    _check_async_learning(settings)
-
-
-def _check_async_learning(settings: Settings) -> None:
-    backend = find_backend(settings.train.algorithm)
-    if backend.data == "transitions":
-        raise SettingsError(
-            f"train.algorithm={settings.train.algorithm} trains in turns with its rollouts", hint="-s loop.mode=sync"
-        )
-    if backend.data == "dataset":
-        if settings.loop.stale == "drop":
-            raise SettingsError(
-                "loop.stale=drop is for policy gradients: imitation draws from older episodes, too",
-                hint="-s loop.stale=wait",
-            )
-        return
-    if settings.rl.data.last_n_iterations != 1:
-        raise SettingsError(
-            "loop.mode=async trains on each episode once: it needs rl.data.last_n_iterations=1",
-            hint="-s rl.data.last_n_iterations=1",
-        )
-    if settings.loop.max_staleness and not settings.rl.actor.recompute_old_log_probs:
-        raise SettingsError(
-            "loop.mode=async: the policy that acts may be older than the one that is trained, so that the trainer has "
-            "to compute the old log-probabilities itself",
-            hint="-s rl.actor.recompute_old_log_probs=true, or -s loop.max_staleness=0",
-        )
+    PREPARED_DATA.find(find_backend(settings.train.algorithm).data).check_async(settings)

@@ -7,32 +7,25 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from webgym_cli.agent.client.chat import require_address
-from webgym_cli.agent.client.prompt_logprobs import PromptLogprobs
-from webgym_cli.agent.tokens.tokens import ModelTokens
+from webgym_cli.agent.client.prompt_logprobs import ClientFactory, PromptLogprobs
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import JobError, VenvError
 from webgym_cli.jobs.signals import interruptible
 from webgym_cli.jobs.workers import race
+from webgym_cli.loop.batch_ledger import describe_batch
 from webgym_cli.loop.context import StageContext
-from webgym_cli.prepare.batch import describe_batch
-from webgym_cli.prepare.rl import execute as gradients
+from webgym_cli.loop.current_data import current_data
+from webgym_cli.prepare.data import DataPlan, Plan, PreparedData
 from webgym_cli.prepare.rl import filter_groups
-from webgym_cli.prepare.rl.plan import RlPlan, plan_batch
-from webgym_cli.prepare.rl.replay_plan import ReplayPlan
-from webgym_cli.prepare.rl.score import ClientFactory, LogprobScoring, ScoringResult
-from webgym_cli.prepare.sft import execute as imitation
-from webgym_cli.prepare.sft import training_files
-from webgym_cli.prepare.sft.plan import PreparePlan, plan_dataset, refuse_empty
 from webgym_cli.records.batch import BatchSelection
-from webgym_cli.records.dataset import Prepared, RlData
+from webgym_cli.records.dataset import PreparedRecord
 from webgym_cli.records.events import Event, EventSink, make_event
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.batches import append_batch, measure_ends, require_turns
-from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.metrics import append_event
 from webgym_cli.store.run import RunDir
@@ -41,41 +34,29 @@ from webgym_cli.train.registry import current_backend
 
 def plan_preparation(
     run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None = None
-) -> PreparePlan | RlPlan:
+) -> DataPlan:
     """Return the plan of the training data of the current iteration or of a selection.
 
-    Raises the errors of `plan_dataset` and `plan_batch`.
+    Raises the errors of the kind of data: see `PreparedData.plan`.
     """
     if selection is None:
         require_turns(run)
-    backend = current_backend(run, settings)
-    if backend.data == "dataset":
-        return plan_dataset(run, settings, index, selection)
-    return plan_batch(
-        run,
-        settings,
-        index,
-        transitions=backend.data == "transitions",
-        anchors=backend.data == "steps",
-        group_relative=backend.group_relative,
-        selection=selection,
-    )
+    plan: DataPlan = current_data(run, settings).plan(run, settings, index, selection)
+    return plan
 
 
 def count_missing_episodes(run: RunDir, settings: Settings, plan: RolloutPlan) -> int:
     """Return the number of episodes to roll out as replacement of filtered groups without gradient."""
-    backend = current_backend(run, settings)
-    if plan.split is not Split.TRAIN or backend.data not in ("batch", "steps"):
-        return 0
-    if not filter_groups.filters_groups(settings, group_relative=backend.group_relative):
+    if plan.split is not Split.TRAIN or not current_data(run, settings).filters_groups(run, settings):
         return 0
     with open_index(run) as index:
         return filter_groups.count_missing_episodes(run, settings, index, plan.iteration, plan.wanted)
 
 
-async def prepare(context: StageContext, *, again: bool = False) -> Prepared | RlData:
+async def prepare(context: StageContext, *, again: bool = False) -> PreparedRecord:
     """Write the training data of the current iteration unless it is up to date (`again`: always); return its record."""
     run, settings, sink, began = context.run, context.settings, context.sink, time.monotonic()
+    data = current_data(run, settings)
     with ExitStack() as stack:
         with interruptible():
             index = stack.enter_context(open_index(run, progress=sink))
@@ -83,15 +64,14 @@ async def prepare(context: StageContext, *, again: bool = False) -> Prepared | R
             _enter_ledger(plan, run, settings, index, measure_ends(run, plan.read))
             if not again and (prepared := _find_made(plan, run, settings)):
                 return prepared
-        replay = plan.replay if isinstance(plan, RlPlan) else None
-        weights = None if replay is None else await _score_replay(replay, context)
+        scores = await _score(data, plan, context) if data.needs_scores(plan) else None
         with interruptible():
-            prepared = _write(plan, run, settings, sink, weights)
+            prepared = data.write(plan, run, settings, sink, scores)
     await _note_prepared(context, prepared, began)
     return prepared
 
 
-async def prepare_selection(context: StageContext, selection: BatchSelection) -> Prepared | RlData:
+async def prepare_selection(context: StageContext, selection: BatchSelection) -> PreparedRecord:
     """Write the training data of a selection unless it is up to date, in a thread. Return its record."""
     began, loop = time.monotonic(), asyncio.get_running_loop()
 
@@ -109,25 +89,24 @@ async def prepare_selection(context: StageContext, selection: BatchSelection) ->
 
 def _prepare_selection(
     run: RunDir, settings: Settings, sink: EventSink, selection: BatchSelection
-) -> tuple[Prepared | RlData, bool]:
+) -> tuple[PreparedRecord, bool]:
     """Return the record of the selection's data, and whether it was written now. Uses no event loop."""
     with open_index(run, progress=sink, as_of=selection.as_of) as index:
         plan = plan_preparation(run, settings, index, selection)
         _enter_ledger(plan, run, settings, index, selection.as_of, selection)
         if prepared := _find_made(plan, run, settings):
             return prepared, False
-        return _write(plan, run, settings, sink), True
+        return current_data(run, settings).write(plan, run, settings, sink), True
 
 
-async def _note_prepared(context: StageContext, prepared: Prepared | RlData, began: float) -> None:
-    facts = prepared.facts() if isinstance(prepared, RlData) else prepared.model_dump(mode="json", by_alias=True)
-    append_event(context.run, make_event("prepare", **facts, seconds=round(time.monotonic() - began, 2)))
+async def _note_prepared(context: StageContext, prepared: PreparedRecord, began: float) -> None:
+    append_event(context.run, make_event("prepare", **prepared.facts(), seconds=round(time.monotonic() - began, 2)))
     context.tracker.note()
     await check_prepared(context.run, context.settings, context.logs, context.sink)
 
 
 def _enter_ledger(
-    plan: PreparePlan | RlPlan,
+    plan: DataPlan,
     run: RunDir,
     settings: Settings,
     index: Index,
@@ -135,37 +114,19 @@ def _enter_ledger(
     selection: BatchSelection | None = None,
 ) -> None:
     """Record a batch in the ledger before its data is written. Raises `WebGymError` for an empty dataset."""
-    if isinstance(plan, PreparePlan):
-        refuse_empty(plan, run)
-    append_batch(run, describe_batch(plan, run, settings, index, as_of, selection))
+    data = current_data(run, settings)
+    data.require_content(plan, run)
+    append_batch(run, describe_batch(data, plan, run, settings, index, as_of, selection))
 
 
-def _find_made(plan: PreparePlan | RlPlan, run: RunDir, settings: Settings) -> Prepared | RlData | None:
+def _find_made(plan: DataPlan, run: RunDir, settings: Settings) -> PreparedRecord | None:
     """Return the prepared data if its digest equals the plan's, else None."""
-    if isinstance(plan, RlPlan):
-        batch = gradients.read_rl_data(run)
-        return batch if batch is not None and batch.plan_digest == plan.digest() else None
-    dataset = training_files.read_prepared(run)
-    return dataset if dataset is not None and dataset.plan_digest == plan.digest(settings) else None
+    prepared = current_data(run, settings).find_written(run)
+    return prepared if prepared is not None and prepared.plan_digest == plan.digest() else None
 
 
-def _write(
-    plan: PreparePlan | RlPlan,
-    run: RunDir,
-    settings: Settings,
-    sink: EventSink,
-    weights: ScoringResult | None = None,
-) -> Prepared | RlData:
-    if isinstance(plan, RlPlan):
-        return gradients.execute(plan, run, settings, sink, weights)
-    return imitation.execute(plan, run, settings, sink)
-
-
-async def _score_replay(plan: ReplayPlan, context: StageContext) -> ScoringResult:
+async def _score(data: PreparedData[Plan], plan: Plan, context: StageContext) -> Any:
     """Score replay experience with the current policy; its server is started only for uncached log-probabilities."""
-    run, settings = context.run, context.settings
-    tokens = ModelTokens(str(policy_path(run, settings)))
-    limit = settings.rl.data.max_row_tokens
     started = asyncio.Event()
 
     async def watch() -> None:
@@ -173,12 +134,12 @@ async def _score_replay(plan: ReplayPlan, context: StageContext) -> ScoringResul
         await context.serving.watch()
 
     async with _open_client_factory(context, started) as reach:
-        scoring = LogprobScoring(plan, run, tokens, context.sink, limit=limit, make_client=reach)
+        scoring = data.score(plan, context.run, context.settings, context.sink, reach)
         # A server that hangs would be waited for as long as all retries of its requests take.
-        async with race(scoring.execute(), watch()) as (scored, watched):
+        async with race(scoring, watch()) as (scored, watched):
             if not scored.done():
                 watched.result()
-            return cast(ScoringResult, await scored)
+            return await scored
 
 
 @asynccontextmanager
@@ -218,10 +179,6 @@ async def check_prepared(run: RunDir, settings: Settings, logs: Path, sink: Even
         sink(make_event("note", message=message))
 
 
-def format_preparation(prepared: Prepared | RlData, run: RunDir) -> str:
+def format_preparation(prepared: PreparedRecord, run: RunDir, settings: Settings) -> str:
     """Return a one-line summary of the prepared data."""
-    if isinstance(prepared, RlData):
-        replayed = "" if prepared.replayed_rows is None else f" ({prepared.replayed_rows} of them replayed)"
-        counts = f"{prepared.trained} trajectories in {prepared.rows} rows{replayed}"
-        return f"{counts}, {prepared.trained_tokens} trained tokens in {run.rl_data}"
-    return f"{prepared.train_samples} training and {prepared.val_samples} validation samples in {run.dataset}"
+    return f"{prepared.summarize()} in {current_data(run, settings).folder(run)}"

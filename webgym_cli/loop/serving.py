@@ -109,7 +109,7 @@ class Serving:
 
     def _plan_fleet(self) -> Fleet:
         python, device = role_python(self.settings, "serve"), resolve_device(self.settings.venvs.device)
-        rank = find_lora_rank(self.run, self.settings)
+        rank = current_backend(self.run, self.settings).adapter_rank(self.settings)
         plans = plan_servers(self.settings, self.weights, python, device, phases=True, lora_rank=rank)
         nvml, digests = open_nvml() if device == "cuda" else None, Digests()
         others = self._plan_others(plans[0].lora_rank, digests)
@@ -207,16 +207,3 @@ class Serving:
         if event["event"] in TIMED and "seconds" in event:
             append_event(self.run, event)
         self.sink(event)
-
-
-def find_lora_rank(run: RunDir, settings: Settings) -> int:
-    """Return the rank of the trained adapters that vLLM can serve by name; 0 if there are none.
-
-    0 if the vision tower is trained, because vLLM applies no adapter to it.
-    """
-    data, model = current_backend(run, settings).data, settings.rl.model
-    if data == "dataset":
-        imitation = settings.algorithm_config
-        trains = imitation.finetuning_type == "lora" and imitation.freeze_vision_tower
-        return imitation.lora_rank if trains else 0
-    return model.lora_rank if data == "batch" and model.freeze_vision_tower else 0

@@ -10,7 +10,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.loop.admission import EpisodeGroup
 from webgym_cli.loop.rollout_setup import plan_current_rollout
-from webgym_cli.prepare.rl.groups import name_groups
+from webgym_cli.prepare.groups import name_groups
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.plan import RolloutPlan, write_plan

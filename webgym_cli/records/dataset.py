@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 from webgym_cli.records.base import Record, StoredRecord
 from webgym_cli.records.sampling import Sampling
@@ -17,6 +17,38 @@ DATASET_INFO = "dataset_info.json"
 
 # Files of a policy-gradient batch.
 ROWS, TRAJECTORIES, SUMMARY, DROPPED = "rows.jsonl", "trajectories.jsonl", "rl.json", "dropped.json"
+
+
+class TrainingData(NamedTuple):
+    """The training data that `webgym prepare` wrote for the current policy."""
+
+    name: str
+    """The name of the checkpoint that the training makes."""
+    iteration: int
+    parent: str
+    """The model that is trained: a checkpoint's name, or the base model."""
+    model: str
+    """Its folder or hub id."""
+    digest: str
+    """SHA-256 of the samples."""
+
+
+class PreparedRecord(Protocol):
+    """The record of training data, written last."""
+
+    @property
+    def model_name(self) -> str:
+        """Name of the checkpoint that the training creates."""
+
+    @property
+    def plan_digest(self) -> str:
+        """SHA-256 of the plan that the data was made by."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+
+    def summarize(self) -> str:
+        """Return the sizes in words."""
 
 
 class Prepared(Record):
@@ -40,6 +72,14 @@ class Prepared(Record):
     val_samples: int
     created_at: str
     """ISO 8601, UTC."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def summarize(self) -> str:
+        """Return the number of samples in words."""
+        return f"{self.train_samples} training and {self.val_samples} validation samples"
 
 
 class RlData(StoredRecord):
@@ -73,3 +113,8 @@ class RlData(StoredRecord):
     def facts(self) -> dict[str, Any]:
         """Return the fields as JSON values, without those that only `webrl` sets if they are unset."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def summarize(self) -> str:
+        """Return the numbers of trajectories, rows and tokens in words."""
+        replayed = "" if self.replayed_rows is None else f" ({self.replayed_rows} of them replayed)"
+        return f"{self.trained} trajectories in {self.rows} rows{replayed}, {self.trained_tokens} trained tokens"

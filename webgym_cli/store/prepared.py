@@ -24,6 +24,18 @@ R = TypeVar("R", bound=Record)
 _ABSOLUTE_IMAGE = re.compile(rb'"images": \[("/[^"]*")')
 
 
+def find_prepared(run: RunDir) -> Prepared | None:
+    """Return the record of the existing dataset, of whatever iteration, or None. Raises `UsageError` if damaged."""
+    file = run.dataset / PREPARED
+    return read_record(file, Prepared, f"webgym prepare {run.root}") if file.is_file() else None
+
+
+def find_batch(run: RunDir) -> RlData | None:
+    """Return the record of the existing batch, of whatever iteration, or None. Raises `UsageError` if damaged."""
+    file = run.rl_data / SUMMARY
+    return read_record(file, RlData, f"webgym prepare {run.root}") if file.is_file() else None
+
+
 def read_prepared(run: RunDir) -> Prepared:
     """Return the dataset to train on. Raises `MissingStageError` if there is none or it was already trained on."""
     file = run.dataset / PREPARED

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Protocol
 
 from webgym_cli.config.model import Settings
+from webgym_cli.records.dataset import TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
+from webgym_cli.train.memory import TrainingMemory
+from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.training_plan import TrainPlan
-
-# What `webgym prepare` writes: `dataset`: chosen steps to imitate (`llamafactory_data/`); `batch`: all trajectories of
-# the iteration with their token ids, log-probs and rewards (`rl_data/`); `steps`: the same, a row a step, with the
-# digest of its observation; `transitions`: a row a step, with the state after it and replayed steps of earlier
-# iterations.
-PreparedData = Literal["dataset", "batch", "steps", "transitions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +24,12 @@ class PlanInputs:
     settings: Settings
     environ: Mapping[str, str]
     """The environment of this process."""
+    read_data: Callable[[], TrainingData]
+    """Reads what `webgym prepare` wrote. Raises `MissingStageError`."""
+    folder: Path
+    """The folder of that data."""
     train_config: str | None = None
-    """Content of `train_config.yaml` at the start of the training, if it will differ from the file."""
+    """The trainer's configuration beside the data at the start of the training, if it will differ from the file."""
 
 
 # Decides how a training runs; changes nothing. Raises `MissingStageError` without prepared data, `VenvError` without
@@ -49,6 +50,11 @@ DataCheck = Callable[[RunDir, Settings, Path], Awaitable[None]]
 PlanStep = Callable[[TrainPlan, Settings, Path, EventSink], Awaitable[TrainPlan]]
 # Makes the folder that is published of a finished checkpoint; gets plan, checkpoint, settings, log file and sink.
 ExportFn = Callable[[TrainPlan, Path, Settings, Path, EventSink], Awaitable[Path]]
+
+
+# Estimates the GPU memory without activations of a training with these settings: of the model's tensors, DeepSpeed's
+# configuration and the number of processes. None: unknown.
+MemoryFn = Callable[[Settings, list[Tensor], dict[str, Any] | None, int], TrainingMemory | None]
 
 
 async def accept_data(run: RunDir, settings: Settings, log: Path) -> None:
@@ -75,12 +81,16 @@ class TrainingBackend:
 
     plan: PlanFn
     command: CommandFn
-    data: PreparedData
+    data: str
+    """The kind of training data (`prepare.data.PREPARED_DATA`)."""
     check: Callable[[Settings], None] = lambda settings: None
     """Raises `SettingsError` for settings that it can't train with, before anything is rolled out."""
-    group_relative: bool = False
-    """Whether a group of equal rewards has no gradient (`rl.data.filter_groups`)."""
     check_data: DataCheck = accept_data
     """Called after data was prepared, and before it is trained on."""
     build_start: PlanStep = keep_plan
     export: ExportFn = keep_checkpoint
+    deepspeed_setting: str = ""
+    """The setting that names DeepSpeed's configuration; empty without DeepSpeed."""
+    adapter_rank: Callable[[Settings], int] = lambda settings: 0
+    """The rank of the LoRA adapters that vLLM can serve by name while training goes on; 0: there are none."""
+    estimate_memory: MemoryFn = lambda settings, model, deepspeed, processes: None

@@ -47,15 +47,9 @@ def read_deepspeed(settings: Settings) -> dict[str, Any] | None:
 
     Raises `SettingsError` that names the file.
     """
-    setting = find_setting(settings)
-    name = flat_values(settings)[setting]
+    setting = find_backend(settings.train.algorithm).deepspeed_setting
+    name = flat_values(settings)[setting] if setting else None
     return read_deepspeed_file(find_deepspeed_file(name, setting) if name else None)
-
-
-def find_setting(settings: Settings) -> str:
-    """Return the name of the setting that names the DeepSpeed configuration."""
-    trains_on_samples = find_backend(settings.train.algorithm).data == "dataset"
-    return "algorithm_config.deepspeed_config_filename" if trains_on_samples else "rl.trainer.deepspeed"
 
 
 def build_ops(

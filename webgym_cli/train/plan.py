@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from webgym_cli.config.deepspeed import zero_stage
 from webgym_cli.config.model import Settings
+from webgym_cli.records.dataset import TrainingData
 from webgym_cli.store.checkpoints import algorithm
-from webgym_cli.store.run import RunDir
 from webgym_cli.train import working_dir
 from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.process_env import count_processes, refuse_torchrun_variables
-from webgym_cli.train.registry import current_backend
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.venvs.locate import Device, resolve_device
-
-
-def plan_training(
-    run: RunDir, settings: Settings, environ: Mapping[str, str] | None = None, *, train_config: str | None = None
-) -> TrainPlan:
-    """Return the plan for training the current policy on its prepared data.
-
-    Raises `MissingStageError` without prepared data, `VenvError` without the trainer, `UsageError` for damaged files.
-    `environ` is this process's environment unless given; `train_config`: see `PlanInputs`.
-    """
-    inputs = PlanInputs(run, settings, os.environ if environ is None else environ, train_config)
-    return current_backend(run, settings).plan(inputs)
-
-
-class TrainingData(NamedTuple):
-    """The training data that `webgym prepare` wrote."""
-
-    name: str
-    """The name of the checkpoint that the training makes."""
-    iteration: int
-    parent: str
-    """The model that is trained: a checkpoint's name, or the base model."""
-    model: str
-    """Its folder or hub id."""
-    digest: str
-    """SHA-256 of the samples."""
 
 
 @dataclass(frozen=True, slots=True)

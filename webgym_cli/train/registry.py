@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from webgym_cli.config.estimators import ESTIMATORS
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import SettingsError
 from webgym_cli.store.checkpoints import algorithm
 from webgym_cli.store.run import RunDir
-from webgym_cli.train.backend import PreparedData, TrainingBackend
+from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.util.registry import Registry, suggest_name
 
-# Backends by algorithm; advantage estimators share another one (`find_backend`).
+# Backends by algorithm; advantage estimators share one (`find_backend`).
 BACKENDS: Registry[TrainingBackend] = Registry(
     noun="training backend",
     setting="train.algorithm",
@@ -32,9 +30,7 @@ _POLICY_GRADIENT = "webgym_cli.train.policy_gradient.backend:POLICY_GRADIENT"
 def find_backend(name: str) -> TrainingBackend:
     """Return the backend of an algorithm. Raises `UsageError`, or `SettingsError` for an unknown name."""
     if name in ESTIMATORS.names():
-        estimator, backend = ESTIMATORS.find(name), BACKENDS.find(_POLICY_GRADIENT)
-        data: PreparedData = "steps" if estimator.needs_anchors else "batch"
-        return replace(backend, data=data, group_relative=estimator.group_relative)
+        return BACKENDS.find(_POLICY_GRADIENT)
     if ":" in name or name in BACKENDS.names():
         return BACKENDS.find(name)
     known = sorted({*BACKENDS.names(), *ESTIMATORS.names()})

@@ -9,28 +9,26 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.records.dataset import Prepared
-from webgym_cli.store import checkpoints
-from webgym_cli.store import prepared as prepared_data
 from webgym_cli.train import working_dir
-from webgym_cli.train.backend import PlanInputs, PreparedData, TrainingBackend
-from webgym_cli.train.plan import Placement, TrainingData, continue_interrupted, plan_fresh, resume_from
+from webgym_cli.train.backend import PlanInputs, TrainingBackend
+from webgym_cli.train.plan import Placement, continue_interrupted, plan_fresh, resume_from
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.venvs.locate import resolve_device
 
 LAUNCH_FILE = "launch.json"
 
 
-def script_backend(script: str | Path, data: PreparedData, python: str | Path = sys.executable) -> TrainingBackend:
+def script_backend(script: str | Path, data: str, python: str | Path = sys.executable) -> TrainingBackend:
     """Return a backend that runs `python script launch.json` in the training's folder, on one node.
 
-    `launch.json` holds `model` (folder or hub id), `data` (folder of what `webgym prepare` wrote), `output_dir`,
-    `seed`, `resume_from_checkpoint` (the newest whole checkpoint of an interrupted training, or null) and `extra`
-    (`train.extra`). What the script leaves: see `TrainingBackend`.
+    `data`: the kind of training data (`prepare.data.PREPARED_DATA`). `launch.json` holds `model` (folder or hub id),
+    `data` (folder of what `webgym prepare` wrote), `output_dir`, `seed`, `resume_from_checkpoint` (the newest whole
+    checkpoint of an interrupted training, or null) and `extra` (`train.extra`). What the script leaves: see
+    `TrainingBackend`.
     """
     file = Path(script).resolve()
     interpreter = Path(python).absolute()  # not resolved: a venv's python is a symlink out of the venv
-    plan = functools.partial(_plan_script, data=data, file=file, python=interpreter)
+    plan = functools.partial(_plan_script, file=file, python=interpreter)
 
     def command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
         return (str(interpreter), str(file), launch_file)
@@ -38,12 +36,12 @@ def script_backend(script: str | Path, data: PreparedData, python: str | Path = 
     return TrainingBackend(plan, command, data)
 
 
-def _plan_script(inputs: PlanInputs, *, data: PreparedData, file: Path, python: Path) -> TrainPlan:
+def _plan_script(inputs: PlanInputs, *, file: Path, python: Path) -> TrainPlan:
     run, settings = inputs.run, inputs.settings
-    prepared, folder = _read_prepared(inputs, data)
+    prepared = inputs.read_data()
     learned: dict[str, Any] = {
         "model": prepared.model,
-        "data": str(folder.resolve()),
+        "data": str(inputs.folder.resolve()),
         "seed": settings.seed,
         "extra": settings.train.extra,
     }
@@ -66,14 +64,3 @@ def _plan_script(inputs: PlanInputs, *, data: PreparedData, file: Path, python: 
         plan, interrupted, lambda plan, folder: resume_from(plan, working_dir.newest_complete(folder))
     )
     return continued or plan
-
-
-def _read_prepared(inputs: PlanInputs, data: PreparedData) -> tuple[TrainingData, Path]:
-    """Return what `webgym prepare` wrote for the current policy, and its folder. Raises `MissingStageError`."""
-    run, settings = inputs.run, inputs.settings
-    if data == "dataset":
-        prepared: Prepared = prepared_data.read_prepared(run)
-        digest, model = prepared_data.read_data_digest(run, prepared), str(checkpoints.policy_path(run, settings))
-        return TrainingData(prepared.model_name, prepared.iteration, prepared.parent, model, digest), run.dataset
-    batch = prepared_data.read_batch(run, settings, webrl=data == "transitions")
-    return TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest), run.rl_data

@@ -29,6 +29,7 @@ from webgym_cli.prepare.rl.drop_reasons import OWN_REASONS
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
+from webgym_cli.store.prepared import find_batch
 
 CHAINS = "agent.num_chains=2"
 
@@ -105,7 +106,7 @@ def test_the_files_say_what_was_served_and_sampled(filled, model, tokens):
         "trained_tokens": 3 * len(produced),
         "digest": hashlib.sha256((filled.root / "rl_data" / "rows.jsonl").read_bytes()).hexdigest(),
     }
-    assert stage.read_rl_data(filled) == data
+    assert find_batch(filled) == data
 
 
 def test_pictures_are_named_by_their_files(filled, model):
@@ -246,7 +247,7 @@ def test_a_disk_that_refuses_is_told_in_one_line(filled, model):
     with pytest.raises(StoreError, match=r"\.rl_data\.new: can't be written") as raised:
         write(filled, model)
     assert raised.value.hint
-    assert stage.read_rl_data(filled) is None
+    assert find_batch(filled) is None
 
 
 def test_greedy_episodes_keep_their_reward_and_have_no_rows(run, model, tokens):

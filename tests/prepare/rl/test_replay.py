@@ -20,12 +20,12 @@ from tests.prepare.webrl_made import (
 )
 from tests.records.made import step, trajectory
 from webgym_cli.errors import SettingsError, WebGymError
-from webgym_cli.prepare.rl import execute as stage
 from webgym_cli.prepare.rl.logprob_cache import LogprobCache
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.prepare.rl.states import tokenize_actions
 from webgym_cli.records.trajectory import PromptSpec, PromptVersion
 from webgym_cli.store.index.query import open_index
+from webgym_cli.store.prepared import find_batch
 from webgym_cli.store.run import RunDir
 
 
@@ -231,7 +231,7 @@ async def test_what_was_scored_before_the_end_came_is_not_asked_again(run, shown
 
 
 def third_name(run):
-    return stage.read_rl_data(run).model_name
+    return find_batch(run).model_name
 
 
 async def test_another_policy_scores_anew(run, shown, with_):

@@ -10,10 +10,11 @@ from tests.records.made import CRASHED, UNSOLVED, trajectory
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.prepare.sft.execute import execute
 from webgym_cli.prepare.sft.plan import plan_dataset
-from webgym_cli.prepare.sft.training_files import read_prepared, refresh_train_config, renewed_train_config
+from webgym_cli.prepare.sft.training_files import refresh_train_config, renewed_train_config
 from webgym_cli.records.task import Split
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
+from webgym_cli.store.prepared import find_prepared
 from webgym_cli.store.run import RunDir
 
 TEMPLATE = (
@@ -69,7 +70,7 @@ def prepared(run, with_, sink=lambda event: None):
     """Prepare, and return the bytes of the dataset's files."""
     with open_index(run) as index:
         record = execute(plan_dataset(run, with_, index), run, with_, sink)
-    assert read_prepared(run) == record
+    assert find_prepared(run) == record
     return record, {name: (run.dataset / f"finetune_{name}.json").read_bytes() for name in ("train", "val")}
 
 

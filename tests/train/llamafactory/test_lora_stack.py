@@ -9,12 +9,12 @@ import pytest
 from tests.train.training import SECOND, Trained, kill_trainer, train
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import JobError
+from webgym_cli.loop.training import plan_training
 from webgym_cli.serve.weights import check_model, digest
 from webgym_cli.store.run import new_attempt
 from webgym_cli.store.weights import list_tensors
 from webgym_cli.train.execute import execute
 from webgym_cli.train.llamafactory import lora_merge
-from webgym_cli.train.plan import plan_training
 
 pytestmark = pytest.mark.stack
 LORA = {"finetuning_type": "lora", "lora_rank": 4, "num_train_epochs": 1, "learning_rate": 1e-2}

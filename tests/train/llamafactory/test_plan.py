@@ -9,10 +9,10 @@ from tests.train.fake_checkpoints import checkpoint, published, weights
 from tests.train.train_data import prepare, rows, settings_for
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, VenvError
 from webgym_cli.jobs import devices
+from webgym_cli.loop.training import plan_training
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import process_env, working_dir
 from webgym_cli.train.llamafactory.dataset import total_steps
-from webgym_cli.train.plan import plan_training
 from webgym_cli.train.training_plan import without_states
 from webgym_cli.util.files import read_json, write_json
 
@@ -158,9 +158,13 @@ def test_several_machines_count(ready):
 def test_a_deepspeed_file_that_is_set_after_prepare_is_planned_with(ready, run, role):
     ready()
     file = run.dataset.resolve() / "deepspeed.json"
-    renewed = (run.dataset / "train_config.yaml").read_text() + f"deepspeed: {file}\n"
+    record = json.loads((run.dataset / "prepared.json").read_text())
+    content = (run.dataset / "train_config.yaml").read_bytes()
+    (run.dataset / "prepared.json").write_text(
+        json.dumps(record | {"config_digest": hashlib.sha256(content).hexdigest()})
+    )
     settings = settings_for(role=role, deepspeed_config_filename="ds_config_cpu_zero2.json")
-    plan = plan_training(run, settings, {}, train_config=renewed)
+    plan = plan_training(run, settings, {})
     assert plan.training.zero_stage == 2
     assert not file.exists()
 

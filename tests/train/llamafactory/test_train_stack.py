@@ -8,8 +8,8 @@ import pytest
 
 from tests.train.training import FIRST, SECOND, Trained, train
 from webgym_cli.errors import JobError
+from webgym_cli.loop.training import plan_training
 from webgym_cli.train.llamafactory import optimizer_carryover
-from webgym_cli.train.plan import plan_training
 from webgym_cli.train.process_env import child_environment
 
 pytestmark = pytest.mark.stack

@@ -8,12 +8,12 @@ from tests.train.fake_checkpoints import checkpoint, published
 from tests.train.train_data import settings_for
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.errors import MissingStageError, SettingsError, UsageError, VenvError
+from webgym_cli.loop.training import plan_training
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.dataset import RlData
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.store.checkpoints import RECORD
 from webgym_cli.train import working_dir
-from webgym_cli.train.plan import plan_training
 from webgym_cli.train.policy_gradient.backend import total_steps
 from webgym_cli.util.files import read_json, write_json
 

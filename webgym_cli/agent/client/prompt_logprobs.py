@@ -6,7 +6,7 @@ They are the model's own, before temperature and truncation (top-k, top-p, min-p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import openai
@@ -93,3 +93,7 @@ def _read_logprobs(answer: Any, response: Sequence[int]) -> list[float]:
     if not all(map(math.isfinite, logprobs)):
         raise ValueError("a log-probability is not finite")
     return logprobs
+
+
+# Returns the client; a server may have to be started first.
+ClientFactory = Callable[[], Awaitable[PromptLogprobs]]

@@ -59,7 +59,7 @@ def prepare(
         return
     with stage("prepare", directory, settings, output) as at:
         prepared = at.execute(lambda context: prepare_data(context, again=True))
-    output.note(format_preparation(prepared, directory))
+    output.note(format_preparation(prepared, directory, settings))
     output.next_step(f"webgym train {run}")
 
 
@@ -79,5 +79,5 @@ def _prepare_orm(run: Path, options: StageOptions) -> None:
     with stage("prepare", directory, settings, output, {"target": "orm"}) as at:
         prepared = run_async(prepare_orm(at.run, of_orm, at.sink))
         run_async(check_prepared(at.run.orm, of_orm, at.logs, at.sink))
-    output.note(f"{prepared.train_samples} training and {prepared.val_samples} validation samples in {run / 'orm'}")
+    output.note(f"{prepared.summarize()} in {run / 'orm'}")
     output.next_step(f"webgym train {run / 'orm'}")

@@ -24,16 +24,16 @@ def train(run: RunArg, options: StageOptions) -> None:
     See also: webgym prepare, webgym rollout, webgym serve.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.loop.training import plan_current_training
+    from webgym_cli.loop.training import plan_training
     from webgym_cli.loop.training import train as execute_training
     from webgym_cli.store.checkpoints import current
 
     directory, settings = resolve(run, options)
     output = options.open_output()
     if options.dry_run:
-        output.show(plan_current_training(directory, settings).to_json())
+        output.show(plan_training(directory, settings).to_json())
         return
-    plan = plan_current_training(directory, settings)
+    plan = plan_training(directory, settings)
     with stage("train", directory, settings, output) as at:
         at.execute(lambda context: execute_training(context, plan))
     if newest := current(directory):

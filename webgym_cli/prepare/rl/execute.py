@@ -23,13 +23,13 @@ from webgym_cli.prepare.rl.rows import (
 )
 from webgym_cli.prepare.rl.score import ScoredAction, ScoringResult
 from webgym_cli.prepare.rl.states import PromptState, render_last_state
-from webgym_cli.records.dataset import DROPPED, SUMMARY, RlData
+from webgym_cli.records.dataset import DROPPED, RlData
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.checkpoints import locate_model, new_name, policy_name, policy_path
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.util.files import read_json, replace_folder, write_json
+from webgym_cli.util.files import replace_folder, write_json
 from webgym_cli.util.gc_pause import rare_collections
 
 # Trajectories between two progress events.
@@ -85,12 +85,6 @@ def execute(
         shutil.rmtree(building, ignore_errors=True)
     sink(make_event("rl_data", **data.facts(), masked=dropped["masked"]))
     return data
-
-
-def read_rl_data(run: RunDir) -> RlData | None:
-    """Return the record of the existing batch, or None. Raises `StoreError` if it is damaged."""
-    file = run.rl_data / SUMMARY
-    return RlData.model_validate(read_json(file)) if file.is_file() else None
 
 
 @dataclass(slots=True)

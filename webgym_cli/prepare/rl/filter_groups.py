@@ -8,9 +8,9 @@ from __future__ import annotations
 import math
 
 from webgym_cli.config.model import Settings
+from webgym_cli.prepare.groups import load_planned_groups, resolve_group_by
 from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.groups import load_planned_groups, resolve_group_by
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 

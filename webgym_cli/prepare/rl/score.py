@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from webgym_cli.agent.client.prompt_logprobs import PromptLogprobs
+from webgym_cli.agent.client.prompt_logprobs import ClientFactory, PromptLogprobs
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.jobs.workers import run_workers
@@ -19,9 +19,6 @@ from webgym_cli.prepare.rl.states import TokenizedAction, tokenize_actions
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.buffer import read_or_report
 from webgym_cli.store.run import RunDir
-
-# Returns the client; a server may have to be started first.
-ClientFactory = Callable[[], Awaitable[PromptLogprobs]]
 
 
 @dataclass(frozen=True, slots=True)

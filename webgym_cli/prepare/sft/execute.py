@@ -49,7 +49,7 @@ def execute(plan: PreparePlan, run: RunDir, settings: Settings, sink: EventSink)
     samples = shuffle_by_seed(drawn.samples, f"{seed}/{plan.iteration}/order")
     train, validation = split(samples, settings.algorithm_config.held_out_ratio, f"{seed}/{plan.iteration}/split")
     left_out = {**_summarize_drops(plan, drawn), "over_cutoff_len": over_long}
-    prepared = write_dataset(run, settings, train, validation, left_out, plan.digest(settings))
+    prepared = write_dataset(run, settings, train, validation, left_out, plan.digest())
     sink(make_event("prepare", **prepared.model_dump(mode="json"), dropped_steps=drawn.dropped))
     return prepared
 

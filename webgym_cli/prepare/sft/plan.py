@@ -48,6 +48,7 @@ class PreparePlan:
     """Unreadable lines with file, byte offset and reason."""
     pool: CandidateTable = field(repr=False, compare=False)
     """Provides the steps while its index is open."""
+    settings: Settings = field(repr=False, compare=False)
 
     @property
     def eligible(self) -> int:
@@ -59,8 +60,9 @@ class PreparePlan:
         """Eligible steps by the iteration that they count for; with weights by position, all count for the last one."""
         return {self.read[-1]: self.eligible} if self.pool.by_position else dict(self.counts.eligible)
 
-    def digest(self, settings: Settings) -> str:
+    def digest(self) -> str:
         """Return the SHA-256 of everything that determines the samples."""
+        settings = self.settings
         drawn_by = settings.algorithm_config.model_dump(include=set(DRAW_KEYS), mode="json")
         chosen_by = settings.filters.model_dump(mode="json")
         steps = [sorted(self.counts.eligible.items()), self.counts.fingerprint]
@@ -124,6 +126,7 @@ def build_plan(run: RunDir, settings: Settings, index: Index, iteration: int, re
         quotas=shares,
         damaged=tuple(damaged),
         pool=pool,
+        settings=settings,
     )
 
 

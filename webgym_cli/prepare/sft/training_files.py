@@ -17,15 +17,10 @@ from webgym_cli.records.dataset import DATASET_INFO, DEEPSPEED, PREPARED, TRAIN_
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.adapters import plan_adapter, read_adapter
 from webgym_cli.store.checkpoints import locate_model, policy_path, version
+from webgym_cli.store.prepared import find_prepared
 from webgym_cli.store.run import RunDir, run_id
-from webgym_cli.util.files import read_json, write_atomic, write_json
+from webgym_cli.util.files import write_atomic, write_json
 from webgym_cli.venvs.locate import resolve_device
-
-
-def read_prepared(run: RunDir) -> Prepared | None:
-    """Return the record of the existing dataset, or None. Raises `StoreError` if it is damaged."""
-    file = run.dataset / PREPARED
-    return Prepared.model_validate(read_json(file)) if file.is_file() else None
 
 
 def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> None:
@@ -35,7 +30,7 @@ def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> No
     elsewhere, all that configures the training is written anew; raises `SettingsError` if its author edited it.
     """
     own, file = is_own(run.root), run.dataset / TRAIN_CONFIG
-    prepared = read_prepared(run) if file.is_file() else None
+    prepared = find_prepared(run) if file.is_file() else None
     edited = prepared and ((_is_edited(file, prepared) and file) or _find_edited_deepspeed(run.dataset, prepared))
     if edited and not own:
         raise refuse_foreign(run.root, f"{edited} was edited there")  # it can name code
@@ -94,7 +89,7 @@ def _digest(content: bytes) -> str:
 
 def _find_next_dataset(run: RunDir) -> Prepared | None:
     """Return the record of the current iteration's dataset if its configuration exists."""
-    prepared, file = read_prepared(run), run.dataset / TRAIN_CONFIG
+    prepared, file = find_prepared(run), run.dataset / TRAIN_CONFIG
     if prepared is None or not prepared.config_digest or not file.is_file() or prepared.iteration != version(run):
         return None
     return prepared

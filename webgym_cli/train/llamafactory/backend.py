@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.records.events import EventSink
@@ -10,6 +11,8 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.train.llamafactory import lora_merge, optimizer_carryover
 from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft
+from webgym_cli.train.memory import TrainingMemory, sft_memory
+from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan, without_states
 
@@ -37,6 +40,19 @@ async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: Even
     return plan
 
 
+def find_adapter_rank(settings: Settings) -> int:
+    """Return the rank of the adapter that is trained; 0 without one. vLLM applies none to a vision tower."""
+    how = settings.algorithm_config
+    return how.lora_rank if how.finetuning_type == "lora" and how.freeze_vision_tower else 0
+
+
+def estimate_memory(
+    settings: Settings, model: list[Tensor], deepspeed: dict[str, Any] | None, processes: int
+) -> TrainingMemory:
+    """Return the memory of a training without activations. The settings have LLaMA-Factory's names."""
+    return sft_memory(model, settings.algorithm_config.model_dump(mode="json"), deepspeed, processes)
+
+
 LLAMAFACTORY = TrainingBackend(
     plan_sft,
     llamafactory_command,
@@ -44,4 +60,7 @@ LLAMAFACTORY = TrainingBackend(
     check_data=check_rendering,
     build_start=build_start,
     export=lora_merge.export,
+    deepspeed_setting="algorithm_config.deepspeed_config_filename",
+    adapter_rank=find_adapter_rank,
+    estimate_memory=estimate_memory,
 )

@@ -12,7 +12,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import UsageError, VenvError
 from webgym_cli.records.checkpoint import LoraAdapter
-from webgym_cli.records.dataset import DEEPSPEED, Prepared
+from webgym_cli.records.dataset import DEEPSPEED, Prepared, TrainingData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import plan_adapter, read_adapter
 from webgym_cli.store.prepared import read_data_digest, read_prepared
@@ -22,7 +22,7 @@ from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
 from webgym_cli.train.memory import sft_memory
-from webgym_cli.train.plan import TrainingData, continue_interrupted, find_placement, plan_fresh, resume_from
+from webgym_cli.train.plan import continue_interrupted, find_placement, plan_fresh, resume_from
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
 from webgym_cli.train.working_dir import has_optimizer_states
 from webgym_cli.venvs.locate import role_python

@@ -17,7 +17,7 @@ from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
-from webgym_cli.records.dataset import RlData
+from webgym_cli.records.dataset import RlData, TrainingData
 from webgym_cli.store import checkpoints
 from webgym_cli.store.adapters import AdapterStart, plan_adapter
 from webgym_cli.store.checkpoints import algorithm
@@ -25,8 +25,9 @@ from webgym_cli.store.prepared import read_batch
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import disk, process_env, working_dir
 from webgym_cli.train.backend import PlanInputs, TrainingBackend
-from webgym_cli.train.memory import rl_memory
-from webgym_cli.train.plan import TrainingData, continue_interrupted, find_placement, plan_fresh
+from webgym_cli.train.memory import TrainingMemory, rl_memory
+from webgym_cli.train.model_shapes import Tensor
+from webgym_cli.train.plan import continue_interrupted, find_placement, plan_fresh
 from webgym_cli.train.registry import BACKENDS
 from webgym_cli.train.training_plan import TrainPlan, fresh_note
 from webgym_cli.train.working_dir import has_optimizer_states
@@ -34,6 +35,7 @@ from webgym_cli.util.registry import portable_plugins
 from webgym_cli.venvs.locate import role_python
 
 LAUNCH_FILE = "launch.json"
+DEEPSPEED_SETTING = "rl.trainer.deepspeed"
 MODULE = "webgym_cli.trainer"
 # The critic's folder in a checkpoint.
 CRITIC = "critic"
@@ -123,9 +125,7 @@ def trainer_config(run: RunDir, settings: Settings, batch: RlData, folder: Path,
         config["plugins"] = portable_plugins(settings.plugins)
     config["trainer"] |= {"output_dir": str(folder.resolve()), "seed": settings.seed}
     if config["trainer"]["deepspeed"] is not None:
-        config["trainer"]["deepspeed"] = str(
-            find_deepspeed_file(config["trainer"]["deepspeed"], "rl.trainer.deepspeed")
-        )
+        config["trainer"]["deepspeed"] = str(find_deepspeed_file(config["trainer"]["deepspeed"], DEEPSPEED_SETTING))
     if config["trainer"]["critic_warmup"]:
         config["trainer"]["critic_warmup"] += first
     if newest and newest.version > first:
@@ -250,6 +250,31 @@ def _resume(plan: TrainPlan, folder: Path) -> TrainPlan:
     return replace(plan, source=None, notes=(*plan.notes, note))
 
 
-# Serves every advantage estimator; `find_backend` adapts it to what the estimator needs.
-POLICY_GRADIENT = TrainingBackend(plan_rl, rl_command, "batch", check=check_greedy_chain)
-WEBRL = TrainingBackend(functools.partial(plan_rl, webrl=True), rl_command, "transitions")
+def estimate_memory(
+    settings: Settings, model: list[Tensor], deepspeed: dict[str, Any] | None, processes: int, *, webrl: bool = False
+) -> TrainingMemory:
+    """Return the memory of a training without activations; with a critic if the algorithm has one."""
+    options = settings.rl.model_dump(mode="json", exclude=set() if webrl else {"webrl"})
+    critic = webrl or ESTIMATORS.find(settings.train.algorithm).needs_critic
+    return rl_memory(model, options, deepspeed, processes, critic=critic)
+
+
+# Serves every advantage estimator.
+POLICY_GRADIENT = TrainingBackend(
+    plan_rl,
+    rl_command,
+    "batch",
+    check=check_greedy_chain,
+    deepspeed_setting=DEEPSPEED_SETTING,
+    # vLLM applies no adapter to a vision tower
+    adapter_rank=lambda settings: settings.rl.model.lora_rank if settings.rl.model.freeze_vision_tower else 0,
+    estimate_memory=estimate_memory,
+)
+# Its adapter is new in each training and starts from a merged model, so none can be served by name.
+WEBRL = TrainingBackend(
+    functools.partial(plan_rl, webrl=True),
+    rl_command,
+    "transitions",
+    deepspeed_setting=DEEPSPEED_SETTING,
+    estimate_memory=functools.partial(estimate_memory, webrl=True),
+)

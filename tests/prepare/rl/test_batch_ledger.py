@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from tests.prepare.rl_made import CALL, episode, served, settings, store, talk, write_plan
 from tests.records.made import CRASHED, UNSOLVED
-from webgym_cli.prepare.batch import describe_batch
+from webgym_cli.loop.batch_ledger import describe_batch
+from webgym_cli.prepare.rl.data import BATCH
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.records.batch import BatchGroup, DroppedGroup
 from webgym_cli.records.sampling import PolicyVersion
@@ -24,7 +25,7 @@ def planned(run, *overrides, selection=None):
     with open_index(run, as_of=selection.as_of if selection else None) as index:
         plan = plan_batch(run, with_, index, group_relative=True, selection=selection)
         as_of = selection.as_of if selection else measure_ends(run, plan.read)
-        yield plan, describe_batch(plan, run, with_, index, as_of, selection)
+        yield plan, describe_batch(BATCH, plan, run, with_, index, as_of, selection)
 
 
 def of_version(made, number):

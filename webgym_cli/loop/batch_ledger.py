@@ -8,21 +8,13 @@ from itertools import groupby
 from typing import Any
 
 from webgym_cli.config.model import Settings
+from webgym_cli.prepare.data import Plan, PreparedData
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
-from webgym_cli.prepare.rl.groups import load_planned_groups
-from webgym_cli.prepare.rl.plan import RlPlan
-from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.records.batch import BatchGroup, BatchSelection, DroppedGroup, TrainingBatch
 from webgym_cli.store.checkpoints import policy_name
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir, now
 
-_RL_MEMBERS = "SELECT group_id, id, episode, reward, reason FROM rl_batch ORDER BY number"
-_STEP_MEMBERS = """
-SELECT coalesce(group_id, episode) AS group_id, id, episode, reward, prepare_trajectories.reason
-FROM prepare_trajectories JOIN trajectories USING (id, file, start) LEFT JOIN rl_planned USING (episode)
-WHERE {where} ORDER BY min(number) OVER (PARTITION BY coalesce(group_id, episode)), number
-"""
 _STALENESS = """
 SELECT $parent - coalesce(policy_version, $parent) AS age, sum(coalesce(response_tokens, 1))::BIGINT AS tokens
 FROM steps WHERE split = 'train' AND list_contains($iterations, iteration) AND list_contains($ids, trajectory)
@@ -33,7 +25,8 @@ REPLACED = frozenset({MaskReason.NO_VARIANCE, MaskReason.STALE})
 
 
 def describe_batch(
-    plan: RlPlan | PreparePlan,
+    data: PreparedData[Plan],
+    plan: Plan,
     run: RunDir,
     settings: Settings,
     index: Index,
@@ -41,9 +34,7 @@ def describe_batch(
     selection: BatchSelection | None = None,
 ) -> TrainingBatch:
     """Return the ledger entry of a planned batch; the plan's index must be open. `selection`: the planned selection."""
-    rows = list(
-        index.rows(_RL_MEMBERS) if isinstance(plan, RlPlan) else _step_rows(plan, run, settings, index, selection)
-    )
+    rows = list(data.list_members(plan, run, settings, index, selection))
     groups = tuple(
         BatchGroup(id=name, trajectories=tuple(row["id"] for row in members))
         for name, members in groupby((row for row in rows if row["reason"] is None), key=lambda row: row["group_id"])
@@ -61,20 +52,10 @@ def describe_batch(
         episodes=len(counted) if selection is None else selection.episodes,
         staleness={row["age"]: row["tokens"] for row in ages},
         as_of=dict(as_of),
-        plan_digest=plan.digest() if isinstance(plan, RlPlan) else plan.digest(settings),
+        plan_digest=plan.digest(),
         config_digest=hashlib.sha256(settings.model_dump_json().encode()).hexdigest(),
         created_at=now(),
     )
-
-
-def _step_rows(
-    plan: PreparePlan, run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None
-) -> Iterator[dict[str, Any]]:
-    """Yield the steps that a dataset reads for the first time: those selected, else the newest iteration's."""
-    load_planned_groups(index, run, plan.read, "chain", settings.agent.group_size)
-    if selection is None:
-        return index.rows(_STEP_MEMBERS.format(where="iteration = ?"), [plan.read[-1]])
-    return index.rows(_STEP_MEMBERS.format(where="list_contains(?, id)"), [sorted(selection.trajectories)])
 
 
 def _list_dropped(rows: list[dict[str, Any]]) -> Iterator[DroppedGroup]:
