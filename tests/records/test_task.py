@@ -27,7 +27,10 @@ def test_the_key_depends_on_the_content_not_on_the_order_of_its_extras():
 
 @pytest.mark.parametrize(
     "change",
-    [{"id": "b"}, {"instruction": "x"}, {"start_url": "u"}, {"difficulty": 2}, {"rubric": ("f",)}, {"extra": {"x": 1}}],
+    [
+        *({"id": "b"}, {"instruction": "x"}, {"start_url": "u"}, {"difficulty": 2}, {"rubric": ("f",)}),
+        *({"extra": {"x": 1}}, {"site": "s"}, {"role": "r"}, {"check": "c"}),
+    ],
     ids=str,
 )
 def test_other_content_has_another_key(change):
@@ -35,6 +38,10 @@ def test_other_content_has_another_key(change):
     assert key != Task(id="a").key
     assert len(key) == 16
     assert set(key) <= set("0123456789abcdef")
+
+
+def test_a_task_without_a_site_has_the_key_of_older_versions():
+    assert Task(id="a", instruction="Do.").key == "07c8346ecf06ff9c"
 
 
 def test_bands():

@@ -126,8 +126,13 @@ def test_the_environment_that_is_not_named():
 
 
 def test_unknown_fields_are_kept_and_our_names_win():
-    task = read({**WEB, "task_name": "theirs", "site": "x", "extra": {"y": 1, "site": "inner"}})
-    assert (task.instruction, task.extra) == ("Find it.", {"task_name": "theirs", "site": "x", "y": 1})
+    task = read({**WEB, "task_name": "theirs", "topic": "x", "extra": {"y": 1, "topic": "inner"}})
+    assert (task.instruction, task.extra) == ("Find it.", {"task_name": "theirs", "topic": "x", "y": 1})
+
+
+def test_site_role_and_check_are_fields():
+    task = read({**WEB, "site": "desk", "role": "agent", "check": "closed"})
+    assert (task.site, task.role, task.check, task.extra) == ("desk", "agent", "closed", {})
 
 
 def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):

@@ -76,11 +76,11 @@ def test_tasks_whose_environment_draws_the_instruction_differ_by_their_page(file
 
 def test_a_task_file_keeps_what_we_do_not_know(file):
     file.write_text(
-        '{"id": "a", "instruction": "Do.", "start_url": "http://a.com", "site": "x", "extra": {"y": 1}}\n\n'
+        '{"id": "a", "instruction": "Do.", "start_url": "http://a.com", "topic": "x", "extra": {"y": 1}}\n\n'
         '{"id": "click-test", "start_url": "click-test.html", "difficulty": 5}\n'
     )
     assert everything(file) == [
-        Task(id="a", instruction="Do.", start_url="http://a.com", environment="web", extra={"site": "x", "y": 1}),
+        Task(id="a", instruction="Do.", start_url="http://a.com", environment="web", extra={"topic": "x", "y": 1}),
         Task(id="click-test", start_url="click-test.html", difficulty=5),
     ]
 
@@ -197,3 +197,9 @@ def test_an_index_takes_a_small_part_of_its_file(file):
     assert len(tasks) == 20_000
     assert kept < 1_200_000, "25 bytes in arrays and 8 for the offset, with their reserve"
     assert most < 400 * len(tasks), "hashes of what was seen and of the hosts, while it is built"
+
+
+def test_tasks_that_differ_by_role_or_check_are_no_duplicates(file):
+    task = {"id": "a", "instruction": "Do.", "start_url": "http://a.com"}
+    write(file, task, {**task, "site": "s"}, {**task, "site": "s", "role": "r"}, {**task, "check": "c"}, task)
+    assert (len(tasks := open_tasks(str(file))), tasks.duplicates) == (4, 1)

@@ -54,6 +54,9 @@ class Environment(Protocol):
     Methods with a body here are defaults for subclasses.
     """
 
+    episode: str = ""
+    """Id of the attempt at an episode, set before `reset`; it is unique among all attempts."""
+
     @property
     def tools(self) -> tuple[dict[str, Any], ...] | None:
         """JSON schemas of the callable tools; None for a page that is operated with web actions."""

@@ -13,6 +13,8 @@ from webgym_cli.records.base import Record
 from webgym_cli.records.groups import DifficultyBand as DifficultyBand
 from webgym_cli.records.groups import Split as Split
 
+_LATER = ("site", "role", "check")
+
 
 class Task(Record):
     """One task. Its `key` is a hash of its content, so equal tasks have equal keys in all runs."""
@@ -22,9 +24,15 @@ class Task(Record):
     instruction: str = ""
     """What to do. Empty if the environment generates it when the episode starts (MiniWoB)."""
     start_url: str = ""
-    """URL of the start page; for MiniWoB the page's file name."""
+    """URL of the start page; for MiniWoB the page's file name; for a task with a `site`, possibly a path on it."""
     environment: str = Field(default="miniwob", min_length=1)
     """Name of the registered environment that runs it."""
+    site: str = ""
+    """Name of the site, in the settings `sites`, that it runs on; empty: any page."""
+    role: str = ""
+    """Account of the site that it starts logged in to; empty: without a login."""
+    check: str = ""
+    """Name of the check that decides its reward; empty: the environment's score or a judge."""
     difficulty: int = Field(default=1, ge=1)
     """WebGym's difficulty: the number of facts to find."""
     rubric: tuple[str, ...] = ()
@@ -42,5 +50,9 @@ class Task(Record):
     @cached_property
     def key(self) -> str:
         """16 hex digits of the SHA-256 of the content, independent of the order of fields."""
-        content = json.dumps(self.model_dump(mode="json"), sort_keys=True)
+        values = self.model_dump(mode="json")
+        for name in _LATER:  # a task without them keeps the key that it had before there were such fields
+            if not values[name]:
+                del values[name]
+        content = json.dumps(values, sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]

@@ -89,8 +89,9 @@ class EpisodeRun:
     _deadline: asyncio.Timeout | None = None
 
     def __post_init__(self) -> None:
-        """Set the task to the planned one."""
+        """Set the task, and the environment's episode."""
         self.task = self.owed.episode.task
+        self.environment.episode = self.owed.trajectory_id
 
     @property
     def spec(self) -> PromptSpec:

@@ -44,7 +44,8 @@ def reward_fields(task: Task) -> dict[str, object]:
     known: dict[str, object] = {} if task.reference_answer is None else {"answer": task.reference_answer}
     if "golden_answers" in task.extra:
         known = {"answer": task.extra["golden_answers"]}
-    return {**known, **task.extra}
+    named = {name: value for name in ("site", "role", "check") if (value := getattr(task, name))}
+    return {**known, **named, **task.extra}
 
 
 def require_fields(reward: Reward, tasks: Iterable[Task]) -> None:

@@ -106,12 +106,13 @@ def open_tasks(source: str) -> TaskSet:
 
 
 def fingerprint(task: Task) -> int:
-    """Return a 64-bit hash that is equal for tasks with the same instruction, URL and difficulty.
+    """Return a 64-bit hash that is equal for tasks with the same instruction, URL, difficulty, site, role and check.
 
     If the environment generates the instruction (MiniWoB), a task without URL is identified by its id.
     """
     place = task.start_url or ("" if task.instruction else task.id)
-    return hash_text(f"{task.instruction}\0{place}\0{task.difficulty}")
+    more = "".join(f"\0{part}" for part in (task.site, task.role, task.check)) if task.site or task.check else ""
+    return hash_text(f"{task.instruction}\0{place}\0{task.difficulty}{more}")
 
 
 def site_hash(site: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -137,12 +137,10 @@ class BrowserSession:
         async with self._load("loading the page again"):
             await self.page.reload(wait_until=self.options.wait_until)
 
-    async def set_cookies(self, name: str, value: str, hosts: Iterable[str]) -> None:
-        """Set an HttpOnly cookie on each of these hosts."""
+    async def add_cookies(self, cookies: Sequence[Any]) -> None:
+        """Set cookies in Playwright's form."""
         async with self.guard("setting cookies"):
-            await self._context.add_cookies(
-                [{"name": name, "value": value, "domain": host, "path": "/", "httpOnly": True} for host in hosts]
-            )
+            await self._context.add_cookies(cookies)
 
     async def evaluate(self, function: str, argument: object = None) -> Any:
         """Call a JavaScript function in the page. If the page is replaced meanwhile, retry in the next document."""

@@ -8,10 +8,9 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.actions import normalise_point
 from webgym_cli.environments.browser.observe import ElementSnapshot, list_elements
-from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.fixture_sites.expert import SiteExpert, make_site_expert
-from webgym_cli.environments.fixture_sites.registry import HOSTS
-from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
+from webgym_cli.environments.fixture_sites.server import SiteServer
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.records.action import InteractionMode
@@ -78,9 +77,9 @@ class SitesEnvironment(WebEnvironment):
         await super().close()
         self._sites.episodes.pop(self._token, None)
 
-    async def _enter(self, session: BrowserSession, task: Task, seed: int) -> None:
+    async def _start_episode(self, task: Task, seed: int) -> EpisodeStart:
         self._token = self._sites.start_episode(task, seed)
-        await session.set_cookies(EPISODE_COOKIE, self._token, HOSTS)
+        return self._sites.describe_start(self._token, task.start_url)
 
     def _to_point(self, action: AnyAction, seen: list[ElementSnapshot]) -> AnyAction:
         """Return an action on a marked element as an action on its click point."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.fixture_sites import lab, manual_play
 from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.registry import HOSTS, LAB_HOSTS, SITE_HOSTS, find_site
@@ -16,7 +17,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.util.local_server import LocalServer
 
-# Cookie with an episode's token; the environment sets it for every host as HttpOnly.
+# Cookie with an episode's token.
 EPISODE_COOKIE = "episode"
 # An image on every host that never finishes loading.
 _ENDLESS = "/endless.gif"
@@ -40,6 +41,11 @@ class SiteServer(LocalServer):
         """Address and port for the browser's host mapping, by site."""
         host, port = self.address.rsplit(":", 1)
         return dict.fromkeys(HOSTS, (host, int(port)))
+
+    def describe_start(self, token: str, start_url: str) -> EpisodeStart:
+        """Return the start of an episode's browser: the token is set for every host as HttpOnly."""
+        cookie = {"name": EPISODE_COOKIE, "value": token, "path": "/", "httpOnly": True}
+        return EpisodeStart(start_url=start_url, cookies=tuple({**cookie, "domain": host} for host in HOSTS))
 
     def start_episode(self, task: Task, seed: int) -> str:
         """Start an episode with fresh state and return its token. Raises `UsageError` for a foreign task."""

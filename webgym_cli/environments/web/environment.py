@@ -20,6 +20,7 @@ from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.snapshot import is_blank, take_snapshot
 from webgym_cli.environments.browser.tabs import list_tabs
+from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.web.settling import PageSettler
 from webgym_cli.environments.web.zoom import zoom_into
 from webgym_cli.errors import BoundaryError
@@ -55,7 +56,8 @@ class WebEnvironment(Environment):
         self._titles: dict[Page, str] = {}
         self._is_stable = True
         self._settler = PageSettler(pool.max_idle_wait)
-        self._start_url = ""
+        self.start = EpisodeStart()
+        """What the site's reset, and the task's set-up function, prepared for the running episode."""
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Open the task's start page in a fresh context.
@@ -64,14 +66,18 @@ class WebEnvironment(Environment):
         `AUTHENTICATION_REQUIRED` without credentials, and `SITE_BLOCKED` if the site blocks the browser.
         """
         await self.close()
-        self._start_url = task.start_url
+        self.start = await self._start_episode(task, seed)
         self._noticed, self._is_stable, self._settler = (0, 0), True, PageSettler(self._pool.max_idle_wait)
-        self._session = session = await self._pool.browsers.session(await self._options(task, seed))
-        await self._enter(session, task, seed)
-        _, view = await self._observe(session, partial(self._arrive, session, task.start_url))
+        options = await self._options(task, seed)
+        if (state := self.start.storage_state) is not None:
+            options = replace(options, context_arguments=options.context_arguments | {"storage_state": state})
+        self._session = session = await self._pool.browsers.session(options)
+        if self.start.cookies:
+            await session.add_cookies(self.start.cookies)
+        _, view = await self._observe(session, partial(self._arrive, session, self.start.start_url))
         blank = await asyncio.to_thread(is_blank, view.png) if view.png else False
         if blank:
-            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{task.start_url} stays blank")
+            raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{self.start.start_url} stays blank")
         return task.instruction, view
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
@@ -100,7 +106,7 @@ class WebEnvironment(Environment):
     def find_outage(self) -> str:
         """Return why this machine's network seems to be down, if it keeps the current page from loading."""
         url = self._session.url if self._session else ""
-        return self._pool.gate.find_outage(*filter(None, (self._start_url, url)))
+        return self._pool.gate.find_outage(*filter(None, (self.start.start_url, url)))
 
     async def close(self) -> None:
         """Close the browser context."""
@@ -108,6 +114,10 @@ class WebEnvironment(Environment):
         self._titles = {}
         if session is not None:
             await session.close()
+
+    async def _start_episode(self, task: Task, seed: int) -> EpisodeStart:
+        """Prepare what the episode starts with, before there is a browser context. `start_url` is complete."""
+        return EpisodeStart(start_url=task.start_url)
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
         """Prepare the episode's other resources; return the options of its browser context."""
@@ -122,9 +132,6 @@ class WebEnvironment(Environment):
                 arguments = options.context_arguments | {"http_credentials": given}
                 return replace(options, context_arguments=arguments)
         return options
-
-    async def _enter(self, session: BrowserSession, task: Task, seed: int) -> None:
-        """Prepare a fresh context before its first page."""
 
     async def _arrive(self, session: BrowserSession, url: str) -> None:
         """Open a start page. Raises the failure of its status unless the page is fine, or recovers."""

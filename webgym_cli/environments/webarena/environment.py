@@ -13,8 +13,8 @@ from webgym_cli.environments.base import EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
-from webgym_cli.environments.fixture_sites.registry import HOSTS
-from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
+from webgym_cli.environments.episode_start import EpisodeStart
+from webgym_cli.environments.fixture_sites.server import SiteServer
 from webgym_cli.environments.sites.login_store import is_fixture, task_sites
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.environments.web.environment import WebEnvironment
@@ -80,7 +80,6 @@ class WebArenaEnvironment(WebEnvironment):
         self._task = Task(id="none", environment="webarena")
         self._held = AsyncExitStack()
         self._seen: tuple[Element, ...] = ()
-        self._token = ""
         self._expert: SiteExpert | None = None
 
     async def answer(self, text: str) -> Score | None:
@@ -110,26 +109,26 @@ class WebArenaEnvironment(WebEnvironment):
         resources, self._held = self._held, AsyncExitStack()
         await resources.aclose()
 
-    async def _options(self, task: Task, seed: int) -> SessionOptions:
-        """Reserve the sites and load their logins."""
+    async def _start_episode(self, task: Task, seed: int) -> EpisodeStart:
+        """Reserve the sites, or start an episode on the fixture sites."""
         self._task = task
+        if not is_fixture(task):
+            await self._held.enter_async_context(self._arena.desk.reserve(task_sites(task)))
+            return await super()._start_episode(task, seed)
+        server = await self._arena.fixture()
+        token = server.open_world(WORLD)
+        self._held.callback(server.episodes.pop, token, None)
+        return server.describe_start(token, task.start_url)
+
+    async def _options(self, task: Task, seed: int) -> SessionOptions:
+        """Load the sites' logins."""
         options = await super()._options(task, seed)
         arguments: dict[str, Any] = dict(options.context_arguments)
-        if is_fixture(task):
-            server = await self._arena.fixture()
-            self._token = server.open_world(WORLD)
-            self._held.callback(server.episodes.pop, self._token, None)
-        else:
-            await self._held.enter_async_context(self._arena.desk.reserve(task_sites(task)))
-            if state := self._arena.desk.storage_state(task):
-                arguments["storage_state"] = str(state)
+        if state := self._arena.desk.storage_state(task):
+            arguments["storage_state"] = str(state)
         if place := task.extra.get("geolocation"):
             arguments |= {"geolocation": place, "permissions": ["geolocation"]}
         return replace(options, context_arguments=arguments)
-
-    async def _enter(self, session: BrowserSession, task: Task, seed: int) -> None:
-        if is_fixture(task):
-            await session.set_cookies(EPISODE_COOKIE, self._token, HOSTS)
 
     async def _arrive(self, session: BrowserSession, url: str) -> None:
         """Open each start page in a tab of its own and show the first."""

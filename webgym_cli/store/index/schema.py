@@ -51,7 +51,7 @@ TRAJECTORY: Columns[Trajectory] = {
     "task": (TEXT, lambda one: one.task.id),
     "task_key": (TEXT, lambda one: one.task.key),  # equal for equal tasks in all runs
     "environment": (TEXT, lambda one: one.task.environment),
-    "site": (TEXT, lambda one: site_of(one.task.start_url) or one.task.environment),
+    "site": (TEXT, lambda one: one.task.site or site_of(one.task.start_url) or one.task.environment),
     "band": (TEXT, lambda one: one.task.band.value),
     "difficulty": (INT, lambda one: one.task.difficulty),
     "instruction": (TEXT, lambda one: one.instruction),

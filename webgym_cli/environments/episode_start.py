@@ -1,0 +1,49 @@
+"""Start of an episode on a site: what its reset or its set-up function prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.base import Record, describe_invalid
+from webgym_cli.records.failure import FailureKind
+
+
+class EpisodeStart(Record):
+    """Where and how an episode starts. It is never stored: cookies grant access."""
+
+    start_url: str = ""
+    """Address of the first page, or a path on the site; empty: the task's."""
+    cookies: tuple[dict[str, Any], ...] = ()
+    """Cookies in Playwright's form; one without `url` or `domain` is for the site."""
+    storage_state: dict[str, Any] | None = None
+    """Playwright's storage state in place of the role's login; None: the login of the task's role."""
+    state: Any = None
+    """Value that the task's check gets, such as the name of a tenant."""
+
+    def updated_by(self, other: EpisodeStart) -> EpisodeStart:
+        """Return this start with what another one sets; cookies of both are set."""
+        values = {name: value for name in ("start_url", "storage_state", "state") if (value := getattr(other, name))}
+        return self.model_copy(update={**values, "cookies": (*self.cookies, *other.cookies)})
+
+
+def parse_start(answer: object, origin: str) -> EpisodeStart:
+    """Return the start that a reset or a set-up function answered with; None answers nothing.
+
+    `origin`: who answered, for messages. Raises `BoundaryError` (`environment_error`) for anything else.
+    """
+    if answer is None or isinstance(answer, EpisodeStart):
+        return answer or EpisodeStart()
+    if not isinstance(answer, Mapping):
+        raise _refuse(origin, f"{type(answer).__name__} is no mapping of {', '.join(EpisodeStart.model_fields)}")
+    try:
+        return EpisodeStart.model_validate(dict(answer))
+    except ValidationError as error:
+        raise _refuse(origin, describe_invalid(error)) from None
+
+
+def _refuse(origin: str, reason: str) -> BoundaryError:
+    return BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"{origin} answered with no start of an episode: {reason}")
