@@ -9,14 +9,19 @@ from pathlib import Path
 
 import pytest
 
+from webgym_cli.environments.browser import mouse
 from webgym_cli.environments.browser.actions import normalise_point, perform_action
 from webgym_cli.environments.browser.address_rules import AddressRules
+from webgym_cli.environments.browser.field_actions import press_keys, type_text, upload_files
 from webgym_cli.environments.browser.frames import ACT_JS
 from webgym_cli.environments.browser.observe import ElementSnapshot, list_elements, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.tabs import close_tab, show_tab
+from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.failure import FailureKind
 
 pytestmark = pytest.mark.browser
 
@@ -47,7 +52,9 @@ PAGE = """<!doctype html><title>Form</title>
 async def session(browsers: BrowserPool, tmp_path: Path) -> AsyncIterator[BrowserSession]:
     (tmp_path / "form.html").write_text(PAGE)
     (tmp_path / "other.html").write_text("<title>Other</title><button>There</button>")
-    made = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),)))
+    made = await browsers.session(
+        SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),), upload_folder=tmp_path)
+    )
     await made.goto((tmp_path / "form.html").as_uri())
     yield made
     await made.close()
@@ -127,6 +134,51 @@ async def test_clicking_hovering_dialogs(session: BrowserSession, mode: Interact
     assert session.dialogs.answered == ["confirm: Sure?"] and not session.is_pristine
 
 
+CALLS = {
+    "traffic": lambda session: session.traffic(),
+    "screenshot": lambda session: session.screenshot(),
+    "evaluate": lambda session: session.evaluate("() => 1"),
+    "stop": lambda session: session.stop_loading(),
+    "popups": lambda session: session.wait_for_popups(),
+    "click": lambda session: mouse.click(session, (5, 5)),
+    "wheel": lambda session: mouse.wheel(session, (5, 5), 0, 9),
+    "drag": lambda session: mouse.drag(session, (5, 5), (9, 9)),
+    "move": lambda session: session.move(5, 5),
+    "key": lambda session: press_keys(session, Action(name=ActionName.KEY, keys=("Enter",)), None),
+    "text": lambda session: type_text(session, Action(name=ActionName.TYPE, text="t", here=True), None),
+    "enter": lambda session: type_text(session, Action(name=ActionName.TYPE, text="\n", here=True), None),
+    "upload": lambda session: upload_files(
+        session, Action(name=ActionName.UPLOAD_FILE, text="form.html", here=True), None
+    ),
+    "goto": lambda session: session.goto("about:blank"),
+    "reload": lambda session: session.reload(),
+    "back": lambda session: session.go_back(),
+    "forward": lambda session: session.go_forward(),
+    "tab": lambda session: show_tab(session, 1),
+    "close": lambda session: close_tab(session, 1),
+}
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["known", "unknown"])
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_page_that_closes_under_a_call_leaves_the_page_before_it(
+    session: BrowserSession, call: str, first: bool
+):
+    await session.evaluate("() => { open('other.html') }")
+    await session.wait_for_popups()
+    page, popup = session.pages.tabs
+    target = (await session._context.new_cdp_session(popup)).send("Target.getTargetInfo")
+    if first:
+        session.pages.connections.clear()
+    await session._direct.call("Target.closeTarget", {"targetId": (await target)["targetInfo"]["targetId"]})
+    try:
+        await CALLS[call](session)
+    except BoundaryError as error:
+        assert error.kind is FailureKind.PAGE_ERROR and call not in ("traffic", "screenshot", "evaluate", "popups")
+    assert await session.evaluate("() => document.title") == "Form"
+    assert (session.page, session.pages.tabs) == (page, [page])
+
+
 async def test_popups_become_the_page_and_going_back_leaves_them(session: BrowserSession):
     await act(session, InteractionMode.SET_OF_MARKS, ActionName.CLICK, "Open")
     for _ in range(100):
@@ -201,7 +253,9 @@ async def test_a_form_whose_fields_have_the_names_of_methods_is_listed_all_the_s
         + "".join(f"<input name={name}>" for name in ("matches", "getAttribute", "localName", "closest"))
         + "</form>"
     )
-    session = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),)))
+    session = await browsers.session(
+        SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),), upload_folder=tmp_path)
+    )
     await session.goto((tmp_path / "form.html").as_uri())
     assert [seen.element.name for seen in await list_elements(session)] == [
         "matches",

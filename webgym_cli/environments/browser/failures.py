@@ -26,6 +26,7 @@ SESSION_GONE = (
     "no session with given id",
     "no target with given id",
     "no object with guid",
+    "page, context or browser has been closed",
 )
 # Error texts for a closed page; another page of the context may be current now.
 PAGE_GONE = (*SESSION_GONE, "target closed", "session closed", "not attached")

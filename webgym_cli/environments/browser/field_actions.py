@@ -46,11 +46,11 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
     if is_typed:
         await _type_keys(session, action, ready, text, at_end=point is not None)
         if ready.get("editor") and text and not (await script.call("paste", text)).get("done"):
-            async with session.guard("typing"):
+            async with session.guard("typing", may_close=True):
                 await session.page.keyboard.insert_text(text)
     error = (await script.call("typed", text)).get("error") if is_typed else None
     if enter:
-        async with session.guard("typing"):
+        async with session.guard("typing", may_close=True):
             await session.page.keyboard.press("Enter")
     return error
 
@@ -59,7 +59,7 @@ async def _type_keys(
     session: BrowserSession, action: Action, ready: dict[str, Any], text: str, *, at_end: bool
 ) -> None:
     """Type into the focused field after `act.js` has prepared it."""
-    async with session.guard("typing"):
+    async with session.guard("typing", may_close=True):
         keyboard = session.page.keyboard
         if action.append and at_end:
             await keyboard.press("Control+End")
@@ -83,7 +83,7 @@ async def press_keys(session: BrowserSession, action: Action, point: mouse.Point
         return str(error)
     if point is not None:
         await session.evaluate(_FOCUS, list(point))
-    async with session.guard("pressing keys"):
+    async with session.guard("pressing keys", may_close=True):
         await session.page.keyboard.press(keys)
     return None
 

@@ -24,24 +24,19 @@ async def click(
         for count in range(1, clicks + 1)
         for kind in ("mousePressed", "mouseReleased")
     ]
-    async with session.guard("clicking"):
-        page = session.page
-        try:
-            await session.send_mouse(*point, *events)
-        except Exception as error:
-            if not session.pages.moved_on(page, error):  # the click closed the page
-                raise
+    async with session.guard("clicking", may_close=True):
+        await session.send_mouse(*point, *events)
 
 
 async def wheel(session: BrowserSession, point: Point, across: float, down: float) -> None:
     """Scroll the wheel at a point by CSS pixels; positive is right and down."""
-    async with session.guard("scrolling"):
+    async with session.guard("scrolling", may_close=True):
         await session.send_mouse(*point, {"type": "mouseWheel", "deltaX": across, "deltaY": down})
 
 
 async def drag(session: BrowserSession, start: Point, end: Point) -> None:
     """Drag from one point to another."""
-    async with session.guard("dragging"):
+    async with session.guard("dragging", may_close=True):
         # Playwright's mouse, since it implements drag interception for HTML5 `draggable` elements.
         mouse = session.page.mouse
         await mouse.move(*start)

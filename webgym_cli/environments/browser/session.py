@@ -54,6 +54,8 @@ class BrowserSession:
         self._silent = 0
         """Number of pages of which the driver never learned: they were opened for what is no document (status 204)."""
         self._context = context
+        self._chrome_context = ""
+        """Chrome's id of the context."""
         self._direct = direct
         self._closed = closed
         self._expiry: asyncio.TimerHandle
@@ -75,7 +77,7 @@ class BrowserSession:
             await context.add_init_script(script)
         page = await context.new_page()
         session = cls(context, page, options, direct, closed)
-        await session.connection()
+        session._chrome_context = (await session.connection()).context
         session._expiry = asyncio.get_running_loop().call_later(options.life_seconds, session._expire)
         return session
 
@@ -107,7 +109,7 @@ class BrowserSession:
 
     async def stop_loading(self) -> None:
         """Cancel the pending navigation, which would keep scripts from running in the page."""
-        async with self.guard("stopping the page"):
+        async with self.guard("stopping the page", may_close=True):
             page = await self.connection()
             await page.channel.send("Page.stopLoading")
             page.traffic.stop()
@@ -148,7 +150,7 @@ class BrowserSession:
             answered, value = await self.evaluate_once(function, argument)
             if answered:
                 return value
-            async with self.guard("waiting for the next page"):
+            async with self.guard("waiting for the next page", may_close=True):
                 await self.page.wait_for_load_state("domcontentloaded")
         raise BoundaryError(FailureKind.PAGE_TIMEOUT, "the page is replaced again and again")
 
@@ -165,17 +167,17 @@ class BrowserSession:
     async def screenshot(self) -> bytes:
         """Return the viewport as PNG bytes, without the text caret's blinking if the page has our style."""
         async with self.guard("taking a screenshot"):
-            page = self.page
-            try:
-                return await (await self.connection()).capture_screenshot()
-            except Exception as error:
-                if not self.pages.moved_on(page, error):
-                    raise
-            return await (await self.connection()).capture_screenshot()
+            while True:
+                page = self.page
+                try:
+                    return await (await self.connection()).capture_screenshot()
+                except Exception as error:
+                    if not self.pages.moved_on(page, error):
+                        raise
 
     async def move(self, x: float, y: float) -> None:
         """Move the mouse to a point of the viewport."""
-        async with self.guard("moving the mouse"):
+        async with self.guard("moving the mouse", may_close=True):
             await self.send_mouse(x, y)
 
     async def send_mouse(self, x: float, y: float, *events: dict[str, Any]) -> None:
@@ -190,14 +192,14 @@ class BrowserSession:
         async with self.guard("watching the page"):
             return (await self.connection()).traffic
 
-    async def connection(self, page: Page | None = None) -> PageConnection:
-        """Return the connection of a page (default: the current one); use it within `guard`."""
+    async def connection(self) -> PageConnection:
+        """Return the connection of the current page; use it within `guard`."""
         watch = self.options.watch_traffic
-        while (connected := page or self.page) not in self.pages.connections:
+        while (connected := self.page) not in self.pages.connections:
             try:
                 connection = await connect_page(self._context, connected, self._direct, watch=watch)
             except Exception as error:
-                if page is not None or not self.pages.moved_on(connected, error):  # a popup that closed at once
+                if not self.pages.moved_on(connected, error):  # a popup that closed at once
                     raise
             else:
                 self.pages.connections[connected] = connection
@@ -209,11 +211,10 @@ class BrowserSession:
             return
         async with self.guard("waiting for a new page"):
             deadline = asyncio.get_running_loop().time() + _POPUP_TIMEOUT
-            # Playwright has no event for "all pages that Chrome has are known".
-            context = (await self.connection(self.pages.tabs[0])).context
 
+            # Playwright has no event for "all pages that Chrome has are known".
             def count_unknown() -> int:
-                return direct.open_pages(context) - len(self.pages) - len(self.pages.closing)
+                return direct.open_pages(self._chrome_context) - len(self.pages) - len(self.pages.closing)
 
             while (unknown := count_unknown()) > self._silent:
                 if asyncio.get_running_loop().time() > deadline:
@@ -228,10 +229,21 @@ class BrowserSession:
         await self._closing
 
     @asynccontextmanager
-    async def guard(self, doing: str, seconds: float | None = None, *, navigation: bool = False) -> AsyncIterator[None]:
-        """The one place where a deadline is set and the browser's exceptions become `BoundaryError`."""
-        limit = seconds or self.options.action_timeout
-        done = False
+    async def guard(
+        self,
+        doing: str,
+        seconds: float | None = None,
+        *,
+        navigation: bool = False,
+        may_close: bool = False,
+        page: Page | None = None,
+    ) -> AsyncIterator[None]:
+        """The one place where a deadline is set and the browser's exceptions become `BoundaryError`.
+
+        `page`: the page that the block uses; None: the current one. If it closes while another one is open, that is a
+        `PAGE_ERROR`, or with `may_close` just the end of the block.
+        """
+        limit, page, done = seconds or self.options.action_timeout, page or self.page, False
         try:
             # Slightly longer than Playwright's own deadline, whose error message is more specific.
             async with asyncio.timeout(limit + 0.5):
@@ -244,7 +256,13 @@ class BrowserSession:
             kind = FailureKind.BROWSER_CRASHED if crashed else FailureKind.PAGE_TIMEOUT
             raise BoundaryError(kind, f"{doing} took longer than {limit:g} s") from error
         except Exception as error:  # the boundary to the browser: Playwright's driver raises bare Exceptions too
+            moved_on = self.pages.moved_on(page, error)
+            if moved_on and may_close:
+                done = True
+                return
             failure = to_boundary_error(error, doing, navigation=navigation)
+            if moved_on:
+                failure.kind = FailureKind.PAGE_ERROR
             if self.page in self.pages.crashed:
                 # Calls on a crashed page fail with various messages; report the one cause.
                 failure.kind = FailureKind.BROWSER_CRASHED
