@@ -22,7 +22,7 @@ from webgym_cli.jobs.ray_cluster import NodeActor
 from webgym_cli.serve import execute, remote_server
 from webgym_cli.serve.fleet import Fleet
 from webgym_cli.serve.plan import plan_servers
-from webgym_cli.serve.remote_server import plan_remote_servers
+from webgym_cli.serve.remote_server import ServerActor, plan_remote_servers
 from webgym_cli.serve.weights import Digests
 
 
@@ -34,14 +34,15 @@ async def new_fleet(tmp_path, monkeypatch):
     monkeypatch.setattr(ray_cluster, "MARKER_SECONDS", 1)
     made, clusters = [], []
 
-    def make(cluster, *, restarts=0, lora_rank=0, digests=None, phases=False):
+    def make(cluster, *, restarts=0, lora_rank=0, digests=None, phases=False, may_shrink=False):
         given = ["venvs.device=cuda", f"venvs.serve={fake_python(tmp_path)}", "serve.stop_grace=2", "serve.port=0"]
         settings, digests = load(overrides=[*given, "serve.replicas=1"]), digests or Digests()
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
         plans = plan_servers(settings, "", tmp_path / "python", "cuda", phases=phases, lora_rank=lora_rank)
         opening = settings, tmp_path / "logs", lora_rank
         others = tuple(plan_remote_servers(cluster, tmp_path, opening, make.events.append, digests))
-        fleet = Fleet(plans, tmp_path / "logs", make.events.append, restarts=restarts, others=others, digests=digests)
+        others = {"others": others, "digests": digests, "may_shrink": may_shrink}
+        fleet = Fleet(plans, tmp_path / "logs", make.events.append, restarts=restarts, **others)
         made.append(fleet)
         clusters.append(cluster)
         return fleet
@@ -166,6 +167,37 @@ async def test_a_node_that_is_gone_fails_the_swap_with_its_name_and_leaves_no_se
         await fleet.serve(weights(tmp_path / "two", b"two"))
     assert "run the same command again" in caught.value.hint
     assert not psutil.pid_exists(pid) and not any(server.is_serving for server in fleet.others)
+
+
+@pytest.mark.parametrize("found", ["before its server starts", "before the swap", "at the swap"])
+async def test_a_fleet_that_may_shrink_leaves_out_a_node_that_is_gone(new_fleet, tmp_path, monkeypatch, found):
+    fleet = new_fleet(cluster := OneMachine(3), may_shrink=True)
+    if found == "before its server starts":
+        cluster.die("n2")
+    await fleet.serve(weights(tmp_path / "one", b"one"))
+    if found == "before the swap":
+        cluster.die("n2")
+    if found == "at the swap":
+        change = ServerActor.change
+
+        async def die(self, *arguments):
+            cluster.die("n2")
+            return await change(self, *arguments)
+
+        monkeypatch.setattr(ServerActor, "change", die)
+    await fleet.serve(model := weights(tmp_path / "two", b"two"))
+    assert [await ask(url) for url in fleet.base_urls] == [answer_of(f"{model}/model.safetensors")] * 2
+    (event,) = [event for event in new_fleet.events if event["event"] == "replica"]
+    assert "host2" in event["message"] and not event["again"]
+    assert not [event for event in new_fleet.events if event["event"] == "swap_failed"]
+
+
+async def test_a_server_of_a_node_that_is_still_there_is_not_left_out(new_fleet, tmp_path, monkeypatch):
+    fleet = new_fleet(cluster := OneMachine(2), may_shrink=True)
+    monkeypatch.setattr(cluster, "nodes", lambda: cluster.known)
+    cluster.die("n1")  # its actors
+    with pytest.raises(JobError, match=r"host1 .* serves no policy"):
+        await fleet.serve(weights(tmp_path / "one", b"one"))
 
 
 async def test_a_server_that_is_gone_at_a_swap_is_started_with_the_new_weights(new_fleet, tmp_path):

@@ -113,8 +113,17 @@ class Serving:
         plans = plan_servers(self.settings, self.weights, python, device, phases=True, lora_rank=rank)
         nvml, digests = open_nvml() if device == "cuda" else None, Digests()
         others = self._plan_others(plans[0].lora_rank, digests)
-        restarts = self.settings.serve.restarts
-        return Fleet(plans, self.logs, self._note, restarts=restarts, nvml=nvml, others=others, digests=digests)
+        return Fleet(
+            plans,
+            self.logs,
+            self._note,
+            restarts=self.settings.serve.restarts,
+            nvml=nvml,
+            others=others,
+            digests=digests,
+            # An asynchronous loop's requests know the servers of its start.
+            may_shrink=self.settings.loop.mode == "sync",
+        )
 
     def _plan_others(self, lora_rank: int, digests: Digests) -> Sequence[RemoteServer]:
         """Plan the servers of the other nodes, with the same LoRA rank as on this node."""

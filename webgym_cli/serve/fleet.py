@@ -43,10 +43,12 @@ class Fleet:
         nvml: Nvml | None = None,
         others: Sequence[RemoteServer] = (),
         digests: Digests | None = None,
+        may_shrink: bool = False,
     ) -> None:
         """Create the replicas without starting them. `restarts`: limit of restarts of a dead replica by `watch`.
 
-        `others`: servers of other nodes; `digests`: shared with them.
+        `others`: servers of other nodes; `digests`: shared with them; `may_shrink`: `serve` leaves out those whose node
+        the cluster has lost.
         """
         self.digests = digests or Digests()
         self.servers = [PolicyServer(plan, logs, sink, digests=self.digests, nvml=nvml) for plan in plans]
@@ -54,6 +56,7 @@ class Fleet:
         self.others: tuple[RemoteServer, ...] = tuple(others)
         self._sink = sink
         self._restarts = restarts
+        self._may_shrink = may_shrink
         self._watched: set[int] = set()
         """Numbers of the replicas that serve, or are being restarted."""
 
@@ -72,11 +75,24 @@ class Fleet:
         Raises the errors of `PolicyServer.serve`, after stopping all replicas.
         """
         try:
-            await gather_or_cancel(*(server.serve(model, adapters) for server in self._replicas))
+            ours = [server.serve(model, adapters) for server in self.servers]
+            await gather_or_cancel(*ours, *(self._serve_other(server, model, adapters) for server in self.others))
         # All or none: a policy with fewer servers than planned would silently be slower.
         except BaseException:
             await self.stop()
             raise
+
+    async def _serve_other(self, server: RemoteServer, model: str, adapters: Mapping[str, str]) -> None:
+        try:
+            await server.serve(model, adapters)
+        except JobError as error:
+            if not self._may_shrink or not await server.is_node_gone():
+                raise
+            await server.stop()
+            self.others = tuple(other for other in self.others if other is not server)
+            message = f"{error}; its node is gone, the other nodes serve without it"
+            url = hide_passwords(server.base_url)
+            self._sink(ServerEvent(event="replica", url=url, again=False, reason=str(error), message=message))
 
     async def add_adapter(self, name: str, folder: str) -> bool:
         """Load a LoRA adapter without pausing requests; return whether all replicas serve it."""

@@ -125,6 +125,8 @@ class RemoteServer:
                 await self._renew()
                 return
             except NodeLostError as error:
+                if await self.is_node_gone():
+                    raise self._as_job_error(error) from error
                 message = f"{self.node.name} is gone, its policy server is started again: {error}"
                 self.sink(ServerEvent(event="swap_failed", reason=str(error), message=message))
                 await self.stop()
@@ -146,11 +148,18 @@ class RemoteServer:
             await self._renew()
         except NodeLostError as error:
             await self.stop()
-            raise JobError(f"{self.node.name} serves no policy: {error}", hint=_AGAIN) from error
+            raise self._as_job_error(error) from error
         # Also on cancellation: a half-started server would keep its GPUs.
         except BaseException:
             await self.stop()
             raise
+
+    async def is_node_gone(self) -> bool:
+        """Whether the cluster has the node no longer."""
+        return self.node.id not in {node.id for node in await asyncio.to_thread(self.cluster.nodes)}
+
+    def _as_job_error(self, error: NodeLostError) -> JobError:
+        return JobError(f"{self.node.name} serves no policy: {error}", hint=_AGAIN)
 
     async def add_adapter(self, name: str, folder: str) -> str:
         """Load a LoRA adapter without pausing requests; return the reason of a failure, empty on success."""

@@ -54,7 +54,7 @@ class BrowserSession:
         self._silent = 0
         """Number of pages of which the driver never learned: they were opened for what is no document (status 204)."""
         self._context = context
-        self._chrome_context = ""
+        self._context_id = ""
         """Chrome's id of the context."""
         self._direct = direct
         self._closed = closed
@@ -77,7 +77,7 @@ class BrowserSession:
             await context.add_init_script(script)
         page = await context.new_page()
         session = cls(context, page, options, direct, closed)
-        session._chrome_context = (await session.connection()).context
+        session._context_id = (await session.connection()).context
         session._expiry = asyncio.get_running_loop().call_later(options.life_seconds, session._expire)
         return session
 
@@ -195,28 +195,22 @@ class BrowserSession:
     async def connection(self) -> PageConnection:
         """Return the connection of the current page; use it within `guard`."""
         watch = self.options.watch_traffic
-        while (connected := self.page) not in self.pages.connections:
+        while (page := self.page) not in self.pages.connections:
             try:
-                connection = await connect_page(self._context, connected, self._direct, watch=watch)
+                self.pages.connections[page] = await connect_page(self._context, page, self._direct, watch=watch)
             except Exception as error:
-                if not self.pages.moved_on(connected, error):  # a popup that closed at once
+                if not self.pages.moved_on(page, error):  # a popup that closed at once
                     raise
-            else:
-                self.pages.connections[connected] = connection
-        return self.pages.connections[connected]
+        return self.pages.connections[page]
 
     async def wait_for_popups(self) -> None:
         """Wait until a page that an action opened is current. The driver learns of it later than our connection."""
         if (direct := self._direct) is None:
             return
         async with self.guard("waiting for a new page"):
-            deadline = asyncio.get_running_loop().time() + _POPUP_TIMEOUT
-
+            deadline, pages = asyncio.get_running_loop().time() + _POPUP_TIMEOUT, self.pages
             # Playwright has no event for "all pages that Chrome has are known".
-            def count_unknown() -> int:
-                return direct.open_pages(self._chrome_context) - len(self.pages) - len(self.pages.closing)
-
-            while (unknown := count_unknown()) > self._silent:
+            while (unknown := direct.open_pages(self._context_id) - len(pages) - len(pages.closing)) > self._silent:
                 if asyncio.get_running_loop().time() > deadline:
                     break
                 await asyncio.sleep(0.01)
@@ -230,20 +224,10 @@ class BrowserSession:
 
     @asynccontextmanager
     async def guard(
-        self,
-        doing: str,
-        seconds: float | None = None,
-        *,
-        navigation: bool = False,
-        may_close: bool = False,
-        page: Page | None = None,
+        self, doing: str, seconds: float | None = None, *, navigation: bool = False, may_close: bool = False
     ) -> AsyncIterator[None]:
-        """The one place where a deadline is set and the browser's exceptions become `BoundaryError`.
-
-        `page`: the page that the block uses; None: the current one. If it closes while another one is open, that is a
-        `PAGE_ERROR`, or with `may_close` just the end of the block.
-        """
-        limit, page, done = seconds or self.options.action_timeout, page or self.page, False
+        """Set a deadline; the browser's exceptions become `BoundaryError`. `may_close`: the page may close within."""
+        limit, page, done = seconds or self.options.action_timeout, self.page, False
         try:
             # Slightly longer than Playwright's own deadline, whose error message is more specific.
             async with asyncio.timeout(limit + 0.5):
@@ -256,8 +240,7 @@ class BrowserSession:
             kind = FailureKind.BROWSER_CRASHED if crashed else FailureKind.PAGE_TIMEOUT
             raise BoundaryError(kind, f"{doing} took longer than {limit:g} s") from error
         except Exception as error:  # the boundary to the browser: Playwright's driver raises bare Exceptions too
-            moved_on = self.pages.moved_on(page, error)
-            if moved_on and may_close:
+            if (moved_on := self.pages.moved_on(page, error)) and may_close:
                 done = True
                 return
             failure = to_boundary_error(error, doing, navigation=navigation)

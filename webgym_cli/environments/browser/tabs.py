@@ -32,9 +32,9 @@ async def show_tab(session: BrowserSession, number: int) -> str | None:
     if refusal := _refuse_tab(session, number):
         return refusal
     tab = session.pages.tabs[number]
-    async with session.guard("showing a tab", page=tab):
+    session.pages.show(tab)
+    async with session.guard("showing a tab"):
         await tab.bring_to_front()
-        session.pages.show(tab)
     return None
 
 
