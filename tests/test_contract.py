@@ -31,7 +31,7 @@ LAYERS = [
     {"agent"},
     {"environments"},
     {*STAGES, "testing"},
-    {"compare", "curriculum"},
+    {"compare", "curriculum", "gateway"},
     {"loop"},
     {"cli", "__main__"},
 ]

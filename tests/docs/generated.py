@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from tests.docs.pages import ROOT
 from webgym_cli.config.reference import fields_table, settings_reference
+from webgym_cli.gateway.sessions import GatewayCall, SessionEnd, SessionLine
 from webgym_cli.records.action import Action, CustomAction
 from webgym_cli.records.batch import BatchGroup, DroppedGroup, TrainingBatch
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
@@ -61,6 +62,9 @@ RECORDS: dict[str, type[BaseModel]] = {
             RankStatus,
             RunningCommand,
             Recoded,
+            SessionLine,
+            GatewayCall,
+            SessionEnd,
         ),
     )
 }

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from webgym_cli.agent.actions.action_sets import find_action_set, require_template
 from webgym_cli.agent.forms.reasoning import history_text
@@ -40,6 +41,8 @@ class Prompt:
     """Model name in the request; empty: the client's model."""
     servers: tuple[str, ...] = field(default=(), compare=False)
     """Addresses of the servers that may answer; empty: all."""
+    fields: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Further fields of the request, such as `response_format`; the policy's own parameters override them."""
 
     @property
     def digest(self) -> str:

@@ -30,16 +30,27 @@ class UnreadableImage(NotUnderstood):
 def load_png(picture: Path) -> bytes:
     """Load an image as PNG. Raises `UnreadableImage` with its path."""
     with _open_file(picture) as file:
-        data = file.read()
-        with Image.open(io.BytesIO(data)) as image:
-            # Checked by the header, before anything is decoded.
-            if image.width * image.height > MAX_PIXELS:
-                raise ValueError(f"{image.width}x{image.height} pixels are no screenshot")
-            # Unchanged, because the digest of the bytes is the image's name in the store.
-            if data.startswith(PNG_SIGNATURE):
-                image.verify()
-                return data
-            return _encode(image if image.mode in PNG_MODES else image.convert("RGB"))
+        return _to_png(file.read())
+
+
+def convert_png(data: bytes, name: str) -> bytes:
+    """Return an image as PNG. Raises `UnreadableImage` with its name."""
+    try:
+        return _to_png(data)
+    except _BROKEN as error:
+        raise UnreadableImage(f"{name}: {_describe_error(error)}") from None
+
+
+def _to_png(data: bytes) -> bytes:
+    with Image.open(io.BytesIO(data)) as image:
+        # Checked by the header, before anything is decoded.
+        if image.width * image.height > MAX_PIXELS:
+            raise ValueError(f"{image.width}x{image.height} pixels are no screenshot")
+        # Unchanged, because the digest of the bytes is the image's name in the store.
+        if data.startswith(PNG_SIGNATURE):
+            image.verify()
+            return data
+        return _encode(image if image.mode in PNG_MODES else image.convert("RGB"))
 
 
 def load_size(picture: Path) -> tuple[int, int]:

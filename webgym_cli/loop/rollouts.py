@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from webgym_cli.agent.client.gate import ServedPolicy
 from webgym_cli.loop import preparation
+from webgym_cli.loop.acting import start_policy
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.rollout_setup import (
     enter_sites,
@@ -24,10 +24,9 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.engine import RolloutEngine
 from webgym_cli.rollout.plan import RolloutPlan, write_plan
 from webgym_cli.rollout.queue import EpisodeQueue
-from webgym_cli.rollout.resources import PolicyEndpoint, apply_test_sampling, name_policy, policy_urls
+from webgym_cli.rollout.resources import apply_test_sampling
 from webgym_cli.rollout.runner import EpisodeRunner, open_runner
 from webgym_cli.rollout.slots import SharedRollouts
-from webgym_cli.serve.logprobs import logprobs_kind
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.index.query import refresh_index
 
@@ -91,9 +90,9 @@ async def open_collection(
 ) -> AsyncIterator[RolloutEngine]:
     """Yield an engine for the training episodes of a queue. `plan`: plan of the first episodes."""
     (environment,) = {episode.task.environment for episode in plan.episodes}
-    settings = context.settings
+    settings, acting = context.settings, await start_policy(context, plan.policy, shared)
     async with (
-        open_runner(context.run, settings, await _acting(context, plan.policy, shared), environment, shared) as runner,
+        open_runner(context.run, settings, acting, environment, shared) as runner,
         open_judge(context.run, settings) as judge,
     ):
         yield RolloutEngine(plan, context.run, settings, runner, context.sink, judge, queue, on_outcome=on_outcome)
@@ -117,7 +116,7 @@ async def _open_runner(
     """Yield the runner of the episodes: local, or on the nodes of a Ray cluster."""
     environment, settings = require_one_environment(plan), apply_test_sampling(context.settings, plan.split)
     if not plan.owed or shared or context.settings.rollout.executor != "ray":
-        acting = await _acting(context, policy, shared)
+        acting = await start_policy(context, policy, shared)
         async with open_runner(context.run, settings, acting, environment, shared) as local:
             yield local
         return
@@ -125,25 +124,9 @@ async def _open_runner(
 
     cluster = await context.serving.connect()
     require_reachable(cluster, settings, policy)
-    acting = await _acting(context, policy)
+    acting = await start_policy(context, policy)
     async with context.serving.forwarded_urls(cluster.here) as urls:
         remote = acting.model_copy(update={"base_urls": urls}) if policy == VLLM else acting
         opening = context.run, settings, cluster, acting, remote, environment, context.sink
         async with RayRunner(*opening) as runner:
             yield runner
-
-
-async def _acting(context: StageContext, policy: str, shared: SharedRollouts | None = None) -> PolicyEndpoint:
-    """Return the policy's endpoint; start webgym's own servers, or load the current weights, first.
-
-    With `shared` only the loop changes the served weights.
-    """
-    if policy == ORACLE:
-        return PolicyEndpoint()
-    if policy != VLLM:
-        name = name_policy(context.run, context.settings, policy)
-        return PolicyEndpoint(base_urls=policy_urls(policy), served=ServedPolicy(name=name))
-    logprobs = logprobs_kind(context.settings)  # raises for an unsupported mode before a server is started
-    base_urls = context.serving.base_urls if shared else await context.serving.current()
-    served = shared.gate.policy if shared else context.serving.policy
-    return PolicyEndpoint(base_urls=base_urls, served=served, logprobs=logprobs)

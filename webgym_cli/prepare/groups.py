@@ -33,6 +33,7 @@ def load_planned_groups(index: Index, run: RunDir, iterations: Sequence[int], by
     numbers: dict[str, int] = {}
     for iteration in iterations:
         episodes = read_plan(run, Split.TRAIN, iteration)
+        episodes += read_plan(run, Split.TRAIN, iteration, of_sessions=True)
         ids += (episode.id for episode in episodes)
         names += name_groups(episodes, by, size)
         teams += (numbers.setdefault(name, len(numbers)) for name in names[len(teams) :])

@@ -131,7 +131,7 @@ class Generation(Record):
 
 
 class SentPrompt(Record):
-    """The messages of an imported step, if the other system stored them."""
+    """The messages of an imported step, if the other system stored them, or of another agent's call."""
 
     messages: tuple[Message, ...]
     images: tuple[str, ...]
@@ -158,7 +158,8 @@ class Step(Record):
     """SHA-256 of the messages that were sent (JSON, images by their SHA-256)."""
     generation: Generation = Generation()
     sent: SentPrompt | None = None
-    """The prompt of an imported step, under which it is trained; None: rendered from the previous steps."""
+    """The prompt of an imported step or of another agent, under which it is trained; None: rendered from the previous
+    steps."""
     policy_seconds: float = 0.0
     """Time of the policy request."""
     environment_seconds: float = 0.0

@@ -49,6 +49,10 @@ class ModelAgent:
 
     async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
         """Query the policy."""
+        return await self.answer(prompt)
+
+    async def answer(self, prompt: Prompt) -> PolicyReply:
+        """Query the policy, for an agent whose environment is not webgym's. Raises `BoundaryError`."""
         async with self._gate.request() as policy:
             reply = await self._policy.reply(replace(prompt, model=policy.model, servers=policy.servers))
         if policy.version is None:

@@ -11,9 +11,12 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_jsonl
 
 
-def read_plan(run: RunDir, split: Split, iteration: int) -> tuple[Episode, ...]:
-    """Return the episodes planned so far; empty without a plan. Raises `StoreError`."""
-    path = run.plan(split, iteration)
+def read_plan(run: RunDir, split: Split, iteration: int, *, of_sessions: bool = False) -> tuple[Episode, ...]:
+    """Return the episodes planned so far; empty without a plan. Raises `StoreError`.
+
+    `of_sessions`: those of the gateway's sessions.
+    """
+    path = run.plan(split, iteration, of_sessions=of_sessions)
     if not path.is_file():
         return ()
     try:

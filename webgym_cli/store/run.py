@@ -88,14 +88,16 @@ class RunDir:
     """Logs, one folder per attempt."""
     first_version = _PathBelow("first_version.json")
     """Version of the first policy, if imported episodes belong to earlier iterations."""
+    sessions = _PathBelow("sessions")
+    """The gateway's sessions: one append-only file each, with every call."""
     blocklist = _PathBelow("blocklist.jsonl")
     """Sites that blocked the browser, one JSON object per line."""
     report = _PathBelow("report.html")
     """The run as one HTML page, made by `webgym report`."""
 
-    def plan(self, split: Split, iteration: int) -> Path:
-        """Rollout plan of an iteration, written before its first episode."""
-        return self.root / "tasks" / f"{split}.iteration_{iteration:04d}.jsonl"
+    def plan(self, split: Split, iteration: int, *, of_sessions: bool = False) -> Path:
+        """Rollout plan of an iteration, written before its first episode; or the episodes of the gateway's sessions."""
+        return self.root / "tasks" / f"{'sessions.' if of_sessions else ''}{split}.iteration_{iteration:04d}.jsonl"
 
     def new_tasks(self, iteration: int) -> Path:
         """Tasks generated for an iteration; if there are any, its training episodes use only these."""
@@ -211,12 +213,11 @@ def require_readable(run: RunDir) -> None:
 def _read_newer_version(file: Path) -> str:
     """Return the version that made a run if it is newer than this one; else empty, also for a damaged file."""
 
-    def minor(version: str) -> list[int]:  # the parts whose change may alter settings and records
-        return [int(part) for part in version.split(".")[:2]]
-
     with suppress(StoreError, TypeError, KeyError, ValueError, AttributeError):
         writer = read_json(file)["webgym"]
-        return str(writer) if minor(writer) > minor(webgym_cli.__version__) else ""
+        # the parts whose change may alter settings and records
+        minor, own = ([int(part) for part in text.split(".")[:2]] for text in (writer, webgym_cli.__version__))
+        return str(writer) if minor > own else ""
     return ""
 
 

@@ -15,7 +15,9 @@ from webgym_cli.util.files import read_json, write_json
 class RunningCommand(Record):
     """A command that has started and not finished."""
 
-    command: Literal["rollout", "judge", "score", "generate", "import", "prepare", "train", "loop", "curriculum"]
+    command: Literal[
+        "rollout", "gateway", "judge", "score", "generate", "import", "prepare", "train", "loop", "curriculum"
+    ]
     options: dict[str, Any]
     """Options of the command, as keyword arguments of its function."""
     since: str

@@ -1,4 +1,4 @@
-"""An HTTP server on the loopback interface."""
+"""An HTTP server, on the loopback interface unless another address is given."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ _SHUTDOWN = 1.0
 
 
 class LocalServer:
-    """An aiohttp application on 127.0.0.1, as an async context manager."""
+    """An aiohttp application, as an async context manager."""
 
-    def __init__(self, app: web.Application, port: int) -> None:
+    def __init__(self, app: web.Application, port: int, host: str = "127.0.0.1") -> None:
         """`port`: 0 for any free port."""
         self.closing = asyncio.Event()
         """Set when the server stops, to end all waiting handlers."""
         self._app = app
         self._port = port
+        self._host = host
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
@@ -29,10 +30,10 @@ class LocalServer:
         runner = web.AppRunner(self._app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN)
         await runner.setup()
         try:
-            await web.TCPSite(runner, "127.0.0.1", self._port, backlog=1024).start()
+            await web.TCPSite(runner, self._host, self._port, backlog=1024).start()
         except OSError as error:
             await runner.cleanup()
-            message = f"port {self._port} of 127.0.0.1 can't be listened on: {error.strerror or error}"
+            message = f"port {self._port} of {self._host} can't be listened on: {error.strerror or error}"
             raise UsageError(message, hint="choose another port; 0 takes a free one") from error
         self._runner = runner
         return self
@@ -46,7 +47,7 @@ class LocalServer:
 
     @property
     def address(self) -> str:
-        """`127.0.0.1:PORT`. Raises `RuntimeError` if the server is not running."""
+        """`HOST:PORT`. Raises `RuntimeError` if the server is not running."""
         if self._runner is None:
             raise RuntimeError("nothing is being served")
         host, port = self._runner.addresses[0][:2]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.forms.reasoning import strip_reasoning
@@ -47,6 +47,10 @@ class ActionSet:
     """Variant that can answer dialogs, used if they are left to the policy; None: the set has no variant."""
     render: Callable[[PromptSpec, str, Sequence[Step], Observation], Conversation] | None = None
     """Renders the whole prompt, in place of a template, from instruction, finished steps and current observation."""
+    describe: Callable[[Sequence[dict[str, Any]]], str] | None = None
+    """Returns the description of tools for a system message; call formats only."""
+    write_result: Callable[[str], str] | None = None
+    """Returns the result of a call as it stands in a user message; call formats only."""
 
 
 # Action sets by name: built-in ones and those of plugins.

@@ -79,7 +79,9 @@ def make_call_format(
         images = (picture.sha256 for observation in (first, *observations) for picture in observation.pictures)
         return tuple(messages), tuple(images)
 
-    return ActionSet(parse=parse, format_action=format_action, render=render)
+    return ActionSet(
+        parse=parse, format_action=format_action, render=render, describe=describe, write_result=write_result
+    )
 
 
 def _make_action(calls: Sequence[tuple[str, Any]], text: str, *, limit: int) -> Action | ParseError:

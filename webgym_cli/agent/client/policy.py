@@ -147,6 +147,7 @@ class ChatPolicy:
         is_vllm = await self._knows_vllm()
         sampling = self.sampling(greedy=prompt.greedy)
         parameters: dict[str, Any] = {
+            **prompt.fields,
             "model": prompt.model or self._model,
             "max_tokens": self._settings.max_new_tokens,
             "temperature": sampling.temperature,

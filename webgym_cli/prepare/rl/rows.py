@@ -45,6 +45,8 @@ class ServedTurn:
     """SHA-256 of the prompt's images, in the order of their placeholders."""
     sizes: tuple[Size, ...]
     """Sizes of the images."""
+    alone: bool = False
+    """Whether it gets a row of its own, because the prompt is another agent's."""
 
 
 @dataclass(slots=True)
@@ -90,7 +92,7 @@ def build_rows(turns: Iterable[ServedTurn], *, merge: bool) -> Iterator[TokenRow
     row: TokenRow | None = None
     for turn in turns:
         # A prompt that does not start with the row so far (its history window moved on) starts another row.
-        if row is not None and not (merge and row.continues_with(turn)):
+        if row is not None and not (merge and not turn.alone and row.continues_with(turn)):
             yield row
             row = None
         row = row or TokenRow()
@@ -165,7 +167,7 @@ def _turn(
     ids = tokens.prompt_ids(prompt.messages, sizes)
     if digest_tokens(ids) != digest:
         return MaskReason.PROMPT_TOKENS_CHANGED
-    return ServedTurn(index, ids, sampled, logprobs, prompt.images, tuple(sizes))
+    return ServedTurn(index, ids, sampled, logprobs, prompt.images, tuple(sizes), alone=step.sent is not None)
 
 
 def _read_generation(trajectory: Trajectory, index: int, step: Step) -> tuple[tuple[int, ...], tuple[float, ...], str]:

@@ -1,0 +1,319 @@
+"""Sessions through the gateway's HTTP: what is recorded, what becomes a trajectory, and what is trained."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+
+import openai
+import pytest
+
+from tests.gateway.served import LIMITS, Upstream, ask, gateway, picture
+from tests.prepare.rl_made import build_model
+from webgym_cli.agent.client.policy import digest_tokens
+from webgym_cli.agent.tokens.tokens import ModelTokens
+from webgym_cli.config.load import load
+from webgym_cli.errors import SettingsError
+from webgym_cli.gateway.sessions import SessionEnd
+from webgym_cli.prepare.rl.execute import execute
+from webgym_cli.prepare.rl.plan import plan_batch
+from webgym_cli.prepare.rl.rows import build_trained_rows, read_turns
+from webgym_cli.prepare.sft.convert import Converter
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.sample import Sample
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import ParseErrorKind
+from webgym_cli.store.buffer import scan_stored
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.screenshots import ScreenshotStore
+
+CALL = '<tool_call>\n{"name": "click", "arguments": {"index": 3}}\n</tool_call>'
+CLICK = {"type": "function", "function": {"name": "click", "parameters": {"type": "object", "properties": {}}}}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return build_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+async def world(tmp_path, model):
+    async with gateway(tmp_path / "run", model) as world:
+        yield world
+
+
+def stored(run):
+    return list(scan_stored(run, Split.TRAIN, 0))
+
+
+async def end(world, session, **body):
+    answer = await world.post(f"/sessions/{session['id']}/end", session["key"], body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_a_session_becomes_one_trajectory_whose_calls_train_one_by_one(world):
+    session = await world.open(seed=7)
+    images = [picture("red"), picture("blue"), picture("green", (96, 64), "JPEG")]
+    for number, image in enumerate(images):
+        reply = await world.chat(session["key"], ask(f"Step {number}", image))
+        assert reply.json()["choices"][0]["message"]["content"] == "It is done."
+    assert (await end(world, session, reward=0.5, answer="42"))["calls"] == 3
+    (made,) = stored(world.run)
+    assert (made.id, made.seed, made.outcome.reward, made.outcome.answer) == (session["id"], 7, 0.5, "42")
+    turns = read_turns(made, world.upstream.tokens)
+    assert isinstance(turns, list)
+    rows = build_trained_rows(turns, load().rl.data)
+    assert [row.steps for row in rows] == [[0], [1], [2]]
+    sent = [body["messages"] for body in world.upstream.bodies]
+    store = ScreenshotStore(world.run.screenshots)
+    for row, step, messages in zip(rows, made.steps, sent, strict=True):
+        assert sum(row.mask) == len(step.generation.token_ids) == len(step.generation.logprobs)
+        assert row.input_ids[-sum(row.mask) :] == list(step.generation.token_ids)
+        (shown,) = [part["image_url"]["url"] for part in messages[0]["content"] if part["type"] == "image_url"]
+        assert base64.b64decode(shown.partition(",")[2]) == store.get(row.images[0])
+        assert step.generation.policy_version.number == 0
+
+
+async def test_the_run_s_sampling_is_forced_and_constraints_are_passed_on(world):
+    session = await world.open()
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    given = ask(temperature=0.1, top_p=0.2, frequency_penalty=0.3, max_tokens=7, seed=1, response_format=form, stop="x")
+    await world.chat(session["key"], given)
+    (body,) = world.upstream.bodies
+    policy = world.recorder.settings.policy_config
+    assert (body["temperature"], body["top_p"]) == (policy.temperature, policy.top_p)
+    assert body["logprobs"] and body["return_token_ids"]
+    assert body["response_format"] == form and body["stop"] == "x"
+    assert "frequency_penalty" not in body and body["max_tokens"] != 7 and body["seed"] != 1
+
+
+async def test_openai_s_client_streams_and_calls_tools_in_both_dialects(world):
+    session = await world.open()
+    world.upstream.text = f"I click. {CALL}"
+    client = openai.AsyncOpenAI(base_url=world.server.base_url, api_key=session["key"])
+    messages = [{"role": "user", "content": "Go."}]
+    whole = await client.chat.completions.create(model="policy", messages=messages, tools=[CLICK])
+    (call,) = whole.choices[0].message.tool_calls
+    assert (call.function.name, json.loads(call.function.arguments)) == ("click", {"index": 3})
+    assert whole.choices[0].finish_reason == "tool_calls"
+    messages += [whole.choices[0].message.model_dump(exclude_none=True)]
+    messages += [{"role": "tool", "tool_call_id": call.id, "content": "clicked"}]
+    parts = [
+        part
+        async for part in await client.chat.completions.create(
+            model="policy", messages=messages, tools=[CLICK], stream=True, stream_options={"include_usage": True}
+        )
+    ]
+    assert parts[0].choices[0].delta.tool_calls[0].function.name == "click"
+    assert parts[-1].usage.completion_tokens > 0
+    tool = {"type": "function", **CLICK["function"]}
+    response = await client.responses.create(model="policy", instructions="Act.", input="Go.", tools=[tool])
+    assert [item.type for item in response.output] == ["message", "function_call"]
+    later = [{"role": "user", "content": "Go."}, *response.output]
+    later += [{"type": "function_call_output", "call_id": response.output[1].call_id, "output": "clicked"}]
+    async with client.responses.stream(model="policy", input=later, tools=[tool]) as stream:
+        async for _ in stream:
+            pass
+        final = await stream.get_final_response()
+    assert json.loads(final.output[1].arguments) == {"index": 3}
+    await client.close()
+    await end(world, session, reward=1)
+    (made,) = stored(world.run)
+    assert [step.action.calls[0].name for step in made.steps] == ["click"] * 4
+    assert isinstance(read_turns(made, world.upstream.tokens), list)
+
+
+async def test_helper_calls_are_recorded_and_never_trained(world):
+    session = await world.open()
+    await world.chat(session["key"], ask("Act."))
+    await world.chat(session["key"], ask("Extract.") | {"model": "helper"})
+    await world.chat(session["key"], ask("Judge.") | {"model": "helper-judge"})
+    await world.chat(session["key"], ask("Compact."), **{"X-Webgym-Helper": "1"})
+    counts = await end(world, session, reward=1)
+    assert (counts["calls"], counts["helpers"], counts["abandoned"]) == (1, 3, 0)
+    (made,) = stored(world.run)
+    assert [step.sent.messages[-1].content for step in made.steps] == ["Act."]
+    lines = (world.run.sessions / f"{session['id']}.jsonl").read_text().splitlines()
+    assert sum(json.loads(line).get("call", {}).get("helper", False) for line in lines) == 3
+
+
+async def test_another_model_s_name_is_refused(world):
+    session = await world.open()
+    reply = await world.chat(session["key"], ask() | {"model": "gpt-4o"})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (404, "model_not_found")
+
+
+async def test_a_repeated_request_is_the_same_call(world):
+    session = await world.open()
+    first = await world.chat(session["key"])
+    assert (await world.chat(session["key"])).json() == first.json()
+    named = {"Idempotency-Key": "a"}
+    assert (await world.chat(session["key"], **named)).json()["id"] != first.json()["id"]
+    again = await world.chat(session["key"], ask("Other words."), **named)
+    assert (await world.chat(session["key"], **named)).json() == again.json()
+    assert len(world.upstream.bodies) == (await end(world, session, reward=1))["calls"] == 2
+
+
+async def test_requests_at_the_same_time_are_sampled_once(world):
+    session = await world.open()
+    world.upstream.may_answer.clear()
+    asking = [asyncio.create_task(world.chat(session["key"])) for _ in range(3)]
+    await world.upstream.asked.wait()
+    world.upstream.may_answer.set()
+    assert len({(await one).text for one in asking}) == 1
+    assert len(world.upstream.bodies) == 1
+
+
+async def abandon(world, session, body):
+    """Send a request and disconnect before its answer."""
+    world.upstream.may_answer.clear()
+    world.upstream.asked.clear()
+    asking = asyncio.create_task(world.chat(session["key"], body))
+    await world.upstream.asked.wait()
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    await asyncio.sleep(0)
+    world.upstream.may_answer.set()
+    async with asyncio.timeout(10):
+        while not world.recorder.find_session(session["key"]).abandoned:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("asks_again", [False, True])
+async def test_a_call_that_the_agent_did_not_wait_for_is_trained_only_if_asked_again(world, asks_again):
+    session = await world.open()
+    await world.chat(session["key"], ask("First."))
+    await abandon(world, session, ask("Second."))
+    if asks_again:
+        await world.chat(session["key"], ask("Second."))
+    counts = await end(world, session, reward=1)
+    assert (counts["calls"], counts["abandoned"]) == ((2, 0) if asks_again else (1, 1))
+    assert len(stored(world.run)[0].steps) == counts["calls"]
+
+
+async def test_a_prompt_whose_pictures_the_server_lost_is_refused(world):
+    session = await world.open()
+    world.upstream.lost_images = 3
+    reply = await world.chat(session["key"], ask("Look.", picture()))
+    assert (reply.status_code, reply.json()["error"]["code"]) == (502, "prompt_tokens_differ")
+    assert (await end(world, session, reward=1))["calls"] == 0
+
+
+async def test_a_session_without_a_call_of_the_policy_is_a_failure(world):
+    session = await world.open()
+    await end(world, session, reward=0)
+    (made,) = stored(world.run)
+    assert (made.outcome.failure, made.outcome.reward) == (FailureKind.ENVIRONMENT_ERROR, None)
+
+
+async def test_an_answer_that_was_cut_off_is_no_action(world):
+    session = await world.open()
+    world.upstream.finish_reason = "length"
+    reply = await world.chat(session["key"])
+    assert reply.json()["choices"][0]["finish_reason"] == "length"
+    await end(world, session, reward=0)
+    assert stored(world.run)[0].steps[0].parse_error is ParseErrorKind.TRUNCATED
+
+
+async def test_a_session_that_never_ends_is_a_failure_and_never_a_reward_of_0(tmp_path, model):
+    async with gateway(tmp_path / "run", model, None, "rollout.episode_timeout=0.05") as world:
+        session = await world.open()
+        await world.chat(session["key"])
+        ending = asyncio.create_task(world.recorder.end_expired())
+        async with asyncio.timeout(10):
+            while not stored(world.run):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        ending.cancel()
+        (made,) = stored(world.run)
+        assert (made.outcome.failure, made.outcome.reward) == (FailureKind.EPISODE_TIMEOUT, None)
+        assert (await world.chat(session["key"])).status_code == 401
+
+
+async def test_a_killed_gateway_loses_nothing_and_stores_nothing_twice(tmp_path, model):
+    async with Upstream(ModelTokens(str(model))) as upstream:
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            going, ended = await world.open(), await world.open()
+            first = await world.chat(going["key"], ask("First."))
+            await world.chat(ended["key"], ask("Only."))
+            await world.post(f"/sessions/{going['id']}/reward", going["key"], {"reward": 1})
+            # Killed between the end of a session and its trajectory, and within the line of a call.
+            session = world.recorder.find_session(ended["key"])
+            session.record("reward", reward=0.25)
+            session.record("end", end=SessionEnd())
+            with world.recorder.find_session(going["key"]).path.open("a") as file:
+                file.write('{"event":"call","at":"2026')
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            assert [made.outcome.reward for made in stored(world.run)] == [0.25]
+            assert (await world.chat(going["key"], ask("First."))).json() == first.json()
+            await world.chat(going["key"], ask("Second."))
+            await end(world, going)
+        async with gateway(tmp_path / "run", model, upstream) as world:
+            assert {made.id: len(made.steps) for made in stored(world.run)} == {ended["id"]: 1, going["id"]: 2}
+            assert stored(world.run)[1].outcome.reward == 1
+            assert (await world.chat(going["key"])).status_code == 401
+    assert len(upstream.bodies) == 3
+
+
+async def test_no_file_holds_a_key(world):
+    session = await world.open()
+    await world.chat(session["key"])
+    await end(world, session, reward=1)
+    files = [path for path in world.run.root.rglob("*") if path.is_file()]
+    assert files and not any(session["key"].encode() in path.read_bytes() for path in files)
+    digest = hashlib.sha256(session["key"].encode()).hexdigest()
+    assert digest in (world.run.sessions / f"{session['id']}.jsonl").read_text()
+
+
+async def test_only_the_token_opens_sessions(tmp_path, model, monkeypatch):
+    monkeypatch.setenv("GATEWAY_TOKEN", "token-of-the-harness")
+    async with gateway(tmp_path / "run", model, host="0.0.0.0") as world:
+        assert (await world.client.post("/sessions", json={})).status_code == 401
+        assert (await world.post("/sessions", "token-of-the-harness")).status_code == 200
+        assert (await world.chat("token-of-the-harness")).status_code == 401
+
+
+async def test_an_address_that_others_reach_needs_a_token(tmp_path, model):
+    with pytest.raises(SettingsError):
+        async with gateway(tmp_path / "run", model, host="0.0.0.0"):
+            pass
+
+
+async def test_both_trainings_get_what_was_sampled(world, model):
+    """Policy gradients: a row a call, a group of the sessions of a task; imitation: the same prompt and answer."""
+    for reward in (0, 1):
+        session = await world.open()
+        for number in range(2):
+            await world.chat(session["key"], ask(f"Step {number} of {reward}", picture("red")))
+        await world.chat(session["key"], ask("Judge.") | {"model": "helper"})
+        await end(world, session, reward=reward)
+    settings = load(
+        overrides=[
+            *LIMITS,
+            f"policy_config.base_model={model}",
+            "train.algorithm=grpo",
+            "algorithm_config.min_token_length=1",
+        ]
+    )
+    with open_index(world.run) as index:
+        data = execute(plan_batch(world.run, settings, index), world.run, settings, world.events.append)
+    assert (data.trained, data.rows) == (2, 4)
+    by_id = {made.id: made for made in stored(world.run)}
+    rows = [json.loads(line) for line in (world.run.rl_data / "rows.jsonl").read_text().splitlines()]
+    for row in rows:
+        generation = by_id[row["trajectory"]].steps[row["step"]].generation
+        assert row["input_ids"][-len(generation.token_ids) :] == list(generation.token_ids)
+        assert digest_tokens(row["input_ids"][: row["mask"].index(1)]) == generation.prompt_token_digest
+    groups = [json.loads(line)["group"] for line in (world.run.rl_data / "trajectories.jsonl").read_text().splitlines()]
+    assert groups == [0, 0]
+    tokens = world.upstream.tokens
+    converter = Converter(settings, tokens, ScreenshotStore(world.run.screenshots))
+    for made in by_id.values():
+        sample = converter.convert(made, 1)
+        assert isinstance(sample, Sample)
+        assert (
+            digest_tokens(tokens.prompt_ids(sample.messages[:-1], [(64, 64)]))
+            == made.steps[1].generation.prompt_token_digest
+        )

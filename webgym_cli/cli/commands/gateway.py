@@ -1,0 +1,61 @@
+"""`webgym gateway`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from webgym_cli.cli.commands.rollout import PolicyOpt, SplitOpt
+from webgym_cli.cli.options import RunArg, StageOptions
+from webgym_cli.records.groups import Split
+
+HostOpt = Annotated[
+    str, typer.Option("--host", help="Address to listen on; one that others reach needs GATEWAY_TOKEN.")
+]
+PortOpt = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0: a free one.")]
+
+
+def gateway(
+    run: RunArg,
+    options: StageOptions,
+    split: SplitOpt = Split.TRAIN,
+    policy: PolicyOpt = None,
+    host: HostOpt = "127.0.0.1",
+    port: PortOpt = 8900,
+) -> None:
+    """Record the sessions of any OpenAI-compatible agent as trajectories, until Ctrl-C.
+
+    Agents call the printed base URL with a session's key, by chat completions or Responses. The run's policy answers
+    with the run's sampling; each call is stored with its pictures, token ids and log-probabilities before it is
+    answered. A session that is ended is one trajectory, whose calls are trained one by one. One that is not ended in
+    `rollout.episode_timeout` is a failure.
+
+    Examples:
+      webgym gateway runs/a -c demo
+      webgym gateway runs/a --split test --port 0
+      webgym gateway runs/a --policy http://HOST:8000/v1
+
+    Exit codes: 3, 4, 75.
+
+    See also: webgym rollout, webgym judge, webgym prepare.
+    """
+    from webgym_cli.cli.stage import resolve, stage
+    from webgym_cli.errors import Terminated
+    from webgym_cli.loop.gateway import serve_gateway
+
+    directory, settings = resolve(run, options)
+    output = options.open_output()
+    acting = policy or settings.rollout.policy
+    if options.dry_run:
+        output.show({"event": "plan", "stage": "gateway", "split": split, "policy": acting, "host": host, "port": port})
+        return
+    own_options = {"split": split, "policy": policy, "host": host, "port": port}
+    stopped: BaseException | None = None
+    with stage("gateway", directory, settings, output, own_options) as at:
+        try:
+            at.execute(lambda context: serve_gateway(context, split, acting, host, port))
+        except (KeyboardInterrupt, Terminated) as error:  # nothing is left to resume: open sessions wait in the run
+            stopped = error
+    if stopped is not None:
+        raise stopped

@@ -1,0 +1,268 @@
+"""The recorder: answers an agent's calls by the policy and stores its sessions as trajectories."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from http import HTTPStatus
+
+from webgym_cli.agent.actions.action_sets import CALL_FORMATS, ActionSet
+from webgym_cli.agent.actions.parse import ParseError
+from webgym_cli.agent.client.policy import digest_tokens
+from webgym_cli.agent.client.reply import PolicyReply
+from webgym_cli.agent.prompt import Prompt
+from webgym_cli.agent.tokens.tokens import ModelTokens
+from webgym_cli.config.limits import MAX_TOOL_CALLS
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import BoundaryError
+from webgym_cli.gateway.requests import ChatRequest, Conversation, RequestError, convert_messages, refuse_key
+from webgym_cli.gateway.sessions import (
+    OPEN_SUFFIX,
+    GatewayCall,
+    Session,
+    SessionEnd,
+    build_prompt_spec,
+    digest_key,
+    recover_sessions,
+)
+from webgym_cli.records.action import Action, ActionName, CustomAction
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.events import EventSink, make_event
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import (
+    Observation,
+    ParseErrorKind,
+    PromptSpec,
+    Screenshot,
+    SentPrompt,
+    Step,
+    ToolResult,
+    Trajectory,
+)
+from webgym_cli.rollout.agents import ModelAgent
+from webgym_cli.rollout.episode import derive_sampling_seed
+from webgym_cli.store.buffer import append, scan_stored
+from webgym_cli.store.plans import read_plan
+from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.files import append_lines
+
+# Maximum number of calls of a session that is no planned episode, of those in flight, and of open sessions.
+MAX_CALLS, MAX_RUNNING, MAX_SESSIONS = 1000, 16, 4096
+# Characters of a reply that its action shows; the whole text is the step's response.
+_SHOWN = 2000
+# Seconds between two looks at the sessions' deadlines.
+_LOOK = 1.0
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Sessions of one split, and the policy that answers their calls."""
+
+    run: RunDir
+    settings: Settings
+    agent: ModelAgent
+    tokens: ModelTokens | None
+    """The policy's tokenizer, to check that the server read the stored prompt; None: it is not known here."""
+    sink: EventSink
+    split: Split = Split.TRAIN
+    iteration: int = 0
+    sessions: dict[str, Session] = field(default_factory=dict)
+    """Open sessions by the digest of their key."""
+    _turns: Counter[str] = field(default_factory=Counter)
+    """Number of sessions by task."""
+
+    def recover(self) -> None:
+        """Open the sessions of an earlier gateway again, and store those that had ended."""
+        for episode in read_plan(self.run, self.split, self.iteration, of_sessions=True):
+            self._turns[episode.task.key] += 1
+        for session in recover_sessions(self.run.sessions):
+            if session.end is not None:
+                self._store(session, recovered=True)
+            elif (session.episode.split, session.episode.iteration) == (self.split, self.iteration):
+                self.sessions[session.key] = session
+            else:  # the policy that acted is not served any more
+                self.end(session, SessionEnd(failure=FailureKind.CANCELLED, detail="the gateway serves another policy"))
+
+    def open_session(self, task: Task, seed: int) -> tuple[Session, str]:
+        """Open a session and return it with its key. Raises `RequestError` if there are too many."""
+        if len(self.sessions) >= MAX_SESSIONS:
+            raise RequestError(429, f"{MAX_SESSIONS} sessions are open", "too_many_sessions", "rate_limit_error")
+        name = f"{self.split}-{self.iteration:04d}-s{secrets.token_hex(8)}"
+        position = self._turns[task.key]
+        self._turns[task.key] += 1
+        facts = {"split": self.split, "iteration": self.iteration, "task": task, "seed": seed, "position": position}
+        episode = Episode.model_validate({"id": name, "max_steps": MAX_CALLS, **facts})
+        append_lines(self.run.plan(self.split, self.iteration, of_sessions=True), episode.model_dump_json())
+        session, key = self.admit(episode)
+        session.path = self.run.sessions / f"{name}{OPEN_SUFFIX}"
+        session.record("open", episode=episode, key=session.key)
+        return session, key
+
+    def admit(self, episode: Episode) -> tuple[Session, str]:
+        """Return a session of an episode that a rollout stores, with its key."""
+        key = f"wg-{secrets.token_urlsafe(32)}"
+        session = Session(episode, digest_key(key))
+        self.sessions[session.key] = session
+        return session, key
+
+    def find_session(self, key: str) -> Session:
+        """Return the open session of a key. Raises `RequestError`."""
+        session = self.sessions.get(digest_key(key)) if key else None
+        if session is None:
+            raise refuse_key("the key is of no open session")
+        return session
+
+    async def call(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:
+        """Return the call of a request, which is sampled once however often it is sent. Raises `RequestError`."""
+        if (known := session.find(digest)) is not None:
+            return known
+        if digest not in session.running:
+            if len(session.calls) + len(session.running) >= session.episode.max_steps:
+                session.exhausted = True
+                raise RequestError(400, "the session has had all its calls", "step_limit")
+            if len(session.running) >= MAX_RUNNING:
+                raise RequestError(429, f"{MAX_RUNNING} calls are in flight", "too_many_calls", "rate_limit_error")
+            task = asyncio.create_task(self._sample(session, request, digest, helper=helper))
+            session.running[digest] = task
+            task.add_done_callback(lambda _: session.running.pop(digest, None))
+        try:
+            # An agent that disconnects and asks again gets the same answer.
+            return await asyncio.shield(session.running[digest])
+        except asyncio.CancelledError:
+            if session.end is None and session.key in self.sessions:
+                raise
+            raise RequestError(409, "the session ended meanwhile", "session_ended") from None
+
+    def end(self, session: Session, end: SessionEnd) -> None:
+        """End a session and store its trajectory. Raises `StoreError`."""
+        session.record("end", end=end)
+        self.dismiss(session)
+        self._store(session)
+
+    def dismiss(self, session: Session) -> None:
+        """Close a session without storing it."""
+        self.sessions.pop(session.key, None)
+        session.close()
+
+    async def end_expired(self) -> None:
+        """End each session that exceeds the episode's time limit as a failure, until cancelled."""
+        limit = self.settings.rollout.episode_timeout
+        while True:
+            for session in [one for one in self.sessions.values() if one.path is not None and one.age > limit]:
+                self.end(session, SessionEnd(failure=FailureKind.EPISODE_TIMEOUT, detail=f"longer than {limit:g} s"))
+            await asyncio.sleep(_LOOK)
+
+    async def _sample(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:
+        call_format = CALL_FORMATS.find(self.settings.agent.call_format)
+        conversation, shots = await asyncio.to_thread(self._store_images, request, call_format)
+        seed = derive_sampling_seed(self.settings.seed, f"{session.id}/{digest}", 0)
+        images = tuple(shot.sha256 for shot in shots)
+        greedy, fields = session.episode.greedy, request.fields
+        prompt = Prompt(conversation.messages, images, episode=session.id, greedy=greedy, seed=seed, fields=fields)
+        started = asyncio.get_running_loop().time()
+        try:
+            reply = await self.agent.answer(prompt)
+        except BoundaryError as error:
+            refused = error.kind is FailureKind.POLICY_REFUSED
+            status = HTTPStatus.BAD_REQUEST if refused else HTTPStatus.SERVICE_UNAVAILABLE
+            kind = "invalid_request_error" if refused else "server_error"
+            raise RequestError(status, str(error)[:500], error.kind.value, kind) from None
+        seconds = asyncio.get_running_loop().time() - started
+        make = partial(self._make_step, session, prompt, shots, reply, request.schemas, call_format, seconds)
+        step = await asyncio.to_thread(make)
+        facts = {"request": digest, "helper": helper, "tools": request.schemas, "step": step, "at": now()}
+        session.record("call", call=GatewayCall(number=len(session.calls), **facts))
+        return session.calls[-1]
+
+    def _store_images(self, request: ChatRequest, call_format: ActionSet) -> tuple[Conversation, list[Screenshot]]:
+        """Return the messages of a request, and its stored images in order. Raises `RequestError`."""
+        conversation, store = convert_messages(request, call_format), ScreenshotStore(self.run.screenshots)
+        shots, limits = [store.put(png) for png in conversation.images], self.settings.image
+        for shot in shots:
+            if not limits.image_min_pixels <= shot.width * shot.height <= limits.image_max_pixels:
+                detail = f"an image of {shot.width}x{shot.height} pixels is outside of image.image_min_pixels and _max"
+                raise RequestError(400, detail, "invalid_image")
+        return conversation, shots
+
+    def _make_step(
+        self,
+        session: Session,
+        prompt: Prompt,
+        shots: list[Screenshot],
+        reply: PolicyReply,
+        tools: tuple[dict[str, object], ...],
+        call_format: ActionSet,
+        seconds: float,
+    ) -> Step:
+        digest = reply.generation.prompt_token_digest
+        if self.tokens is not None and digest is not None:
+            ids = self.tokens.prompt_ids(prompt.messages, [(shot.width, shot.height) for shot in shots])
+            if digest_tokens(ids) != digest:
+                # Trained, it would be another prompt: pixels lost, or a picture cut off.
+                message = "the server's prompt tokens, images included, are not those of the recorded messages"
+                raise RequestError(502, message, "prompt_tokens_differ", "server_error")
+        truncated = reply.generation.finish_reason == "length"
+        parsed = ParseError(ParseErrorKind.TRUNCATED) if truncated else None
+        action: Action | CustomAction = CustomAction(name="reply", arguments={"text": reply.text[:_SHOWN]})
+        if tools and parsed is None:
+            spec = self._spec.model_copy(update={"tools": tools})
+            read = call_format.parse(reply.text, spec, truncated=False, max_calls=MAX_TOOL_CALLS)
+            parsed = read if isinstance(read, ParseError) else None
+            action = read if isinstance(read, Action) and read.name is ActionName.CALL else action
+        pictures = tuple(ToolResult(name="image", text="", image=shot) for shot in dict.fromkeys(shots[:-1]))
+        return Step(
+            index=len(session.calls),
+            observation=Observation(
+                url=session.episode.task.start_url, screenshot=shots[-1] if shots else None, results=pictures
+            ),
+            response=reply.text,
+            action=None if parsed else action,
+            parse_error=parsed.kind if parsed else None,
+            parse_detail=parsed.detail[:200] if parsed else "",
+            prompt_digest=prompt.digest,
+            generation=reply.generation,
+            sent=SentPrompt(messages=prompt.messages, images=prompt.images),
+            policy_seconds=round(seconds, 4),
+        ).to_storable()
+
+    @property
+    def _spec(self) -> PromptSpec:
+        thinking = bool(self.settings.policy_config.thinking)
+        return PromptSpec(tools=(), call_format=self.settings.agent.call_format, thinking=thinking)
+
+    def build_spec(self, session: Session) -> PromptSpec:
+        """Return the prompt parameters of a session's trajectory."""
+        return build_prompt_spec(session, self._spec)
+
+    def _store(self, session: Session, *, recovered: bool = False) -> None:
+        """Store an ended session's trajectory, unless it is `recovered` from a gateway that was killed after that."""
+        episode = session.episode
+        stored = scan_stored(self.run, episode.split, episode.iteration) if recovered else ()
+        if all(one.id != episode.id for one in stored):
+            outcome = session.outcome(self.settings.rollout.success_threshold)
+            trajectory = Trajectory(
+                id=episode.id,
+                episode=episode.id,
+                split=episode.split,
+                iteration=episode.iteration,
+                task=episode.task,
+                instruction=episode.task.instruction,
+                seed=episode.seed,
+                policy=self.agent.name,
+                prompt=self.build_spec(session),
+                sampling=self.agent.sampling(greedy=episode.greedy),
+                steps=session.steps(),
+                outcome=outcome.to_storable(),
+                started_at=session.opened_at,
+                seconds=round(session.age, 3),
+            )
+            append(self.run, trajectory)
+            facts = {"id": episode.id, "reward": outcome.reward, "failure": outcome.failure, **session.count()}
+            result = outcome.failure or f"reward {outcome.reward}"
+            self.sink(make_event("session", **facts, message=f"{episode.id}: {result}, {facts['calls']} calls"))
+        session.mark_stored()

@@ -1,0 +1,123 @@
+"""OpenAI's Responses dialect: its requests as chat requests, and an answer as a response object with its events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from webgym_cli.gateway.requests import ChatRequest, RequestError, parse_chat
+
+# Items of a response that carry nothing for the policy.
+_IGNORED = ("reasoning",)
+
+
+def parse_response_request(value: dict[str, Any]) -> ChatRequest:
+    """Return a Responses request as a chat request. Raises `RequestError`."""
+    if value.get("previous_response_id") or value.get("conversation"):
+        raise RequestError(400, "earlier responses are not kept: send the whole input", "unsupported_value")
+    given = value.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+    if not isinstance(items, list):
+        raise RequestError(400, "input: a text or a list is needed", "invalid_value")
+    system = [{"role": "system", "content": value["instructions"]}] if value.get("instructions") else []
+    chat: dict[str, Any] = {name: value[name] for name in ("model", "stream") if name in value}
+    chat["messages"] = [*system, *(message for item in items for message in _convert_item(item))]
+    if isinstance(value.get("tools"), list):
+        chat["tools"] = [_convert_tool(tool) for tool in value["tools"]]
+    form = value["text"].get("format") if isinstance(value.get("text"), dict) else None
+    if isinstance(form, dict) and form.get("type") == "json_schema":
+        schema = {name: item for name, item in form.items() if name != "type"}
+        chat["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif isinstance(form, dict) and form.get("type") != "text":
+        chat["response_format"] = form
+    return parse_chat(chat)
+
+
+def build_response(
+    name: str, created: int, model: str, text: str, calls: list[dict[str, Any]], usage: dict[str, int], *, cut: bool
+) -> dict[str, Any]:
+    """Return the response object of an answer. `cut`: it reached its length limit."""
+    output: list[dict[str, Any]] = []
+    if text or not calls:
+        content = [{"type": "output_text", "text": text, "annotations": [], "logprobs": []}]
+        message = {"id": f"msg_{name}", "type": "message", "role": "assistant", "status": "completed"}
+        output.append({**message, "content": content})
+    for call in calls:
+        facts = {"id": f"fc_{call['id']}", "type": "function_call", "status": "completed", "call_id": call["id"]}
+        output.append({**facts, **call["function"]})
+    return {
+        "id": f"resp_{name}",
+        "object": "response",
+        "created_at": created,
+        "model": model,
+        "status": "incomplete" if cut else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "error": None,
+        "instructions": None,
+        "metadata": {},
+        "output": output,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "temperature": None,
+        "top_p": None,
+        "usage": {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": usage["total_tokens"],
+        },
+    }
+
+
+def iterate_response_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events of a streamed response, numbered."""
+    for number, event in enumerate(_iterate_events(response)):
+        yield {**event, "sequence_number": number}
+
+
+def _iterate_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield {"type": "response.created", "response": {**response, "status": "in_progress", "output": [], "usage": None}}
+    for index, item in enumerate(response["output"]):
+        place = {"item_id": item["id"], "output_index": index}
+        empty: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
+        begun = {**item, **empty, "status": "in_progress"}
+        yield {"type": "response.output_item.added", "output_index": index, "item": begun}
+        if item["type"] == "message":
+            (part,) = item["content"]
+            text = {**place, "content_index": 0, "logprobs": []}
+            yield {"type": "response.content_part.added", **place, "content_index": 0, "part": {**part, "text": ""}}
+            yield {"type": "response.output_text.delta", **text, "delta": part["text"]}
+            yield {"type": "response.output_text.done", **text, "text": part["text"]}
+            yield {"type": "response.content_part.done", **place, "content_index": 0, "part": part}
+        else:
+            arguments = item["arguments"]
+            yield {"type": "response.function_call_arguments.delta", **place, "delta": arguments}
+            facts = {**place, "name": item["name"], "arguments": arguments}
+            yield {"type": "response.function_call_arguments.done", **facts}
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    yield {"type": f"response.{response['status']}", "response": response}
+
+
+def _convert_item(item: Any) -> list[dict[str, Any]]:
+    if not isinstance(item, dict):
+        raise RequestError(400, "input: an item is no object", "invalid_value")
+    kind = item.get("type", "message")
+    if kind == "message":
+        return [{"role": item.get("role"), "content": item.get("content")}]
+    if kind == "function_call":
+        function = {name: item.get(name) for name in ("name", "arguments")}
+        return [{"role": "assistant", "tool_calls": [{"function": function}]}]
+    if kind == "function_call_output":
+        return [{"role": "tool", "content": item.get("output")}]
+    if kind in _IGNORED:
+        return []
+    raise RequestError(400, f"input: items of the type {str(kind)[:60]!r} are not known here", "unsupported_value")
+
+
+def _convert_tool(tool: Any) -> dict[str, Any]:
+    if not isinstance(tool, dict) or tool.get("type") != "function":
+        raise RequestError(400, "tools: only functions can be called", "unsupported_value")
+    function = {name: tool[name] for name in ("name", "description", "parameters") if tool.get(name) is not None}
+    return {"type": "function", "function": function}

@@ -1,0 +1,206 @@
+"""The gateway's HTTP server: OpenAI's routes for agents, and the routes of sessions for what runs them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+
+from webgym_cli.environments.registry import find_environment
+from webgym_cli.errors import SettingsError, StoreError, WebGymError
+from webgym_cli.gateway.answers import GatewayAnswer
+from webgym_cli.gateway.recorder import Recorder
+from webgym_cli.gateway.requests import ChatRequest, RequestError, parse_chat, parse_json, refuse_key, validate
+from webgym_cli.gateway.responses import parse_response_request
+from webgym_cli.gateway.sessions import GatewayCall, Session, SessionEnd
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
+from webgym_cli.util.local_server import LocalServer
+from webgym_cli.util.secrets import read_secret
+from webgym_cli.util.urls import is_loopback
+
+# Environment variable of the token without which nobody may open sessions.
+TOKEN_VARIABLE = "GATEWAY_TOKEN"
+# Model name of calls that are not the policy's, also with a suffix (`helper-judge`), and the header with that meaning.
+HELPER, HELPER_HEADER = "helper", "X-Webgym-Helper"
+SESSION_HEADER = "X-Webgym-Session"
+MAX_BODY = 30 * 2**20
+_MAX_REWARD = 1e6
+_MAX_ANSWER = 100_000
+
+Parser = Callable[[dict[str, Any]], ChatRequest]
+
+
+class GatewayServer(LocalServer):
+    """The server. Without `with_sessions` only a rollout opens sessions, and no agent can reward itself."""
+
+    def __init__(
+        self, recorder: Recorder, *, port: int = 0, host: str = "127.0.0.1", with_sessions: bool = True
+    ) -> None:
+        """Raises `SettingsError` for an address that others reach, without a token."""
+        self._recorder = recorder
+        self._token = read_secret(TOKEN_VARIABLE)
+        if not is_loopback(host) and not self._token:
+            message = f"{host}: other machines reach this address, and {TOKEN_VARIABLE} is not set"
+            raise SettingsError(message, hint=f"export {TOKEN_VARIABLE}=$(openssl rand -hex 32)")
+        self._model = recorder.settings.serve.served_model_name
+        app = web.Application(client_max_size=MAX_BODY, middlewares=[_answer_errors])
+        app.router.add_post("/v1/chat/completions", partial(self._answer, parse_chat))
+        app.router.add_post("/v1/responses", partial(self._answer, parse_response_request))
+        app.router.add_get("/v1/models", self._list_models)
+        app.router.add_get("/health", self._health)
+        if with_sessions:
+            app.router.add_post("/sessions", self._open)
+            app.router.add_post("/sessions/{id}/reward", self._reward)
+            app.router.add_post("/sessions/{id}/end", self._end)
+        super().__init__(app, port, host)
+
+    @property
+    def base_url(self) -> str:
+        """OpenAI base URL."""
+        return f"http://{self.address}/v1"
+
+    async def _answer(self, parse: Parser, request: web.Request) -> web.StreamResponse:
+        session = self._recorder.find_session(_read_key(request))
+        body = await request.read()
+        chat = parse(parse_json(body))
+        helper = self._is_helper(chat.model, request.headers.get(HELPER_HEADER))
+        named = request.headers.get("Idempotency-Key")
+        source = body if named is None else named.encode(errors="replace")
+        digest = hashlib.sha256(b"%b\0%d\0%b" % (request.path.encode(), named is not None, source)).hexdigest()
+        call = await self._recorder.call(session, chat, digest, helper=helper)
+        answer = GatewayAnswer(call, session.id, chat.model, thinking=self._thinking)
+        response = self._build_response(parse, chat, answer)
+        await self._send(request, response, session, call)
+        return response
+
+    async def _send(
+        self, request: web.Request, response: web.StreamResponse, session: Session, call: GatewayCall
+    ) -> None:
+        """Send the answer to a recorded call, and record if the agent is not there to take it."""
+        delivered = request.transport is not None and not request.transport.is_closing()
+        try:
+            await response.prepare(request)
+            await response.write_eof()
+        except ConnectionError:
+            delivered = False
+        session.note_delivery(call, delivered=delivered)
+
+    def _build_response(self, parse: Parser, chat: ChatRequest, answer: GatewayAnswer) -> web.Response:
+        is_chat = parse is parse_chat
+        if not chat.stream:
+            return web.json_response(answer.completion if is_chat else answer.response)
+        with_usage = chat.stream_options is not None and chat.stream_options.include_usage
+        events: Iterable[bytes] = (
+            answer.stream_completion(with_usage=with_usage) if is_chat else answer.stream_response()
+        )
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        return web.Response(body=b"".join(events), headers=headers)
+
+    def _is_helper(self, model: str, header: str | None) -> bool:
+        """Whether a call is a helper's. Raises `RequestError` for another model: its calls would be trained, or not."""
+        if model == HELPER or model.startswith(f"{HELPER}-"):
+            return True
+        if model != self._model:
+            message = f"the model is {self._model!r}, or {HELPER!r} for calls that are not trained"
+            raise RequestError(404, message, "model_not_found")
+        return header is not None
+
+    @property
+    def _thinking(self) -> bool:
+        return bool(self._recorder.settings.policy_config.thinking)
+
+    async def _list_models(self, request: web.Request) -> web.Response:
+        self._recorder.find_session(_read_key(request))
+        models = [{"id": name, "object": "model", "created": 0, "owned_by": "webgym"} for name in (self._model, HELPER)]
+        return web.json_response({"object": "list", "data": models})
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    async def _open(self, request: web.Request) -> web.Response:
+        if self._token and not hmac.compare_digest(_read_key(request).encode(), self._token.encode()):
+            raise refuse_key(f"the token of {TOKEN_VARIABLE} is needed")
+        body = parse_json(await request.read() or b"{}")
+        _refuse_unknown(body, "task", "seed")
+        given, seed = body.get("task", {"id": "session"}), body.get("seed", 0)
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
+            raise RequestError(400, "seed: a whole number from 0 to 4294967295", "invalid_value")
+        given = {"environment": "web", **given} if isinstance(given, dict) else given
+        task: Task = validate(Task.model_validate, given)
+        try:
+            find_environment(task.environment)
+        except WebGymError as error:
+            raise RequestError(400, str(error)[:300], "invalid_value") from None
+        session, key = self._recorder.open_session(task.to_storable(), seed)
+        return web.json_response({"id": session.id, "key": key, "base_url": self.base_url, "model": self._model})
+
+    async def _reward(self, request: web.Request) -> web.Response:
+        session, body = await self._read_own(request)
+        _refuse_unknown(body, "reward")
+        session.record("reward", reward=_read_reward(body.get("reward")))
+        return web.json_response({"id": session.id, "reward": session.reward})
+
+    async def _end(self, request: web.Request) -> web.Response:
+        session, body = await self._read_own(request)
+        _refuse_unknown(body, "reward", "answer", "failure")
+        answer, failure = body.get("answer"), body.get("failure")
+        for text in (answer, failure):
+            if text is not None and (not isinstance(text, str) or len(text) > _MAX_ANSWER):
+                raise RequestError(400, "answer, failure: a text", "invalid_value")
+        if body.get("reward") is not None:
+            session.record("reward", reward=_read_reward(body["reward"]))
+        kind = None if failure is None else FailureKind.ENVIRONMENT_ERROR
+        end = SessionEnd(answer=answer, failure=kind, detail=(failure or "")[:1000]).to_storable()
+        self._recorder.end(session, end)
+        return web.json_response({"id": session.id, "reward": session.reward, **session.count()})
+
+    async def _read_own(self, request: web.Request) -> tuple[Session, dict[str, Any]]:
+        """Return the session of the key, which must be the one of the path, and the body."""
+        session = self._recorder.find_session(_read_key(request))
+        if session.id != request.match_info["id"]:
+            raise refuse_key("the key is of another session")
+        return session, parse_json(await request.read() or b"{}")
+
+
+def _read_key(request: web.Request) -> str:
+    scheme, _, key = request.headers.get("Authorization", "").partition(" ")
+    return request.headers.get(SESSION_HEADER, "") or (key.strip() if scheme.lower() == "bearer" else "")
+
+
+def _read_reward(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise RequestError(400, "reward: a finite number", "invalid_value")
+    if abs(value) > _MAX_REWARD:
+        raise RequestError(400, f"reward: at most {_MAX_REWARD:g}", "invalid_value")
+    return float(value)
+
+
+def _refuse_unknown(body: dict[str, Any], *known: str) -> None:
+    if unknown := sorted(body.keys() - set(known)):
+        raise RequestError(400, f"unknown: {', '.join(unknown)[:200]}; known: {', '.join(known)}", "invalid_value")
+
+
+@web.middleware
+async def _answer_errors(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Answer each refusal in OpenAI's error form."""
+    try:
+        return await handler(request)
+    except RequestError as error:
+        return _error(error)
+    except StoreError as error:  # a full disk: the call is not recorded, so it is not answered
+        return _error(RequestError(503, str(error)[:300], "not_stored", "server_error"))
+    except web.HTTPException as error:
+        return _error(RequestError(error.status, error.reason, "http_error"))
+
+
+def _error(error: RequestError) -> web.Response:
+    facts = {"message": str(error), "type": error.kind, "param": None, "code": error.code}
+    return web.json_response({"error": facts}, status=error.status)

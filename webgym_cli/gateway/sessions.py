@@ -1,0 +1,189 @@
+"""Sessions of agents: each an append-only file of its calls, and one trajectory once it has ended.
+
+A call is appended before it is answered, so that a killed gateway loses nothing that an agent has seen. A session whose
+file has an end but no trajectory is stored by the next gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from webgym_cli.records.base import Moment, Record, moment_of
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.trajectory import Outcome, PromptSpec, Score, Step
+from webgym_cli.store.run import now
+from webgym_cli.util.files import append_lines, read_lines
+
+# Ending of the file of a session that is not stored yet.
+OPEN_SUFFIX = ".open.jsonl"
+
+
+class GatewayCall(Record):
+    """One answered call of an agent."""
+
+    number: int
+    """Number within its session, from 0."""
+    request: str
+    """SHA-256 of the request, or of its `Idempotency-Key`: an equal one is the same call."""
+    helper: bool = False
+    """Whether the call is not the policy's (a judge, page extraction, ...): it is never trained."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """JSON schemas of the tools of the request."""
+    step: Step
+    """Prompt, answer and sampled tokens."""
+    at: Moment
+
+
+class SessionEnd(Record):
+    """How a session ended."""
+
+    answer: str | None = None
+    failure: FailureKind | None = None
+    detail: str = ""
+
+
+class SessionLine(Record):
+    """One line of a session's file."""
+
+    event: Literal["open", "call", "abandoned", "delivered", "reward", "end"]
+    at: Moment
+    episode: Episode | None = None
+    key: str | None = None
+    """SHA-256 of the session's key; the key itself is never stored."""
+    call: GatewayCall | None = None
+    number: int | None = None
+    """Number of the call that was abandoned, or delivered later to a repeated request."""
+    reward: float | None = None
+    end: SessionEnd | None = None
+
+
+@dataclass(slots=True)
+class Session:
+    """A session: an episode of an agent."""
+
+    episode: Episode
+    key: str
+    """SHA-256 of its key."""
+    path: Path | None = None
+    """Its file; None: the rollout stores the episode."""
+    opened_at: str = field(default_factory=now)
+    calls: list[GatewayCall] = field(default_factory=list)
+    running: dict[str, asyncio.Task[GatewayCall]] = field(default_factory=dict)
+    """Calls in flight by their request."""
+    abandoned: set[int] = field(default_factory=set)
+    """Numbers of the calls whose answer the agent did not wait for, and did not ask for again."""
+    delivered: set[int] = field(default_factory=set)
+    reward: float | None = None
+    end: SessionEnd | None = None
+    exhausted: bool = False
+    """Whether a call was refused because the session has its maximum number of calls."""
+
+    @property
+    def id(self) -> str:
+        """Id of the episode, also of its trajectory."""
+        return self.episode.id
+
+    @property
+    def age(self) -> float:
+        """Seconds since it was opened."""
+        return (moment_of(now()) - moment_of(self.opened_at)).total_seconds()
+
+    def find(self, request: str) -> GatewayCall | None:
+        """Return the recorded call of a request."""
+        return next((call for call in self.calls if call.request == request), None)
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return the policy's steps, without the calls of helpers and those that were abandoned."""
+        kept = [call.step for call in self.calls if not call.helper and call.number not in self.abandoned]
+        return tuple(step.model_copy(update={"index": number}) for number, step in enumerate(kept))
+
+    def count(self) -> dict[str, int]:
+        """Return the number of calls by what becomes of them."""
+        helpers = sum(call.helper for call in self.calls)
+        trained = len(self.steps())
+        return {"calls": trained, "helpers": helpers, "abandoned": len(self.calls) - helpers - trained}
+
+    def record(self, event: str, **facts: Any) -> None:
+        """Append a line durably, and apply it. Raises `StoreError`."""
+        line = SessionLine.model_validate({"event": event, "at": now(), **facts})
+        if self.path is not None:
+            append_lines(self.path, line.model_dump_json(exclude_defaults=True))
+        self._apply(line)
+
+    def note_delivery(self, call: GatewayCall, *, delivered: bool) -> None:
+        """Record that an agent did not get the answer to a call, or that it did so later."""
+        if delivered:
+            self.delivered.add(call.number)
+            if call.number in self.abandoned:
+                self.record("delivered", number=call.number)
+        elif call.number not in self.delivered | self.abandoned:
+            self.record("abandoned", number=call.number)
+
+    def close(self) -> None:
+        """Cancel the calls in flight."""
+        for task in self.running.values():
+            task.cancel()
+
+    def mark_stored(self) -> None:
+        """Rename the file once the trajectory is stored."""
+        if self.path is not None:
+            self.path.replace(self.path.with_name(f"{self.path.name.removesuffix(OPEN_SUFFIX)}.jsonl"))
+
+    def outcome(self, success_threshold: float) -> Outcome:
+        """Return the outcome of an ended session; its reward is None if it was given none."""
+        end = self.end or SessionEnd()
+        if end.failure is not None:
+            return Outcome(failure=end.failure, failure_detail=end.detail)
+        if not self.steps():
+            return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail="the agent made no call of the policy")
+        stop = Stop.TERMINATED if end.answer is None else Stop.ANSWERED
+        if self.reward is None:
+            return Outcome(stop=stop, answer=end.answer)
+        scores = (Score(source="environment", value=self.reward, detail="given to the gateway"),)
+        facts = {"reward": self.reward, "success_threshold": success_threshold, "scores": scores}
+        return Outcome(stop=stop, answer=end.answer, **facts)
+
+    def _apply(self, line: SessionLine) -> None:
+        if line.call is not None:
+            self.calls.append(line.call)
+        if line.number is not None:
+            (self.abandoned.add if line.event == "abandoned" else self.abandoned.discard)(line.number)
+        if line.reward is not None:
+            self.reward = line.reward
+        if line.end is not None:
+            self.end = line.end
+
+
+def build_prompt_spec(session: Session, spec: PromptSpec) -> PromptSpec:
+    """Return the prompt parameters of a session's trajectory: the tools of its last call."""
+    return spec.model_copy(update={"tools": session.calls[-1].tools if session.calls else ()})
+
+
+def recover_sessions(folder: Path) -> Iterator[Session]:
+    """Yield the sessions that are not stored yet. A torn line is of a call that was never answered."""
+    for path in sorted(folder.glob(f"*{OPEN_SUFFIX}")):
+        session: Session | None = None
+        for _, raw in read_lines(path):
+            try:
+                line = SessionLine.model_validate_json(raw)
+            except ValidationError:
+                continue
+            if line.episode is not None and line.key is not None:
+                session = Session(line.episode, line.key, path, line.at)
+            elif session is not None:
+                session._apply(line)
+        if session is not None:
+            yield session
+
+
+def digest_key(key: str) -> str:
+    """Return what a file stores of a key."""
+    return hashlib.sha256(key.encode(errors="replace")).hexdigest()

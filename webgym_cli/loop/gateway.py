@@ -1,0 +1,60 @@
+"""The gateway of a run: the policy's servers, and before them the recorder of agents that are not webgym's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from webgym_cli.agent.tokens.tokens import ModelTokens
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import UsageError
+from webgym_cli.gateway.recorder import Recorder
+from webgym_cli.gateway.server import GatewayServer
+from webgym_cli.loop.acting import start_policy
+from webgym_cli.loop.context import StageContext
+from webgym_cli.records.events import make_event
+from webgym_cli.records.series import VLLM
+from webgym_cli.records.task import Split
+from webgym_cli.rollout.agents import Agent, ModelAgent
+from webgym_cli.rollout.resources import PolicyEndpoint, apply_test_sampling, open_agent
+from webgym_cli.store.checkpoints import policy_path, version
+from webgym_cli.store.index.query import refresh_index
+
+
+def make_recorder(
+    context: StageContext, settings: Settings, acting: PolicyEndpoint, agent: Agent, split: Split
+) -> Recorder:
+    """Return a recorder before a policy. Raises `UsageError` for an expert."""
+    if not isinstance(agent, ModelAgent):
+        raise UsageError("an expert answers no agent's calls", hint="--policy vllm, or servers by URL")
+    # Only of webgym's own servers is it known which model they have.
+    own = acting.logprobs is not None
+    tokens = ModelTokens(str(policy_path(context.run, settings))) if own else None
+    return Recorder(context.run, settings, agent, tokens, context.sink, split, version(context.run))
+
+
+async def serve_gateway(context: StageContext, split: Split, policy: str, host: str, port: int) -> None:
+    """Serve the gateway until cancelled, or until the last policy server dies (`JobError`)."""
+    settings = apply_test_sampling(context.settings, split)
+    acting = await start_policy(context, policy)
+    async with _open_recorder(context, settings, acting, split) as recorder:
+        recorder.recover()
+        async with GatewayServer(recorder, host=host, port=port) as server, asyncio.TaskGroup() as group:
+            waiting = len(recorder.sessions)
+            message = f"{server.base_url} records {split} sessions of iteration {recorder.iteration}"
+            facts = {"base_url": server.base_url, "split": split, "iteration": recorder.iteration, "open": waiting}
+            context.sink(make_event("gateway", **facts, message=f"{message}; {waiting} are open"))
+            group.create_task(recorder.end_expired())
+            group.create_task(context.serving.watch() if policy == VLLM else server.closing.wait())
+
+
+@asynccontextmanager
+async def _open_recorder(
+    context: StageContext, settings: Settings, acting: PolicyEndpoint, split: Split
+) -> AsyncIterator[Recorder]:
+    async with open_agent(context.run, settings, acting) as agent:
+        try:
+            yield make_recorder(context, settings, acting, agent, split)
+        finally:
+            refresh_index(context.run, context.sink)
