@@ -36,6 +36,9 @@ class JudgeSettings(ChatEndpointSettings):
     """Maximum number of screenshots per verdict, the newest of the relevant ones."""
     max_blocking_images: int = Field(default=20, ge=1)
     """Maximum number of screenshots for the question whether the site blocked the browser."""
+    with_checks: bool = False
+    """Also judge episodes that the check of their task scored. Their reward stays the check's; `webgym judge` reports
+    the agreement."""
     check_claims: bool = True
     """Also check that the screenshots support every claim of the answer (WebGym's criterion B)."""
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element, Score, Tab
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.tools.toolbox import CallResult
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,11 @@ class Environment(Protocol):
     @property
     def tools(self) -> tuple[dict[str, Any], ...] | None:
         """JSON schemas of the callable tools; None for a page that is operated with web actions."""
+        return None
+
+    @property
+    def page(self) -> Page | None:
+        """The current page, for checks; None without one."""
         return None
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:

@@ -12,6 +12,7 @@ from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import PromptVersion
+from webgym_cli.scoring.check import require_checks
 from webgym_cli.tasks.files import IMAGES, UPLOADS, require_files
 from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
 
@@ -80,7 +81,8 @@ def find_environment(name: str) -> EnvironmentSpec:
 
 def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
     """Raise `WebGymError` for tasks whose environment does not support the settings, or lacks a setting."""
-    version = settings.context_config.prompt_version
+    tasks, version = list(tasks), settings.context_config.prompt_version
+    require_checks(tasks)
     for spec, own in _by_environment(tasks):
         if spec.action_sets and version not in spec.action_sets:
             raise SettingsError(

@@ -1,17 +1,18 @@
-"""Scoring with an outcome reward model (ORM), served by webgym if the settings name no server."""
+"""Scoring with an outcome reward model (ORM), served by webgym if the settings name no server, or with checks."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import NONE
 from webgym_cli.config.orm import OrmSettings
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.judging import execute_scoring
-from webgym_cli.records.events import ScoreSummary
+from webgym_cli.records.events import CheckSummary, ScoreSummary
 from webgym_cli.records.trajectory import PromptVersion
+from webgym_cli.rewards.check_scorer import CheckScorer, format_check_summary
 from webgym_cli.rewards.orm.client import query_served_model
 from webgym_cli.rewards.orm.scorer import OrmScorer, format_score_summary, require_orm
 from webgym_cli.rewards.selection import ScoringPlan
@@ -23,6 +24,12 @@ from webgym_cli.venvs.locate import resolve_device, role_python
 async def score(context: StageContext, plan: ScoringPlan) -> ScoreSummary:
     """Score the planned trajectories and return the summary."""
     return await execute_scoring(context, plan, _open_scorer(context, needed=plan.to_ask > 0), format_score_summary)
+
+
+async def check(context: StageContext, plan: ScoringPlan) -> CheckSummary:
+    """Score the planned trajectories with the checks of their tasks and return the summary."""
+    opened = nullcontext(CheckScorer(context.settings))
+    return await execute_scoring(context, plan, opened, format_check_summary)
 
 
 @asynccontextmanager

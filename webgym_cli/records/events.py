@@ -142,6 +142,19 @@ class ScoreSummary(Event, SuccessFacts):
     seconds: float
 
 
+class CheckSummary(Event, SuccessFacts):
+    """`score`: result of `webgym score --check`."""
+
+    scored: int
+    mean_reward: float | None
+    needs_page: list[str]
+    """Ids of the trajectories whose check reads the live page."""
+    check_failed: dict[str, int]
+    """Number of trajectories without a score by what their check raised."""
+    agreement_with_previous: AgreementFacts
+    seconds: float
+
+
 class GenerationSummary(Event):
     """`generate`: result of `webgym tasks generate`."""
 

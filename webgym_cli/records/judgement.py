@@ -1,7 +1,8 @@
-"""Judgements of trajectories by a judge model or an outcome reward model (ORM).
+"""Judgements of trajectories by a judge model, an outcome reward model (ORM) or a task's check.
 
 Judgements are stored beside the trajectories. The newest one of each source is considered, and one of them is
-effective: the judge's, unless the judge failed. An ORM's verdict is used only if no other source has decided.
+effective: the check's, else the judge's, unless the judge failed. An ORM's verdict is used only if no other source has
+decided.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from pydantic import Field, model_validator
 from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.trajectory import Outcome, Score, Trajectory
+
+JudgementSource = Literal["judge", "orm", "check"]
+# Sources whose score decides, whatever a judge says; the first one precedes.
+_DECIDING = ("check", "environment")
 
 
 class Verdict(Record):
@@ -34,12 +39,13 @@ class Judgement(StoredRecord):
 
     trajectory: str
     """The trajectory's id."""
-    source: Literal["judge", "orm"] = "judge"
-    """A judge that reasons, or an outcome reward model that outputs a probability."""
+    source: JudgementSource = "judge"
+    """A judge that reasons, an outcome reward model that outputs a probability, or a check."""
     models: dict[str, str]
-    """The model of each job: `key_points`, `blocking`, `verdict`; for an ORM only `verdict`."""
+    """The model of each job: `key_points`, `blocking`, `verdict`; for an ORM only `verdict`, for a check its name."""
     settings_digest: str
-    """SHA-256 of the settings that affect verdicts (models, votes, prompts, limits), without an ORM's threshold."""
+    """SHA-256 of the settings that affect verdicts (models, votes, prompts, limits), without an ORM's threshold; for a
+    check of the file that defines it."""
     key_points: tuple[int, ...] = ()
     """Indices of the steps whose screenshots the judge saw; always includes the last step."""
     blocked: bool | None = None
@@ -53,6 +59,10 @@ class Judgement(StoredRecord):
     """Whether the answer matches the reference answer."""
     probability: float | None = Field(default=None, ge=0, le=1)
     """An ORM's probability that the task was done: P(YES) among YES and NO. None for a judge."""
+    reward: float | None = None
+    """A check's reward, from 0 to 1; None for other sources."""
+    extras: dict[str, float] = Field(default_factory=dict)
+    """Additional numbers returned by a check, by name."""
     success: bool | None = None
     """The verdict; None exactly when there is a `failure`. For an ORM: whether the probability reached the
     threshold."""
@@ -71,6 +81,8 @@ class Judgement(StoredRecord):
     def _verdict_or_failure(self) -> Judgement:
         if (self.success is None) != (self.failure is not None):
             raise ValueError(f"success is None with a failure and only then: {self.success}, {self.failure}")
+        if (self.reward is not None) != (self.source == "check"):
+            raise ValueError(f"a reward is a check's, which always gives one: {self.source}, {self.reward}")
         by_orm = self.source == "orm"
         if (self.probability is not None) != by_orm or (by_orm and self.failure):
             raise ValueError(f"a probability is an ORM's, which gives one or says nothing: {self.source}")
@@ -80,18 +92,20 @@ class Judgement(StoredRecord):
 def scored_by_environment(trajectory: Trajectory) -> bool:
     """Whether the environment itself determines the reward, regardless of any judge.
 
-    If a judge was meant to decide although the environment has a score, the reward was left open.
+    A task's check counts as its environment. If a judge was meant to decide although the environment has a score, the
+    reward was left open.
     """
     outcome = trajectory.outcome
-    scored = outcome.stop is Stop.TERMINATED or any(score.source == "environment" for score in outcome.scores)
+    scored = outcome.stop is Stop.TERMINATED or any(score.source in _DECIDING for score in outcome.scores)
     # Only the environment knows the instruction on a page of its own (MiniWoB), so a judge can't decide.
     drawn = not trajectory.task.instruction and "://" not in trajectory.task.start_url
     return (scored and outcome.reward is not None) or drawn
 
 
 def environment_score(trajectory: Trajectory) -> float | None:
-    """Return the environment's own score; None if it has none."""
-    return next((score.value for score in trajectory.outcome.scores if score.source == "environment"), None)
+    """Return the score of the task's check, else the environment's own; None without either."""
+    values = {score.source: score.value for score in trajectory.outcome.scores}
+    return next((values[source] for source in _DECIDING if source in values), None)
 
 
 def environment_verdict(trajectory: Trajectory) -> bool | None:
@@ -106,16 +120,18 @@ def needs_judge(trajectory: Trajectory) -> bool:
     return is_rolled_out(trajectory.outcome.failure) and not scored_by_environment(trajectory)
 
 
-def newest_judgement(judgements: Sequence[Judgement], source: Literal["judge", "orm"]) -> Judgement | None:
+def newest_judgement(judgements: Sequence[Judgement], source: JudgementSource) -> Judgement | None:
     """Return the newest judgement of a source from a list in ascending order."""
     return next((judgement for judgement in reversed(judgements) if judgement.source == source), None)
 
 
 def effective_verdict(judgements: Sequence[Judgement]) -> Judgement | None:
-    """Return the effective judgement from a trajectory's judgements in ascending order: the judge's newest.
+    """Return the effective judgement from a trajectory's judgements in ascending order: the newest of its check.
 
-    Without one, or if the judge failed: the outcome reward model's newest.
+    Without one the judge's newest; without that, or if the judge failed, the outcome reward model's newest.
     """
+    if (by_check := newest_judgement(judgements, "check")) is not None:
+        return by_check
     # The judge sees the evidence and a rubric; the reward model only predicts its decision.
     by_judge, by_orm = newest_judgement(judgements, "judge"), newest_judgement(judgements, "orm")
     if by_judge is None or (by_orm is not None and by_judge.failure is FailureKind.JUDGE_FAILED):
@@ -131,6 +147,8 @@ def with_verdict(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
     reward is 1 if that reached the threshold, else 0.
     """
     before = trajectory.outcome
+    if judgement.source == "check":
+        return _with_check(trajectory, judgement)
     if not is_rolled_out(before.failure):
         return trajectory
     changes: dict[str, Any] = {}
@@ -145,3 +163,18 @@ def with_verdict(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
         changes = {name: value for name, value in changes.items() if name == "scores"}
     outcome = Outcome.model_validate({**before.model_dump(), **changes})
     return trajectory.model_copy(update={"outcome": outcome})
+
+
+def _with_check(trajectory: Trajectory, judgement: Judgement) -> Trajectory:
+    """Return the trajectory with the reward of its repeated check, in place of the one before or of its failure."""
+    before = trajectory.outcome
+    score = Score(
+        source="check",
+        value=judgement.reward or 0.0,
+        detail=judgement.models.get("verdict", ""),
+        extras=judgement.extras,
+        digest=judgement.settings_digest,
+    )
+    others = (one for one in before.scores if one.source != "check")
+    changes = {"reward": score.value, "scores": (*others, score), "failure": None, "failure_detail": ""}
+    return trajectory.model_copy(update={"outcome": Outcome.model_validate({**before.model_dump(), **changes})})

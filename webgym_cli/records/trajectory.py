@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.sample import Message
 from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Split, Task
@@ -169,12 +170,14 @@ class Step(Record):
 class Score(Record):
     """Score of a trajectory from one source."""
 
-    source: Literal["environment", "judge", "orm", "function"]
+    source: Literal["environment", "judge", "orm", "function", "check"]
     value: float
     """The source's own value, a finite number."""
     detail: str = ""
     extras: dict[str, float] = Field(default_factory=dict)
-    """Additional numbers returned by a reward function, by name."""
+    """Additional numbers returned by a reward function or a check, by name."""
+    digest: str = ""
+    """SHA-256 of the file that defines the check; empty for other sources."""
 
 
 class Outcome(Record):
@@ -279,6 +282,8 @@ class Trajectory(StoredRecord):
     """The sampling parameters; None: an expert acted, or they are unknown."""
     steps: tuple[Step, ...] = ()
     outcome: Outcome
+    final: FinalState | None = None
+    """The state after the last action, of an episode whose task has a check."""
     started_at: Moment
     """ISO 8601, UTC."""
     seconds: float = 0.0

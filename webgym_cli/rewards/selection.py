@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.records.events import AgreementFacts, Event
-from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
+from webgym_cli.records.judgement import Judgement, JudgementSource, environment_verdict, newest_judgement
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
@@ -42,6 +42,10 @@ class ScoringSkip(StrEnum):
     """Its newest verdict was made with the same settings, so the result would be equal."""
     NOT_SELECTED = "not_selected"
     """It has a verdict under other settings, or, with `failed`, its judge did not fail."""
+    NO_CHECK = "no_check"
+    """Its task has no check."""
+    SAME_CHECK = "scored_with_this_check"
+    """The check, as it is now, already scored it; `--all` runs it again."""
     NO_STEPS = "no_steps"
     """It has no steps."""
     SAME_MODEL = "scored_with_this_model"
@@ -155,13 +159,13 @@ class ScoringCounts:
 
 
 class Scorer(Protocol[SummaryT_co]):
-    """A source of verdicts on stored trajectories: the rubric judge, or an outcome reward model."""
+    """A source of verdicts on stored trajectories: the rubric judge, an outcome reward model, or the tasks' checks."""
 
     stage: str
     """The command and the summary event."""
     event: str
     """Name of the event of one trajectory."""
-    source: Literal["judge", "orm"]
+    source: JudgementSource
     noun: str
     """Noun for a result in progress messages, such as `verdict`."""
     failure: str

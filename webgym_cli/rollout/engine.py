@@ -295,4 +295,6 @@ def _advise(failure: FailureKind | None) -> str:
         return "once the network is back, run the same command again: no episode has used up an attempt"
     if failure is FailureKind.INTERNAL_ERROR:
         return "a bug of webgym or a plug-in, at the place in brackets; once it is mended, run the same command again"
+    if failure is FailureKind.ENVIRONMENT_ERROR:
+        return "mend what it names, then the same command again (episodes whose check failed: webgym score RUN --check)"
     return "webgym doctor, then run the same command again: what is stored stays"

@@ -16,6 +16,7 @@ from webgym_cli.environments.registry import find_environment
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Outcome, Trajectory
 from webgym_cli.rollout.agents import Agent, ModelAgent
+from webgym_cli.rollout.checking import check_trajectory
 from webgym_cli.rollout.episode import EpisodeRun, describe_exception
 from webgym_cli.rollout.memory_limiter import MemoryLimiter, default_concurrency
 from webgym_cli.rollout.plan import PendingEpisode
@@ -24,6 +25,7 @@ from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.rollout.stage_timer import EpisodeStage, StageTimer
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.tools.workers import Workers
 
 
 class EpisodeRunner(Protocol):
@@ -82,6 +84,7 @@ class LocalRunner(EpisodeRunner):
     on_slots_added: Callable[[int], None] | None = None
     slots: int = field(init=False)
     _memory: MemoryLimiter = field(init=False)
+    _workers: Workers = field(default_factory=Workers)
     _playing: set[asyncio.Task[Any]] = field(default_factory=set)
     _stopped: bool = False
 
@@ -127,6 +130,8 @@ class LocalRunner(EpisodeRunner):
         self._playing.add(task)
         try:
             trajectory = await episode.run()
+            with self.stages.time(owed.episode.id, EpisodeStage.CHECK):
+                trajectory = await check_trajectory(trajectory, environment, self.settings, self._workers)
         except asyncio.CancelledError:
             trajectory = episode.trajectory(Outcome(failure=FailureKind.CANCELLED))  # it stays owed
         finally:

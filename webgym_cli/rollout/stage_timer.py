@@ -34,6 +34,8 @@ class EpisodeStage(StrEnum):
     """Waiting for the policy's response."""
     ACT = "act"
     """Executing an action, including the page's reaction."""
+    CHECK = "check"
+    """Being decided by the check of its task."""
     STORE = "store"
     """Being written to disk."""
     JUDGE = "judge"

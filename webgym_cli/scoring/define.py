@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, overload
 
-from webgym_cli.errors import UsageError
+from webgym_cli.scoring.user_function import UserFunction
 
 # Arguments that every episode offers in addition to its record's fields: text of the last message; messages in
 # OpenAI's format; the task's id; the question. LIVING are objects, not data: the tools' context; the judge model.
@@ -33,33 +32,12 @@ class RewardResult:
 
 
 @dataclass(frozen=True)
-class Reward:
+class Reward(UserFunction):
     """A reward function; arguments are passed by name. A call in Python calls the decorated function."""
 
-    name: str
-    description: str
-    """The first line of its docstring."""
-    function: Callable[..., Any]
-    """Sync or async."""
-    required: tuple[str, ...]
-    """Arguments without a default."""
-    optional: tuple[str, ...]
-    takes_all: bool
-    """Whether it has a `**fields` parameter, which receives all other fields."""
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        """Call the decorated function."""
-        return self.function(*arguments, **named)
-
-    def missing(self, fields: Collection[str]) -> tuple[str, ...]:
-        """Return the required arguments that a record with these fields lacks."""
-        return tuple(name for name in self.required if name not in fields and name not in OFFERED)
-
-    def bound(self, offered: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the offered values that it has parameters for."""
-        names = {*self.required, *self.optional}
-        others = offered.keys() - LIVING if self.takes_all else set()
-        return {name: value for name, value in offered.items() if name in names or name in others}
+    noun = "reward"
+    offered = OFFERED
+    living = LIVING
 
 
 @overload
@@ -81,20 +59,7 @@ def reward(
     """
 
     def decorate(given: Callable[..., Any]) -> Reward:
-        called = given.__name__ if name is None else name
-        required: list[str] = []
-        optional: list[str] = []
-        takes_all = False
-        for parameter in inspect.signature(given).parameters.values():
-            if parameter.kind is parameter.VAR_KEYWORD:
-                takes_all = True
-            # Fields are passed by name.
-            elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
-                raise UsageError(f"reward {called}: {parameter} has no name that a field could have")
-            else:
-                (required if parameter.default is parameter.empty else optional).append(parameter.name)
-        description = inspect.cleandoc(given.__doc__ or "").partition("\n")[0]
-        return Reward(called, description, given, tuple(required), tuple(optional), takes_all)
+        return Reward.of(given, given.__name__ if name is None else name)
 
     return decorate if decorated is None else decorate(decorated)
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.scoring.define import OFFERED, Reward
+from webgym_cli.scoring.define import Reward
 from webgym_cli.util.registry import Registry
 
 # Reward functions by name: built-in ones and those of plugins.
@@ -51,10 +50,4 @@ def reward_fields(task: Task) -> dict[str, object]:
 def require_fields(reward: Reward, tasks: Iterable[Task]) -> None:
     """Raise `UsageError` for the first task that lacks a field that the reward function requires."""
     for task in tasks:
-        fields = reward_fields(task)
-        if missing := reward.missing(fields):
-            have = ", ".join((*OFFERED, *fields))
-            raise UsageError(
-                f"agent.reward_name: {reward.name} needs {', '.join(missing)}, which the task {task.id} does not have",
-                hint=f"it has {have}; name another reward, or give the argument a default",
-            )
+        reward.require_fields(task, reward_fields(task), REWARDS.setting)

@@ -10,6 +10,7 @@ import typer
 from webgym_cli.cli.commands.judge import IterationOpt, SplitOpt, build_query
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import RunArg, StageOptions
+from webgym_cli.errors import UsageError
 
 OrmOpt = Annotated[
     str | None,
@@ -19,8 +20,16 @@ OrmOpt = Annotated[
         help="The model: a folder or hub id, served during the scoring, or the base URL of a server.",
     ),
 ]
-UnscoredOpt = Annotated[bool, typer.Option("--unscored", help="Only trajectories that no model has scored (default).")]
-AllOpt = Annotated[bool, typer.Option("--all", help="Also those that another model has scored (default with ids).")]
+CheckOpt = Annotated[bool, typer.Option("--check", help="By the checks of the tasks instead of a model.")]
+UnscoredOpt = Annotated[
+    bool,
+    typer.Option(
+        "--unscored", help="Only trajectories without a score by a model, or by the check as it is now (default)."
+    ),
+]
+AllOpt = Annotated[
+    bool, typer.Option("--all", help="Also those that another model, or the same check, has scored (default with ids).")
+]
 
 
 def score(
@@ -28,12 +37,13 @@ def score(
     options: StageOptions,
     ids: IdsArg = None,
     orm: OrmOpt = None,
+    check: CheckOpt = False,
     split: SplitOpt = None,
     iteration: IterationOpt = "all",
     unscored: UnscoredOpt = False,
     all_: AllOpt = False,
 ) -> None:
-    """Score stored trajectories with an outcome reward model.
+    """Score stored trajectories with an outcome reward model, or with --check by the checks of their tasks.
 
     The model reads the task, all actions and the last page; the probability of YES as the first token of its response
     is stored beside the trajectory. From orm.threshold on it counts as a success, which is the reward only where
@@ -41,35 +51,46 @@ def score(
     command continues where it stopped; another threshold is applied to stored probabilities without new requests. An
     unreadable response is no success: it is counted, and requested again the next time.
 
+    With --check each trajectory is scored by the check that its task names, as your file has it now: its reward is
+    replaced. A check that reads the live page can't be repeated: the trajectory keeps its reward and is listed.
+
     Examples:
       webgym score runs/a --orm models/orm
       webgym score runs/a --orm http://localhost:8000/v1 --split train
       webgym score runs/a --all -s orm.threshold=0.7
+      webgym score runs/a --check
 
     Exit codes: 3, 4, 75.
 
     See also: webgym judge, webgym inspect-buffer, webgym serve.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.loop.scoring import resolve_orm_model
-    from webgym_cli.loop.scoring import score as score_run
+    from webgym_cli.loop import scoring
+    from webgym_cli.rewards.check_scorer import CheckScorer
     from webgym_cli.rewards.orm.scorer import OrmScorer
     from webgym_cli.rewards.selection import ScoringSelection, plan_scoring
 
+    if check and orm is not None:
+        raise UsageError("--check and --orm exclude each other")
     ids = read_ids(ids)
     selections = {ScoringSelection.UNJUDGED: ("--unscored", unscored), ScoringSelection.ALL: ("--all", all_)}
     query = build_query(ids, split, iteration, selections)
     directory, settings = resolve(run, options, _settings_of(orm), required=True)
-    settings = resolve_orm_model(settings)
+    settings = settings if check else scoring.resolve_orm_model(settings)
     output = options.open_output()
-    plan = plan_scoring(directory, OrmScorer(settings.orm), query)
+    plan = plan_scoring(directory, CheckScorer(settings) if check else OrmScorer(settings.orm), query)
     if options.dry_run:
         output.show(plan.to_json())
         return
-    own_options = {"ids": ids, "split": split, "iteration": iteration, "unscored": unscored, "all_": all_}
+    own_options = {"ids": ids, "check": check, "split": split, "iteration": iteration}
+    own_options |= {"unscored": unscored, "all_": all_}
     with stage("score", directory, settings, output, own_options) as at:
-        summary = at.execute(lambda context: score_run(context, plan))
-    output.next_step(f"webgym score {run}" if summary["unreadable"] else f"webgym inspect-buffer {run}")
+        if check:
+            at.execute(lambda context: scoring.check(context, plan))
+            unreadable = 0
+        else:
+            unreadable = at.execute(lambda context: scoring.score(context, plan))["unreadable"]
+    output.next_step(f"webgym score {run}" if unreadable else f"webgym inspect-buffer {run}")
 
 
 def _settings_of(orm: str | None) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.config.model import Settings
@@ -32,6 +32,9 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
 from webgym_cli.records.webrl import AnyAction
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 _REFUSED = {
     ActionName.NAVIGATE: "this page is the whole world: it can't be left",
@@ -134,6 +137,11 @@ class MiniWobEnvironment(Environment):
         self._page = ""
         self._instruction = ""
         self._score: Score | None = None
+
+    @property
+    def page(self) -> Page | None:
+        """The current page; None before `reset`."""
+        return self._session.page if self._session else None
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start the episode of a seed on the task's page (its `start_url`, else its `id`)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import Any
 
 from webgym_cli.config.model import Settings
@@ -22,13 +21,11 @@ from webgym_cli.scoring.registry import REWARDS, reward_fields
 from webgym_cli.tools.context import EpisodeContext
 from webgym_cli.tools.registry import find_tools
 from webgym_cli.tools.toolbox import CallResult, Toolbox, as_openai
-from webgym_cli.tools.workers import TooLateError, Workers
+from webgym_cli.tools.workers import Workers
 from webgym_cli.util.strict_json import encode_json
 
 # Name of the results that contain a question's images, before the first call.
 QUESTION = "question"
-# Maximum length of a quoted reward-function exception, in characters.
-_REASON = 300
 
 
 class ToolsPool:
@@ -141,16 +138,11 @@ class ToolsEnvironment(Environment):
             "id": self._task.id,
             "question": self._task.instruction,
         }
+        value = await reward.call(self._pool.workers, offered, limits.reward_timeout)
         try:
-            function = partial(reward.function, **reward.bound(offered))
-            verdict = parse_reward(await self._pool.workers.call(function, limits.reward_timeout))
+            verdict = parse_reward(value)
             extras = encode_json(verdict.extras, default=str) if verdict.extras else ""
-        except BoundaryError:
-            raise
         except Exception as error:
-            late = isinstance(error, TooLateError)
-            reason = f"it took more than {limits.reward_timeout:g} s" if late else f"{type(error).__name__}: {error}"
-            words = " ".join(reason.split())[:_REASON]
-            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the reward {reward.name} failed: {words}") from error
+            raise reward.explain(error) from error
         detail = f"{reward.name} {extras}".strip()
         return Score(source="environment", value=verdict.reward, detail=detail, extras=verdict.numbers())

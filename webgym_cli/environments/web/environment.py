@@ -59,6 +59,11 @@ class WebEnvironment(Environment):
         self.start = EpisodeStart()
         """What the site's reset, and the task's set-up function, prepared for the running episode."""
 
+    @property
+    def page(self) -> Page | None:
+        """The current page; None before `reset`."""
+        return self._session.page if self._session else None
+
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Open the task's start page in a fresh context.
 

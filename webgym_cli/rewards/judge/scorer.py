@@ -53,7 +53,8 @@ class JudgeScorer(Scorer[JudgeSummary]):
             return ScoringSkip.INFRASTRUCTURE
         # an episode of tool calls with an environment score has no screenshots for a second opinion
         is_page = trajectory.prompt.tools is None
-        again = is_page and selection is ScoringSelection.ALL and outcome.stop is Stop.ANSWERED
+        is_checked = self._settings.with_checks and any(score.source == "check" for score in outcome.scores)
+        again = is_checked or (is_page and selection is ScoringSelection.ALL and outcome.stop is Stop.ANSWERED)
         if not needs_judge(trajectory) and not again:
             return ScoringSkip.ENVIRONMENT
         failed = (last.failure if last else outcome.failure) is FailureKind.JUDGE_FAILED

@@ -39,7 +39,8 @@ CREATE VIEW trajectories AS
 WITH newest AS (
     SELECT trajectory, split, iteration, source AS judged_by, success AS judged, failure AS judge_failure,
         failure_detail AS judge_detail, model AS judge_model, agreement, votes, judged_at,
-        file AS verdict_file, start AS verdict_start, size AS verdict_size, probability
+        file AS verdict_file, start AS verdict_start, size AS verdict_size, probability,
+        reward AS check_reward, reward_extra AS check_extra
     FROM judgements
     QUALIFY row_number() OVER (
         PARTITION BY trajectory, split, iteration, source ORDER BY judged_at DESC, file DESC, start DESC) = 1
@@ -47,17 +48,21 @@ WITH newest AS (
     SELECT * EXCLUDE probability, max(probability) OVER of_one AS orm_probability
     FROM newest WINDOW of_one AS (PARTITION BY trajectory, split, iteration)
     QUALIFY row_number() OVER (PARTITION BY trajectory, split, iteration ORDER BY
-        CASE WHEN judged_by = 'orm' THEN 1 WHEN judge_failure = 'judge_failed' THEN 2 ELSE 0 END) = 1
+        CASE WHEN judged_by = 'check' THEN 0 WHEN judged_by = 'orm' THEN 2 WHEN judge_failure = 'judge_failed' THEN 3
+        ELSE 1 END) = 1
 ), overlaid AS (
     SELECT stored.*, counting.* EXCLUDE (trajectory, split, iteration),
-        counting.trajectory IS NOT NULL AND NOT scored_by_environment
+        counting.trajectory IS NOT NULL AND (judged_by = 'check' OR (NOT scored_by_environment
             AND (failure IS NULL OR failure = 'judge_failed')
-            AND (judged_by = 'judge' OR reward IS NULL) AS by_judge
+            AND (judged_by = 'judge' OR reward IS NULL))) AS by_judge
     FROM stored LEFT JOIN counting ON counting.trajectory = stored.id AND counting.split = stored.split
         AND counting.iteration = stored.iteration
 ), decided AS (
-    SELECT * EXCLUDE (judge_failure, judge_detail, by_judge) REPLACE (
-        CASE WHEN by_judge THEN judged::DOUBLE ELSE reward END AS reward,
+    SELECT * EXCLUDE (judge_failure, judge_detail, by_judge, check_reward, check_extra) REPLACE (
+        CASE WHEN by_judge THEN coalesce(check_reward, judged::DOUBLE) ELSE reward END AS reward,
+        CASE WHEN judged_by = 'check' THEN check_extra ELSE reward_extra END AS reward_extra,
+        coalesce(check_reward, environment_reward) AS environment_reward,
+        scored_by_environment OR coalesce(judged_by = 'check', FALSE) AS scored_by_environment,
         CASE WHEN by_judge THEN (CASE WHEN judged IS NULL THEN judge_failure END) ELSE failure END AS failure,
         CASE WHEN by_judge THEN (CASE WHEN judged IS NULL THEN judge_detail ELSE '' END)
             ELSE failure_detail END AS failure_detail)

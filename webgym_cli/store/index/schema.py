@@ -16,7 +16,7 @@ from webgym_cli.records.trajectory import Step, Trajectory
 from webgym_cli.util.urls import site_of
 
 # Version of the tables; an index of another version is rebuilt.
-FORMAT = 6
+FORMAT = 7
 
 Row = dict[str, Any]
 RecordT = TypeVar("RecordT")
@@ -98,10 +98,12 @@ STEP: Columns[Step] = {
     "policy_seconds": (pa.float32(), lambda one: one.policy_seconds),
     "environment_seconds": (pa.float32(), lambda one: one.environment_seconds),
 }
-# One row per judgement; a trajectory's newest one by a judge is effective, else its newest by an ORM.
+# One row per judgement; a trajectory's newest one by its check is effective, else by a judge, else by an ORM.
 JUDGEMENT: Columns[Judgement] = {
     "source": (TEXT, lambda one: one.source),
     "probability": (REAL, lambda one: one.probability),
+    "reward": (REAL, lambda one: one.reward),
+    "reward_extra": (pa.map_(TEXT, REAL), lambda one: list(one.extras.items())),
     "success": (BOOL, lambda one: one.success),
     "failure": (TEXT, lambda one: one.failure and one.failure.value),
     "failure_detail": (TEXT, lambda one: one.failure_detail),

@@ -1,0 +1,146 @@
+"""Checks: which values are scores, what a failure says, and what an episode without a page offers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from unittest import mock
+
+import pytest
+
+from tests.records.made import trajectory
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.final_state import FinalState
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Outcome
+from webgym_cli.scoring import CheckContext, NeedsPageError, check
+from webgym_cli.scoring.check import CHECKS, require_checks
+from webgym_cli.tools.workers import Workers
+
+INFINITE = float("inf")
+
+
+@pytest.fixture(autouse=True)
+def _no_checks():
+    with mock.patch.dict(CHECKS.registered, clear=True):
+        yield
+
+
+def context(**changes):
+    task = Task(id="close-7", check="closed", site="desk", role="agent", extra={"ticket": 7, "reward": "named so"})
+    final = FinalState(url="http://desk/7", title="Ticket 7", text="Closed", state={"tenant": "t1"})
+    outcome = Outcome(reward=0.0, answer="It is closed.")
+    return CheckContext(trajectory(task=task, final=final, outcome=outcome, **changes))
+
+
+def score(function, given=None, *, seconds=5.0, **options):
+    made = check("closed", **options)(function)
+    return asyncio.run(made.score(Workers(), given or context(), seconds))
+
+
+def test_a_check_gets_the_task_by_name_and_the_end_of_the_episode():
+    async def decide(ticket, site, role, id, context, missing=3):
+        await asyncio.sleep(0)
+        seen = (ticket, site, role, id, missing, context.url, context.title, context.text, context.state["tenant"])
+        assert seen == (7, "desk", "agent", "close-7", 3, "http://desk/7", "Ticket 7", "Closed", "t1")
+        assert (context.answer, context.id, len(context.trajectory.steps)) == ("It is closed.", "train-0000-00000", 2)
+        return {"reward": 0.5, "clicks": 2, "why": "half"}
+
+    found = score(decide)
+    assert (found.source, found.value, found.extras, found.detail) == ("check", 0.5, {"clicks": 2.0}, "closed")
+    assert len(found.digest) == 64
+
+
+@pytest.mark.parametrize(("value", "reward"), [(True, 1.0), (0, 0.0), (0.25, 0.25), ({"reward": 1}, 1.0)])
+def test_a_number_from_0_to_1_is_a_score(value, reward):
+    assert score(lambda: value).value == reward
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        "1",
+        b"1",
+        float("nan"),
+        float("inf"),
+        -0.1,
+        1.01,
+        10**400,
+        [],
+        {},
+        {"reward": None},
+        {"reward": 1, "n": 1e999},
+    ],
+)
+def test_any_other_value_is_a_failure_that_names_the_check_and_its_line(value):
+    with pytest.raises(BoundaryError, match=r"the check closed failed: .* \(test_check.py:\d+\)$") as caught:
+        score(lambda: value)
+    assert caught.value.kind is FailureKind.ENVIRONMENT_ERROR
+
+
+def test_what_a_check_raises_is_a_failure_at_the_line_that_raised():
+    def helper():
+        raise KeyError("tickets")
+
+    def decide():
+        return helper()
+
+    line = helper.__code__.co_firstlineno + 1
+    with pytest.raises(BoundaryError, match=rf"KeyError: 'tickets' \(test_check.py:{line}\)"):
+        score(decide)
+
+
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt(), StopIteration(), asyncio.CancelledError()])
+def test_what_would_end_the_process_ends_only_the_check(raised):
+    def decide():
+        raise raised
+
+    async def decide_later():
+        raise raised
+
+    for function in (decide, decide_later):
+        with mock.patch.dict(CHECKS.registered, clear=True), pytest.raises(BoundaryError, match="the check closed"):
+            score(function)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_check_ends_at_its_deadline(is_async):
+    async def wait():
+        await asyncio.sleep(60)
+
+    with pytest.raises(BoundaryError, match=r"more than 0.05 s \(test_check.py"):
+        score(wait if is_async else lambda: time.sleep(60), timeout=0.05)
+
+
+def test_without_a_live_page_only_what_is_stored_can_be_read():
+    with pytest.raises(BoundaryError) as caught:
+        score(lambda context: context.page.locator("b").count())
+    assert isinstance(caught.value.__cause__, NeedsPageError)
+    for name in ("url", "title", "text", "state"):
+        with pytest.raises(NeedsPageError):
+            getattr(CheckContext(trajectory()), name)
+    with pytest.raises(NeedsPageError):
+        _ = CheckContext(trajectory(final=FinalState(url="http://a/"))).text
+
+
+def test_a_task_is_refused_whose_check_is_not_loaded_or_needs_another_field(tmp_path):
+    tasks = [Task(id="a", check="closed", extra={"ticket": 1}), Task(id="b", check="closed"), Task(id="c")]
+    with pytest.raises(UsageError, match="task a: there is no check 'closed'; loaded: none"):
+        require_checks(tasks)
+    check("closed")(lambda ticket: 1)
+    with pytest.raises(UsageError, match="closed needs ticket, which the task b does not have"):
+        require_checks(tasks)
+    require_checks([tasks[0], tasks[2]])
+    marker = tmp_path / "ran"
+    (tmp_path / "evil.py").write_text(f"open({str(marker)!r}, 'w')")
+    with pytest.raises(UsageError, match="loaded: closed"):
+        require_checks([Task(id="d", check=f"{tmp_path}/evil.py:decide")])
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("name", [lambda: 1, "", None])
+def test_a_check_needs_a_name(name):
+    with pytest.raises(UsageError, match="needs the name"):
+        check(name)

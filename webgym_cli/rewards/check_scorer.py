@@ -1,0 +1,135 @@
+"""The checks of tasks as a scorer of stored trajectories."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import BoundaryError
+from webgym_cli.records.events import CheckSummary
+from webgym_cli.records.failure import FailureKind, is_rolled_out
+from webgym_cli.records.judgement import Judgement
+from webgym_cli.records.trajectory import Score, Trajectory
+from webgym_cli.rewards.selection import (
+    Agreement,
+    PendingTrajectory,
+    Scorer,
+    ScoreResult,
+    ScoringCounts,
+    ScoringSelection,
+    ScoringSkip,
+)
+from webgym_cli.scoring.check import CheckContext, NeedsPageError, find_check
+from webgym_cli.store.run import now
+from webgym_cli.tools.workers import Workers
+
+# Checks that run at once.
+_CONCURRENCY = 8
+# Trajectories that the summary line names.
+_NAMED = 5
+
+
+class CheckScorer(Scorer[CheckSummary]):
+    """Scores trajectories with the checks of their tasks, without their pages."""
+
+    stage = "score"
+    event = "scored"
+    noun = "score"
+    failure = "check failed"
+    source = "check"
+    hint = "mend the check, then run the same command again: what is scored stays"
+    skip_reasons = (ScoringSkip.NO_CHECK, ScoringSkip.INFRASTRUCTURE, ScoringSkip.SAME_CHECK)
+    settings_digest = ""
+    concurrency = _CONCURRENCY
+
+    def __init__(self, settings: Settings) -> None:
+        self._seconds = settings.agent.reward_timeout
+        self._workers = Workers()
+        self._agreement = Agreement()
+        self._need_page: list[str] = []
+        self._problems: Counter[str] = Counter()
+
+    def find_skip_reason(
+        self, trajectory: Trajectory, last: Judgement | None, selection: ScoringSelection
+    ) -> ScoringSkip | None:
+        """Return why a trajectory is not scored, or None. Raises `UsageError` for a check that is not loaded."""
+        outcome = trajectory.outcome
+        if not trajectory.task.check:
+            return ScoringSkip.NO_CHECK
+        # With a final state, an environment error is the check's own: the episode had ended.
+        failed_check = outcome.failure is FailureKind.ENVIRONMENT_ERROR and trajectory.final is not None
+        if not is_rolled_out(outcome.failure) and not failed_check:
+            return ScoringSkip.INFRASTRUCTURE
+        stored = next((score.digest for score in outcome.scores if score.source == "check"), None)
+        digest = last.settings_digest if last else stored
+        is_same = digest == find_check(trajectory.task).digest
+        return ScoringSkip.SAME_CHECK if is_same and selection is not ScoringSelection.ALL else None
+
+    def describe_plan(self, pending: Sequence[PendingTrajectory]) -> dict[str, object]:
+        """Return nothing more."""
+        return {}
+
+    async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
+        """Run the check of a trajectory. A check that needs the live page, or fails, changes nothing."""
+        began = time.monotonic()
+        try:
+            score = await find_check(trajectory.task).score(self._workers, CheckContext(trajectory), self._seconds)
+        except BoundaryError as error:
+            facts = {"check": trajectory.task.check, "failure_detail": str(error)}
+            if isinstance(error.__cause__, NeedsPageError):
+                self._need_page.append(trajectory.id)
+                return ScoreResult(None, None, facts=facts)
+            self._problems[str(error)] += 1
+            return ScoreResult(None, None, problem=str(error), facts=facts)
+        success = score.value >= trajectory.outcome.success_threshold
+        judgement = _build_judgement(trajectory, score, success=success, seconds=time.monotonic() - began)
+        before = pending.previous if pending.known else trajectory.outcome.success
+        self._agreement.add(success, before)
+        facts = {"check": score.detail, "reward": score.value, "previous": before}
+        return ScoreResult(judgement, success, facts=facts, counts={"reward": score.value})
+
+    def summarize(self, counts: ScoringCounts, seconds: float) -> CheckSummary:
+        """Return the summary event."""
+        return {
+            "event": "score",
+            "scored": counts.verdicts,
+            "successes": counts.successes,
+            "success_rate": counts.success_rate,
+            "interval": counts.interval,
+            "mean_reward": round(counts.own["reward"] / counts.verdicts, 4) if counts.verdicts else None,
+            "needs_page": self._need_page,
+            "check_failed": dict(self._problems),
+            "agreement_with_previous": self._agreement.to_json(),
+            "seconds": seconds,
+        }
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def _build_judgement(trajectory: Trajectory, score: Score, *, success: bool, seconds: float) -> Judgement:
+    return Judgement(
+        trajectory=trajectory.id,
+        source="check",
+        models={"verdict": score.detail},
+        settings_digest=score.digest,
+        reward=score.value,
+        extras=score.extras,
+        success=success,
+        seconds=round(seconds, 3),
+        judged_at=now(),
+    )
+
+
+def format_check_summary(summary: CheckSummary) -> str:
+    """Return the summary as one line."""
+    parts = [f"scored {summary['scored']} by their checks: {summary['successes']} solved"]
+    if ids := summary["needs_page"]:
+        named = ", ".join(ids[:_NAMED]) + (", ..." if len(ids) > _NAMED else "")
+        parts.append(f"{len(ids)} can't be scored again, because their checks read the live page ({named})")
+    parts += [f"{count} without a score: {problem}" for problem, count in summary["check_failed"].items()]
+    if (agreement := summary["agreement_with_previous"])["both"]:
+        parts.append(f"{agreement['same']} of {agreement['both']} as before")
+    return ", ".join([*parts, f"in {summary['seconds']:g} s"])

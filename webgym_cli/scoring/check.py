@@ -1,0 +1,167 @@
+"""`check`: makes a function that decides, after an episode, how well its task was done."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.errors import UsageError
+from webgym_cli.records.final_state import FinalState
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Score, Trajectory
+from webgym_cli.scoring.define import parse_reward
+from webgym_cli.scoring.registry import reward_fields
+from webgym_cli.scoring.user_function import UserFunction
+from webgym_cli.tools.workers import Workers
+from webgym_cli.util.registry import Registry
+
+
+class NeedsPageError(Exception):
+    """A check asks for the live page of an episode that is over: `webgym score --check` can't repeat it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckContext:
+    """An episode after its last action, for a check."""
+
+    trajectory: Trajectory
+    """The episode's record: its steps, and in `outcome` how it ended."""
+    live_page: Any = None
+    """The open page; None once the episode is stored."""
+
+    @property
+    def id(self) -> str:
+        """The trajectory's id, which differs between the attempts of an episode."""
+        return self.trajectory.id
+
+    @property
+    def seed(self) -> int:
+        """The episode's seed."""
+        return self.trajectory.seed
+
+    @property
+    def answer(self) -> str | None:
+        """The policy's answer; None if it gave none."""
+        return self.trajectory.outcome.answer
+
+    @property
+    def state(self) -> Any:
+        """What the site's `setup` or `reset` returned as its state."""
+        return self._final.state
+
+    @property
+    def url(self) -> str:
+        """Address of the last page."""
+        return self._final.url
+
+    @property
+    def title(self) -> str:
+        """Title of the last page."""
+        return self._final.title
+
+    @property
+    def text(self) -> str:
+        """Visible text of the last page."""
+        if (text := self._final.text) is None:
+            raise NeedsPageError("the text of the last page could not be read")
+        return text
+
+    @property
+    def page(self) -> Any:
+        """The last page, to read: `locator`, `get_by_role`, `evaluate` and so on, as in Playwright."""
+        if self.live_page is None:
+            raise NeedsPageError("there is no live page: the episode is over, or its environment has none")
+        return self.live_page
+
+    @property
+    def _final(self) -> FinalState:
+        if self.trajectory.final is None:
+            raise NeedsPageError("the episode was stored without the facts of its last page")
+        return self.trajectory.final
+
+
+@dataclass(frozen=True)
+class Check(UserFunction):
+    """A function that decides an episode; arguments are passed by name."""
+
+    timeout: float | None = None
+    """Time limit in seconds; None: `agent.reward_timeout`."""
+    digest: str = ""
+    """SHA-256 of the file that defines it: scores of another one are outdated."""
+
+    noun = "check"
+
+    async def score(self, workers: Workers, context: CheckContext, seconds: float) -> Score:
+        """Return the score of an episode. Raises `BoundaryError`: a failed check is never a reward of 0."""
+        given = {"context": context, **task_fields(context.trajectory.task)}
+        limit = self.timeout or seconds
+        value = await self.call(workers, given, limit)
+        try:
+            verdict = parse_reward(value)
+            if not 0 <= verdict.reward <= 1:
+                raise ValueError(f"{verdict.reward:g} is not within 0 and 1")
+        except Exception as error:
+            raise self.explain(error) from error
+        return Score(
+            source="check", value=verdict.reward, detail=self.name, extras=verdict.numbers(), digest=self.digest
+        )
+
+
+CHECKS: Registry[Check] = Registry(
+    noun="check",
+    setting="check",
+    entry_point_group="webgym.checks",
+    package="webgym_cli.scoring",
+    item_type=Check,
+    usage='from webgym_cli.scoring import check, and put @check("name") over it',
+    builtin={},
+)
+
+
+def check(name: str, *, timeout: float | None = None) -> Callable[[Callable[..., Any]], Check]:
+    """Register a function, sync or async, under the name that the field `check` of tasks has.
+
+    Arguments are passed by name: `context` (the `CheckContext`), and each field of the task. It returns a number from 0
+    to 1, or a mapping with `reward` and other values to store. Raises `UsageError` for a name that is taken.
+    """
+    if not isinstance(name, str) or not name:
+        raise UsageError("a check needs the name that tasks have in their field check", hint='@check("NAME")')
+
+    def decorate(given: Callable[..., Any]) -> Check:
+        return CHECKS.register(name, Check.of(given, name, timeout=timeout, digest=digest_file(given)))
+
+    return decorate
+
+
+def digest_file(function: Callable[..., Any]) -> str:
+    """Return the SHA-256 of the file that defines a function; of its code if there is no such file."""
+    code = inspect.unwrap(function).__code__
+    path = Path(code.co_filename)
+    return hashlib.sha256(path.read_bytes() if path.is_file() else code.co_code).hexdigest()
+
+
+def find_check(task: Task) -> Check:
+    """Return the check that a task names. Raises `UsageError` with the names that are loaded."""
+    names = CHECKS.names()
+    if task.check not in names:  # a task file is data: it can't name code as `file.py:check`
+        raise UsageError(
+            f"task {task.id}: there is no check {task.check!r}; loaded: {', '.join(names) or 'none'}",
+            hint="name the file that defines it in the setting plugins, or install its package",
+        )
+    return CHECKS.find(task.check)
+
+
+def require_checks(tasks: Iterable[Task]) -> None:
+    """Raise `UsageError` for the first task whose check is not loaded, or needs a field that the task lacks."""
+    for task in tasks:
+        if task.check:
+            find_check(task).require_fields(task, task_fields(task), f"check {task.check}")
+
+
+def task_fields(task: Task) -> dict[str, object]:
+    """Return the fields of a task by argument name of checks: its own, and those of its record."""
+    return {**task.model_dump(exclude={"extra"}), **reward_fields(task)}

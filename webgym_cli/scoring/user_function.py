@@ -1,0 +1,106 @@
+"""`UserFunction`: a function of a user's that receives the fields of a task by name, called with a deadline."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
+from webgym_cli.tools.workers import TooLateError, Workers
+
+# Maximum length of a quoted exception of a user's function, in characters.
+_REASON = 300
+
+
+@dataclass(frozen=True)
+class UserFunction:
+    """A user's function; arguments are passed by name. A call in Python calls the decorated function."""
+
+    name: str
+    description: str
+    """The first line of its docstring."""
+    function: Callable[..., Any]
+    """Sync or async."""
+    required: tuple[str, ...]
+    """Arguments without a default."""
+    optional: tuple[str, ...]
+    takes_all: bool
+    """Whether it has a `**fields` parameter, which receives all other fields."""
+
+    noun: ClassVar[str] = "function"
+    offered: ClassVar[tuple[str, ...]] = ("context",)
+    """Arguments that every episode offers in addition to its task's fields."""
+    living: ClassVar[tuple[str, ...]] = ("context",)
+    """Those of them that are objects, not data."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], name: str, **facts: Any) -> Self:
+        """Make one from a function. Raises `UsageError` for positional-only and `*args` parameters."""
+        required: list[str] = []
+        optional: list[str] = []
+        takes_all = False
+        for parameter in inspect.signature(function).parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                takes_all = True
+            # Fields are passed by name.
+            elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+                raise UsageError(f"{cls.noun} {name}: {parameter} has no name that a field could have")
+            else:
+                (required if parameter.default is parameter.empty else optional).append(parameter.name)
+        description = inspect.cleandoc(function.__doc__ or "").partition("\n")[0]
+        return cls(name, description, function, tuple(required), tuple(optional), takes_all, **facts)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call the decorated function."""
+        return self.function(*arguments, **named)
+
+    def missing(self, fields: Collection[str]) -> tuple[str, ...]:
+        """Return the required arguments that a task with these fields lacks."""
+        return tuple(name for name in self.required if name not in fields and name not in self.offered)
+
+    def bound(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the given values that it has parameters for."""
+        names = {*self.required, *self.optional}
+        others = given.keys() - self.living if self.takes_all else set()
+        return {name: value for name, value in given.items() if name in names or name in others}
+
+    async def call(self, workers: Workers, given: Mapping[str, Any], seconds: float) -> Any:
+        """Call it and return its result. Raises `BoundaryError`: its own, or one that explains what it raised."""
+        try:
+            return await workers.call(partial(self.function, **self.bound(given)), seconds)
+        except BoundaryError:
+            raise
+        except Exception as error:
+            raise self.explain(error, seconds) from error
+
+    def explain(self, error: Exception, seconds: float = 0.0) -> BoundaryError:
+        """Return the failure of a call: the function, what it raised, and the line of its file that did."""
+        late = isinstance(error, TooLateError)
+        reason = f"it took more than {seconds:g} s" if late else f"{type(error).__name__}: {error}"
+        words = " ".join(reason.split())[:_REASON]
+        return BoundaryError(
+            FailureKind.ENVIRONMENT_ERROR, f"the {self.noun} {self.name} failed: {words} ({self._find_line(error)})"
+        )
+
+    def require_fields(self, task: Task, fields: Mapping[str, object], setting: str) -> None:
+        """Raise `UsageError` for a task that lacks a field that the function requires."""
+        if missing := self.missing(fields):
+            raise UsageError(
+                f"{setting}: {self.name} needs {', '.join(missing)}, which the task {task.id} does not have",
+                hint=f"it has {', '.join(dict.fromkeys((*self.offered, *fields)))}; "
+                f"name another {self.noun}, or give the argument a default",
+            )
+
+    def _find_line(self, error: Exception) -> str:
+        """Return the file and the innermost line there that an exception passed; without one the function's first."""
+        code = inspect.unwrap(self.function).__code__
+        places = traceback.extract_tb(error.__traceback__)
+        lines = [place.lineno for place in places if place.filename == code.co_filename]
+        return f"{Path(code.co_filename).name}:{lines[-1] if lines else code.co_firstlineno}"
