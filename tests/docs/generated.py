@@ -15,6 +15,7 @@ from webgym_cli.records.batch import BatchGroup, DroppedGroup, TrainingBatch
 from webgym_cli.records.checkpoint import Checkpoint, LoraAdapter
 from webgym_cli.records.dataset import Prepared, RlData
 from webgym_cli.records.episode import Episode
+from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.sample import Message
 from webgym_cli.records.sampling import PolicyVersion, Sampling
@@ -47,7 +48,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     for record in (
         *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
         *(SentPrompt, Message, BatchGroup, DroppedGroup),
-        *(WebRLAction, CustomAction, Tab, PolicyVersion, Sampling, Outcome, Score),
+        *(WebRLAction, CustomAction, Tab, PolicyVersion, Sampling, Outcome, Score, FinalState),
         *(
             Judgement,
             Verdict,

@@ -45,7 +45,7 @@ class ScoringSkip(StrEnum):
     NO_CHECK = "no_check"
     """Its task has no check."""
     SAME_CHECK = "scored_with_this_check"
-    """The check, as it is now, already scored it; `--all` runs it again."""
+    """The check, as it is now, already scored it."""
     NO_STEPS = "no_steps"
     """It has no steps."""
     SAME_MODEL = "scored_with_this_model"
@@ -190,7 +190,6 @@ class Scorer(Protocol[SummaryT_co]):
 
     def open(self, run: RunDir) -> None:
         """Create the client before the first trajectory; optional. Raises `SettingsError`."""
-        return
 
     async def score(self, pending: PendingTrajectory, trajectory: Trajectory) -> ScoreResult:
         """Score a trajectory. A failure of the model is returned as a result, not raised."""

@@ -85,7 +85,7 @@ class CheckContext:
 
 
 @dataclass(frozen=True)
-class Check(UserFunction):
+class TaskCheck(UserFunction):
     """A function that decides an episode; arguments are passed by name."""
 
     timeout: float | None = None
@@ -111,18 +111,18 @@ class Check(UserFunction):
         )
 
 
-CHECKS: Registry[Check] = Registry(
+CHECKS: Registry[TaskCheck] = Registry(
     noun="check",
     setting="check",
     entry_point_group="webgym.checks",
     package="webgym_cli.scoring",
-    item_type=Check,
+    item_type=TaskCheck,
     usage='from webgym_cli.scoring import check, and put @check("name") over it',
     builtin={},
 )
 
 
-def check(name: str, *, timeout: float | None = None) -> Callable[[Callable[..., Any]], Check]:
+def check(name: str, *, timeout: float | None = None) -> Callable[[Callable[..., Any]], TaskCheck]:
     """Register a function, sync or async, under the name that the field `check` of tasks has.
 
     Arguments are passed by name: `context` (the `CheckContext`), and each field of the task. It returns a number from 0
@@ -131,8 +131,8 @@ def check(name: str, *, timeout: float | None = None) -> Callable[[Callable[...,
     if not isinstance(name, str) or not name:
         raise UsageError("a check needs the name that tasks have in their field check", hint='@check("NAME")')
 
-    def decorate(given: Callable[..., Any]) -> Check:
-        return CHECKS.register(name, Check.of(given, name, timeout=timeout, digest=digest_file(given)))
+    def decorate(given: Callable[..., Any]) -> TaskCheck:
+        return CHECKS.register(name, TaskCheck.of(given, name, timeout=timeout, digest=digest_file(given)))
 
     return decorate
 
@@ -144,7 +144,7 @@ def digest_file(function: Callable[..., Any]) -> str:
     return hashlib.sha256(path.read_bytes() if path.is_file() else code.co_code).hexdigest()
 
 
-def find_check(task: Task) -> Check:
+def find_check(task: Task) -> TaskCheck:
     """Return the check that a task names. Raises `UsageError` with the names that are loaded."""
     names = CHECKS.names()
     if task.check not in names:  # a task file is data: it can't name code as `file.py:check`
