@@ -206,7 +206,10 @@ def main() -> None:
     import tempfile
 
     spec = EnvironmentSpec(
-        name="waiting", list_tasks=list_tasks, make_pool=lambda settings: WaitingPool(), has_pages=False
+        name="waiting",
+        list_tasks=list_tasks,
+        make_pool=lambda settings: WaitingPool(),
+        max_steps=lambda settings, task, split: settings.agent.max_turns,
     )
     ENVIRONMENTS.register("waiting", spec)
     BACKENDS.register("waiting", script_backend(TRAINER, data="batch"))

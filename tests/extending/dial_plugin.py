@@ -100,6 +100,6 @@ ENVIRONMENTS.register(
         make_pool=lambda settings: DialPool(),
         require_expert=lambda settings, tasks: None,
         is_judged=lambda settings: settings.judge.protocol == "dial_turned",
-        has_pages=False,
+        max_steps=lambda settings, task, split: settings.agent.max_turns,
     ),
 )

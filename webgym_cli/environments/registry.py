@@ -6,23 +6,27 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from webgym_cli.agent.actions.action_sets import ACTION_SETS
+from webgym_cli.agent.actions.action_sets import ACTION_SETS, ObservationKind
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import SettingsError, UsageError
-from webgym_cli.records.task import Task
+from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.scoring.check import require_checks
 from webgym_cli.tasks.files import IMAGES, UPLOADS, require_files
 from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
 
-__all__ = ["ENVIRONMENTS", "PICTURE_PROMPTS", "EnvironmentSpec", "ExclusiveResources", "find_environment"]
+__all__ = ["ENVIRONMENTS", "EnvironmentSpec", "ExclusiveResources", "find_environment"]
 
-# The action sets of environments whose pages are shown as pictures.
-PICTURE_PROMPTS = (
-    *(PromptVersion.COMPLETE, PromptVersion.VANILLA),
-    *("full", "full_vanilla", "webgym", "webgym_vanilla", "computer_use", "ui_tars"),
-)
+# Action sets that messages suggest.
+_USUAL: Mapping[ObservationKind, PromptVersion] = {"picture": PromptVersion.COMPLETE, "text": PromptVersion.WEBRL}
+
+
+def limit_by_band(settings: Settings, task: Task, split: Split) -> int:
+    """Return the step limit of the task's difficulty (`rollout.train_max_steps`, `rollout.test_max_steps`)."""
+    limits = settings.rollout.test_max_steps if split is Split.TEST else settings.rollout.train_max_steps
+    steps: int = getattr(limits, task.band.value)
+    return steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +52,9 @@ class EnvironmentSpec(TaskSource):
 
     make_pool: Callable[[Settings], EnvironmentPool]
     """Returns a pool that is not yet started."""
-    action_sets: Sequence[str] = ()
-    """Values of `context_config.prompt_version` in which it can be shown and acted on. Default: any."""
+    observations: Sequence[ObservationKind] = ()
+    """How it can show its pages; the action sets that show them otherwise are refused. Empty: it has no pages, and
+    takes any."""
     leaves_dialogs: bool = False
     """Whether it can leave the answers of dialogs to the policy (`browser.dialogs`)."""
     check_settings: Callable[[Settings, Sequence[Task]], None] | None = None
@@ -61,8 +66,8 @@ class EnvironmentSpec(TaskSource):
     scores_unfinished: bool = False
     """Whether an episode that is out of steps keeps an unknown reward without a score, for a reward model. Else it
     has a reward of 0."""
-    has_pages: bool = True
-    """Whether there are pages: steps are limited by `rollout.*_max_steps`. Else by `agent.max_turns`."""
+    max_steps: Callable[[Settings, Task, Split], int] = limit_by_band
+    """Returns the step limit of an episode."""
     resources: ExclusiveResources | None = None
     """None: any number of episodes may run at the same time."""
     new_task_fields: Callable[[Task], dict[str, Any]] | None = None
@@ -84,21 +89,21 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
     tasks, version = list(tasks), settings.context_config.prompt_version
     require_checks(tasks)
     for spec, own in _by_environment(tasks):
-        if spec.action_sets and version not in spec.action_sets:
+        action_set, mode = ACTION_SETS.find(str(version)), settings.context_config.interaction_mode
+        if spec.observations and action_set.observes not in spec.observations:
             raise SettingsError(
-                f"task {own[0].id}: the environment {spec.name} has no prompt version {version}, "
-                f"it has {', '.join(spec.action_sets)}",
-                hint=f"-s context_config.prompt_version={spec.action_sets[0]}",
+                f"task {own[0].id}: the environment {spec.name} has no prompt version {version}: it shows its pages as "
+                f"{spec.observations[0]}, not as {action_set.observes}",
+                hint=f"-s context_config.prompt_version={_USUAL[spec.observations[0]]}",
             )
-        mode = settings.context_config.interaction_mode
-        if spec.action_sets and mode not in (modes := ACTION_SETS.find(str(version)).modes):
+        if spec.observations and mode not in (modes := action_set.modes):
             raise SettingsError(
                 f"context_config.prompt_version={version} has no actions in the interaction mode {mode}",
                 hint=f"-s context_config.interaction_mode={modes[0]}",
             )
         if settings.browser.dialogs == "policy":
             _require_answers(spec, str(version))
-        require_files(settings, own, UPLOADS if spec.has_pages else IMAGES)
+        require_files(settings, own, UPLOADS if spec.observations else IMAGES)
         if spec.check_settings is not None:
             spec.check_settings(settings, own)
 

@@ -139,16 +139,15 @@ class EpisodeSampler:
 
     def _episode(self, number: int, task: Task, drawn: DrawnTask, repeat: int) -> Episode:
         """Create an episode."""
-        test, in_turns = self.split is Split.TEST, not find_environment(task.environment).has_pages
-        limits = self.settings.rollout.test_max_steps if test else self.settings.rollout.train_max_steps
+        max_steps = find_environment(task.environment).max_steps
         # Test seeds start at SEEDS, training seeds end below it: no test page is trained on.
         return Episode(
             id=f"{self.split}-{self.iteration:04d}-{number:05d}",
             split=self.split,
             iteration=self.iteration,
             task=task,
-            seed=drawn.seed + (SEEDS if test else 0),
-            max_steps=self.settings.agent.max_turns if in_turns else getattr(limits, task.band.value),
+            seed=drawn.seed + (SEEDS if self.split is Split.TEST else 0),
+            max_steps=max_steps(self.settings, task, self.split),
             position=drawn.position,
             repeat=repeat,
             greedy=drawn.greedy,

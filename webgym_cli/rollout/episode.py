@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from webgym_cli.agent.actions.action_sets import find_action_set
+from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.client.reply import PolicyReply
@@ -34,7 +34,6 @@ from webgym_cli.records.trajectory import (
     Step,
     ToolResult,
     Trajectory,
-    is_webrl,
 )
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.rollout.agents import Agent
@@ -97,21 +96,20 @@ class EpisodeRun:
     def spec(self) -> PromptSpec:
         """Prompt parameters, stored with the trajectory so that its prompts can be rendered again."""
         context, tools = self.settings.context_config, self.environment.tools
-        webrl = tools is None and is_webrl(context.prompt_version)
-        return PromptSpec(
+        common = PromptSpec(
             version=context.prompt_version,
             interaction_mode=context.interaction_mode,
             history_window=context.history_window,
             max_images=context.max_images,
             thinking=bool(self.settings.policy_config.thinking),
-            tools=tools,
-            call_format="hermes" if tools is None else self.settings.agent.call_format,
-            system_prompt="" if tools is None and not webrl else self.settings.agent.system_prompt,
-            explained=context.explain_actions or not webrl,
-            lenient=webrl and context.lenient_actions,
-            dialogs=self.settings.browser.dialogs == "policy" and tools is None,
-            max_characters=context.max_characters if webrl else None,
         )
+        if tools is not None:
+            agent = self.settings.agent
+            options = {"tools": tools, "call_format": agent.call_format, "system_prompt": agent.system_prompt}
+        else:
+            own = ACTION_SETS.find(str(context.prompt_version)).prompt_options(self.settings)
+            options = {"dialogs": self.settings.browser.dialogs == "policy"} | own
+        return common.model_copy(update=options)
 
     async def run(self) -> Trajectory:
         """Run the episode and return its trajectory; an infrastructure failure is its outcome, not an exception.
@@ -135,9 +133,7 @@ class EpisodeRun:
             raise
         except Exception as error:  # noqa: BLE001  it must not end the other episodes
             outcome = describe_exception(error)
-        # An environment of a plug-in need not derive from `Environment`, whose defaults it then lacks.
-        find_outage = getattr(self.environment, "find_outage", str)
-        if outcome.failure in _MAYBE_NETWORK and (outage := find_outage()):
+        if outcome.failure in _MAYBE_NETWORK and (outage := self.environment.find_outage()):
             detail = f"{outcome.failure_detail} ({outage})"
             outcome = Outcome(failure=FailureKind.NETWORK_UNAVAILABLE, failure_detail=detail)
         return self.trajectory(outcome)

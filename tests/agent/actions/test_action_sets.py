@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
+
 import pytest
 
 from tests.records.made import step, trajectory
@@ -10,8 +13,10 @@ from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.agent.prompt import render, render_step
 from webgym_cli.config.load import load
-from webgym_cli.errors import UsageError
+from webgym_cli.environments.registry import check_tasks
+from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.action import CustomAction, InteractionMode
+from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, PromptVersion, Trajectory
 
 PLUGIN = """
@@ -82,3 +87,18 @@ def test_a_built_in_version_is_read_as_one():
 def test_an_unknown_one_is_named():
     with pytest.raises(UsageError, match=r"context_config\.prompt_version: there is no action set 'nosuch'"):
         find_action_set(PromptSpec(version="nosuch"))
+
+
+@pytest.mark.parametrize(("observes", "refused"), [("picture", {}), ("text", {"miniwob"})])
+def test_pages_take_the_action_sets_of_a_plugin_that_observe_as_they_show(compass, observes, refused):
+    ACTION_SETS.registered["compass"] = replace(ACTION_SETS.registered["compass"], observes=observes)
+    for name in ("web", "miniwob"):
+        task = Task(id="t", environment=name, start_url="http://r.test/")
+        with pytest.raises(SettingsError) if name in refused else nullcontext():
+            check_tasks(compass, [task])
+
+
+def test_an_action_set_brings_the_options_of_its_prompts():
+    options = ACTION_SETS.find("webrl").prompt_options(load(overrides=["context_config.max_characters=9000"]))
+    assert PromptSpec(version="webrl").model_copy(update=options).max_characters == 9000
+    assert ACTION_SETS.find("complete").prompt_options(load()) == {}

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.forms.reasoning import strip_reasoning
 from webgym_cli.agent.prompts.prompt_template import PromptTemplate
 from webgym_cli.agent.prompts.vanilla import render_plain_head, render_plain_turn
-from webgym_cli.records.action import CustomAction, InteractionMode
+from webgym_cli.config.model import Settings
+from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import Message
 from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpec, Step
 from webgym_cli.records.webrl import AnyAction
 from webgym_cli.util.registry import Registry
 
+# A screenshot, or the page as text.
+ObservationKind = Literal["picture", "text"]
 # Messages, and the SHA-256 of their images in order.
 Conversation = tuple[tuple[Message, ...], tuple[str, ...]]
 
@@ -45,6 +48,10 @@ class ActionSet:
     """Supported interaction modes."""
     with_dialogs: ActionSet | None = None
     """Variant that can answer dialogs, used if they are left to the policy; None: the set has no variant."""
+    observes: ObservationKind = "picture"
+    """How a page is shown to the policy. Environments accept the sets of all kinds that they can show."""
+    prompt_options: Callable[[Settings], dict[str, Any]] = lambda settings: {}
+    """Returns the fields of `PromptSpec` that only this set's prompts have."""
     render: Callable[[PromptSpec, str, Sequence[Step], Observation], Conversation] | None = None
     """Renders the whole prompt, in place of a template, from instruction, finished steps and current observation."""
     describe: Callable[[Sequence[dict[str, Any]]], str] | None = None
@@ -108,12 +115,13 @@ def require_template(spec: PromptSpec) -> PromptTemplate:
 
 
 def make_action_set(
-    system_prompt: str, parse: Callable[[str], CustomAction], format_action: Callable[[AnyAction], str]
+    system_prompt: str, parse: Callable[[str], AnyAction], format_action: Callable[[AnyAction], str]
 ) -> ActionSet:
     """Make an action set whose prompt has screenshot, notices, elements and text of each observation.
 
     `system_prompt` describes the actions. `parse` gets a response without its reasoning and raises `ValueError` with
-    the reason if it contains no action.
+    the reason if it contains no action. Pages are operated by `Action`; a `CustomAction` is for an environment of one's
+    own.
     """
 
     def read(response: str, spec: PromptSpec, *, truncated: bool, max_calls: int) -> AnyAction | ParseError:

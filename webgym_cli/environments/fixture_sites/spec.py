@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from webgym_cli.environments.registry import PICTURE_PROMPTS, EnvironmentSpec
+from webgym_cli.environments.registry import EnvironmentSpec
 from webgym_cli.environments.web.tasks import complete_address, shorten
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, select_named
@@ -30,7 +30,7 @@ SPEC = EnvironmentSpec(
     complete=complete_address,
     check_task=_check_task,
     make_pool=lazy("webgym_cli.environments.fixture_sites.environment:SitesPool"),
-    action_sets=PICTURE_PROMPTS,
+    observations=("picture",),
     leaves_dialogs=True,
     require_expert=lambda settings, tasks: None,  # each task has one
     is_judged=lambda settings: bool(settings.judge.base_url),

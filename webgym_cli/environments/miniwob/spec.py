@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import PICTURE_PROMPTS, EnvironmentSpec
+from webgym_cli.environments.registry import EnvironmentSpec
 from webgym_cli.environments.web.tasks import shorten
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import BadTaskError, TaskFields, select_named
@@ -50,6 +50,6 @@ SPEC = EnvironmentSpec(
     list_tasks=_list_tasks,
     check_task=_check_task,
     make_pool=_make_pool,
-    action_sets=PICTURE_PROMPTS,
+    observations=("picture",),
     require_expert=_require_expert,
 )

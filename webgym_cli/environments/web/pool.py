@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Self
 
+from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
@@ -15,7 +16,7 @@ from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.action import InteractionMode
-from webgym_cli.records.trajectory import PromptVersion, is_webrl
+from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.util.secrets import read_secret
 
 # Scroll distance for text observations, as a fraction of the viewport, as in WebRL.
@@ -42,7 +43,8 @@ class WebPool:
     def __init__(self, settings: Settings, mode: InteractionMode, *, as_text: bool = False) -> None:
         browser = settings.browser
         self.mode = mode
-        self.as_text = as_text or is_webrl(settings.context_config.prompt_version)
+        observes = ACTION_SETS.find(str(settings.context_config.prompt_version)).observes
+        self.as_text = as_text or observes == "text"
         """Whether pages are shown as text."""
         self.released = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
         self.screenshots = browser.screenshots or not self.as_text

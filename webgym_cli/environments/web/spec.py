@@ -6,10 +6,9 @@ from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import PICTURE_PROMPTS, EnvironmentSpec
+from webgym_cli.environments.registry import EnvironmentSpec
 from webgym_cli.environments.web.tasks import complete_address, is_web_record, require_instruction
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import PromptVersion
 
 
 def _make_pool(settings: Settings) -> EnvironmentPool:
@@ -29,7 +28,7 @@ SPEC = EnvironmentSpec(
     complete=complete_address,
     check_task=require_instruction,
     make_pool=_make_pool,
-    action_sets=(*PICTURE_PROMPTS, PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED),
+    observations=("picture", "text"),
     leaves_dialogs=True,
     is_judged=lambda settings: True,
     new_task_fields=_no_new_fields,

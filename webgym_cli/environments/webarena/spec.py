@@ -6,7 +6,6 @@ from typing import Any
 
 from webgym_cli.environments.registry import EnvironmentSpec, ExclusiveResources
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.tasks.registry import select_named
 from webgym_cli.util.registry import lazy
 
@@ -51,7 +50,7 @@ SPEC = EnvironmentSpec(
     list_tasks=_list_tasks,
     converters={"webarena": lazy("webgym_cli.environments.webarena.convert:convert_configurations")},
     make_pool=lazy("webgym_cli.environments.webarena.environment:WebArenaPool"),
-    action_sets=(PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED),
+    observations=("text",),
     require_expert=lazy("webgym_cli.environments.webarena.fixture_tasks:require_experts"),
     check_settings=lazy("webgym_cli.environments.webarena.requirements:check_settings"),
     scores_unfinished=True,
