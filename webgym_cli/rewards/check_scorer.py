@@ -87,8 +87,8 @@ class CheckScorer(Scorer[CheckSummary]):
         judgement = _build_judgement(trajectory, score, success=success, seconds=time.monotonic() - began)
         before = pending.previous if pending.known else trajectory.outcome.success
         self._agreement.add(success, before)
-        facts = {"check": score.detail, "reward": score.value, "previous": before}
-        return ScoreResult(judgement, success, facts=facts, counts={"reward": score.value})
+        outcome = {"check": score.detail, "reward": score.value, "previous": before}
+        return ScoreResult(judgement, success, facts=outcome, counts={"reward": score.value})
 
     def summarize(self, counts: ScoringCounts, seconds: float) -> CheckSummary:
         """Return the summary event."""
