@@ -35,6 +35,7 @@ from webgym_cli.records.trajectory import (
     ToolResult,
     Trajectory,
 )
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.records.webrl import WebRLAction
 from webgym_cli.store.blocklist import Block
 from webgym_cli.store.screenshots import Recoded
@@ -51,6 +52,7 @@ RECORDS: dict[str, type[BaseModel]] = {
         *(WebRLAction, CustomAction, Tab, PolicyVersion, Sampling, Outcome, Score, FinalState),
         *(
             Judgement,
+            TokenUsage,
             Verdict,
             Task,
             Episode,

@@ -13,7 +13,19 @@ from webgym_cli.cli.manual import ManualGroup, command
 
 # The modules of `commands`, in the order of the pipeline: each has a command of its name, or an `app` of several.
 _PANELS = {
-    "Pipeline": ("rollout", "judge", "score", "prepare", "train", "loop", "curriculum", "resume", "serve", "gateway"),
+    "Pipeline": (
+        "rollout",
+        "judge",
+        "score",
+        "eval_",
+        "prepare",
+        "train",
+        "loop",
+        "curriculum",
+        "resume",
+        "serve",
+        "gateway",
+    ),
     "Look": ("status", "inspect_buffer", "show", "report", "compare"),
     "Exchange": ("export_sharegpt", "import_", "track", "gc"),
     "Set up": ("setup", "doctor", "init_model", "login", "tasks", "tools", "fixture", "config"),

@@ -46,7 +46,7 @@ Result = TypeVar("Result")
 # The commands that plan their trainings after their start.
 _LOOPS = ("loop", "curriculum")
 # The commands that start a policy server if `rollout.policy` requires one.
-_SERVING = ("rollout", "gateway", "loop", "curriculum")
+_SERVING = ("rollout", "gateway", "eval", "loop", "curriculum")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from webgym_cli.compare.runs import ComparedRow, Comparison
 from webgym_cli.report.charts import NONE, format_number, format_percent
 from webgym_cli.report.figures import Figure, ReportSection, Table, format_interval, make_success_curve
-from webgym_cli.report.page import render_template
+from webgym_cli.report.page import render_sections
 from webgym_cli.report.success import SuccessCounts
 
 _ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
@@ -27,10 +27,10 @@ def build_run_tables(comparison: Comparison) -> dict[str, Figure]:
     runs = [(name, of["run"], of["policy_version"], of["policy"]) for name, of in sides]
     settings = [(key, json.dumps(of["first"]), json.dumps(of["second"])) for key, of in comparison["settings"].items()]
     return {
-        "runs": _table("runs", ("", "run", "policy version", "policy"), runs),
-        "success": _table("success", _ROWS, map(_success_cells, comparison["rows"])),
-        "failures": _table("failures", _FAILURES, (_failure_cells(*of) for of in comparison["failures"].items())),
-        "settings": _table("settings that differ", ("", "A", "B"), settings),
+        "runs": build_table("runs", ("", "run", "policy version", "policy"), runs),
+        "success": build_table("success", _ROWS, map(_success_cells, comparison["rows"])),
+        "failures": build_table("failures", _FAILURES, (_failure_cells(*of) for of in comparison["failures"].items())),
+        "settings": build_table("settings that differ", ("", "A", "B"), settings),
     }
 
 
@@ -39,12 +39,12 @@ def build_version_tables(difference: dict[str, Any], *, tasks: bool) -> list[Fig
     unit, counts = f"{difference['unit']}s", difference["counts"]
     names = ("run", "iteration", "success_rate", "mean_steps", "only_here")
     tables = [
-        _table(
+        build_table(
             f"{difference['split']}, {difference['pairs']} {unit}",
             ("", "run", "iteration", "success", "steps", f"{unit} only here"),
             [(side, *(difference[side][name] for name in names)) for side in ("first", "second")],
         ),
-        _table(
+        build_table(
             "change",
             (*counts, "unscored", "p (McNemar)"),
             [(*counts.values(), difference["unscored"], difference["p_value"])],
@@ -52,10 +52,10 @@ def build_version_tables(difference: dict[str, Any], *, tasks: bool) -> list[Fig
     ]
     if tasks:
         changed = [(task, *of.values()) for task, of in difference["by_task"].items() if of["gained"] or of["lost"]]
-        tables.append(_table("by task", ("task", "pairs", *counts), changed))
+        tables.append(build_table("by task", ("task", "pairs", *counts), changed))
         for kind in ("gained", "lost"):
             rows = [(pair["task"], pair.get("seed"), pair["first"], pair["second"]) for pair in difference[kind]]
-            tables.append(_table(kind, ("task", "seed", "first", "second"), rows))
+            tables.append(build_table(kind, ("task", "seed", "first", "second"), rows))
     return tables
 
 
@@ -78,7 +78,9 @@ def build_sections(comparison: Comparison) -> list[ReportSection]:
 
 def render_comparison(comparison: Comparison) -> bytes:
     """Render a comparison page, encoded in UTF-8."""
-    return render_template("compare", comparison=comparison, sections=build_sections(comparison))
+    sides = (("A", comparison["first"]), ("B", comparison["second"]))
+    tiles = [(name, of["run"], f"policy version {of['policy_version']}: {of['policy']}") for name, of in sides]
+    return render_sections("compare", "\nand ".join(of["run"] for _, of in sides), tiles, build_sections(comparison))
 
 
 def warn_of_different_tasks(comparison: Comparison) -> str:
@@ -89,7 +91,8 @@ def warn_of_different_tasks(comparison: Comparison) -> str:
     return "The runs have no task in common: the success rates are those of different tasks, and no verdict follows."
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Figure:
+def build_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Figure:
+    """Return a table as a figure."""
     cells = (tuple("" if cell is None else str(cell) for cell in row) for row in rows)
     return Figure(title, Table(tuple(columns), tuple(cells)))
 
@@ -98,13 +101,13 @@ def _success_cells(row: ComparedRow) -> tuple[Any, ...]:
     sides = (row["first"], row["second"])
     steps = (format_number(side and side["mean_steps"]) for side in sides)
     shown = (row["series"], row["first_iteration"], row["second_iteration"], *map(_rate, sides), *steps)
-    return (*shown, _points(row.get("difference")), _sure(row), _verdict(row))
+    return (*shown, format_points(row.get("difference")), _sure(row), _verdict(row))
 
 
 def _failure_cells(kind: str, of: dict[str, Any]) -> tuple[Any, ...]:
-    interval = format_interval(of.get("difference_interval"), _points)
+    interval = format_interval(of.get("difference_interval"), format_points)
     verdict = {True: "differs", False: "may be chance", None: NONE}[of.get("significant")]
-    return kind, of["first"], of["second"], _points(of.get("difference")), interval, verdict
+    return kind, of["first"], of["second"], format_points(of.get("difference")), interval, verdict
 
 
 def _curves(comparison: Comparison, series: str) -> Figure | None:
@@ -121,7 +124,7 @@ def _rate(side: SuccessCounts | None) -> str:
     return f"{format_percent(side['success_rate'])} of {side['scored']}" if side and side["scored"] else NONE
 
 
-def _points(of: float | None) -> str:
+def format_points(of: float | None) -> str:
     """Format a difference of shares in percentage points."""
     return NONE if of is None else ("+" if of > 0 else "") + format_percent(of).replace(" %", " pp")
 
@@ -129,7 +132,7 @@ def _points(of: float | None) -> str:
 def _sure(row: ComparedRow) -> str:
     if row["method"] == "paired":
         return f"p {row['p_value']:g}: +{row['gained']} -{row['lost']} of {row['pairs']} pairs"
-    return format_interval(row.get("difference_interval"), _points)
+    return format_interval(row.get("difference_interval"), format_points)
 
 
 def _verdict(row: ComparedRow) -> str:

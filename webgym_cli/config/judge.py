@@ -39,6 +39,8 @@ class JudgeSettings(ChatEndpointSettings):
     with_checks: bool = False
     """Also judge episodes that the check of their task scored. Their reward stays the check's; `webgym judge` reports
     the agreement."""
+    image_detail: Literal["auto", "low", "high"] = "auto"
+    """The `detail` of each screenshot in a request; `auto`: none is sent, the server decides."""
     check_claims: bool = True
     """Also check that the screenshots support every claim of the answer (WebGym's criterion B)."""
 

@@ -11,6 +11,7 @@ from webgym_cli.config.agent import AgentSettings
 from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.config.context_config import ContextSettings
+from webgym_cli.config.cost import CostSettings
 from webgym_cli.config.curriculum import CurriculumSettings
 from webgym_cli.config.filters import FilterSettings
 from webgym_cli.config.generate import GenerateSettings
@@ -50,6 +51,7 @@ class Settings(ConfigSection):
     judge: JudgeSettings = JudgeSettings()
     orm: OrmSettings = OrmSettings()
     generate: GenerateSettings = GenerateSettings()
+    cost: CostSettings = CostSettings()
     serve: ServeSettings = ServeSettings()
     log_config: LogSettings = LogSettings()
     algorithm_config: AlgorithmSettings = AlgorithmSettings()

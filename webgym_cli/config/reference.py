@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from webgym_cli.config.cost import TokenPrices
 from webgym_cli.config.endpoint import ChatEndpointSettings
 from webgym_cli.config.load import flat_values, is_frozen
 from webgym_cli.config.model import Settings
@@ -59,6 +60,7 @@ def settings_reference() -> str:
     pages.append(f"## Old names\n\nThese still work, with a note.\n\n{_format_table(('old name', 'now'), old_names)}\n")
     pages.append(
         f"## ChatEndpointSettings\n\nThe fields of a job of `judge.jobs`.\n\n{fields_table(ChatEndpointSettings)}\n"
+        f"## TokenPrices\n\nThe fields of a model of `cost.prices`.\n\n{fields_table(TokenPrices)}\n"
     )
     return "\n".join(pages).rstrip()
 

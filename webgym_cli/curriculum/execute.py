@@ -25,6 +25,7 @@ from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, build_feasibil
 from webgym_cli.curriculum.seeds import SeedRequest, build_task, list_names
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import EventSink, GenerationSummary, make_event
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.rewards.judge.client import JudgeReply
 from webgym_cli.rewards.judge.question import REPLY_SCHEMA
 from webgym_cli.rewards.orm.client import OrmClient
@@ -53,6 +54,8 @@ class TaskGeneration:
     """The policy's own critic, if the plan uses it."""
     calls: int = 0
     """Number of requests, including retries."""
+    tokens: TokenUsage = field(default_factory=TokenUsage)
+    """Tokens of the requests that were answered."""
     asked: int = 0
     """Requests for new tasks sent by this command; answers of others were already stored."""
     unanswered: int = 0

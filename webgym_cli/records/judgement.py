@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.trajectory import Outcome, Score, Trajectory
+from webgym_cli.records.usage import TokenUsage
 
 JudgementSource = Literal["judge", "orm", "check"]
 # Sources whose score decides, whatever a judge says; the first one precedes.
@@ -73,6 +74,8 @@ class Judgement(StoredRecord):
     """With `judge_failed`: the judge was down or refused the request, and judged nothing."""
     calls: int = 0
     """Requests to the judge, including retries; for an ORM 1, or 0 if only the threshold changed."""
+    tokens: TokenUsage = TokenUsage()
+    """Tokens of these requests, as the server counted them; zeros in older runs."""
     seconds: float = 0.0
     judged_at: Moment
     """ISO 8601, UTC."""

@@ -31,3 +31,11 @@ class Sample(Record):
     reward: float
     tokens: int | None = None
     """Length of prompt and response in tokens, including images; None if no tokenizer was available."""
+
+
+class SentPrompt(Record):
+    """The messages of an imported step, if the other system stored them, or of another agent's call."""
+
+    messages: tuple[Message, ...]
+    images: tuple[str, ...]
+    """SHA-256 of each image, in the order of the placeholders in the messages."""

@@ -1,15 +1,19 @@
-"""Success rates with confidence intervals, pass@k, and McNemar's test."""
+"""Success rates with confidence intervals, pass@k, McNemar's test, and Holm's adjustment."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 # Two-sided 95 % quantile of the normal distribution.
 Z95 = 1.959964
 
 
-def wilson(successes: int, trials: int, z: float = Z95) -> tuple[float, float]:
-    """Return the Wilson score interval of a proportion (Wilson 1927); (0, 1) without trials."""
+def wilson(successes: float, trials: int, z: float = Z95) -> tuple[float, float]:
+    """Return the Wilson score interval of a proportion (Wilson 1927); (0, 1) without trials.
+
+    `successes` is not whole where each trial is a mean of its repeats.
+    """
     if trials == 0:
         return 0.0, 1.0
     rate = successes / trials
@@ -52,3 +56,12 @@ def mcnemar(gained: int, lost: int) -> float:
     differ = gained + lost
     tail = sum(math.comb(differ, count) for count in range(min(gained, lost) + 1))
     return min(1.0, 2 * tail / (1 << differ))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the p-values adjusted for their number by Holm's step-down method (Holm 1979), in the given order."""
+    adjusted, largest = [1.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted

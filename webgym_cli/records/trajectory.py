@@ -13,7 +13,7 @@ from webgym_cli.records.action import Action, InteractionMode
 from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.final_state import FinalState
-from webgym_cli.records.sample import Message
+from webgym_cli.records.sample import SentPrompt as SentPrompt
 from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.webrl import AnyAction
@@ -118,6 +118,10 @@ class Generation(Record):
 
     prompt_tokens: int | None = None
     """Length of the prompt in tokens, images included."""
+    cached_tokens: int = 0
+    """Tokens of the prompt that the server had cached, as far as it says so."""
+    completion_tokens: int = 0
+    """Length of the response in tokens, as the server counted it; 0 in older runs."""
     prompt_token_digest: str | None = None
     """SHA-256 of the prompt's token ids (comma-separated decimals), if the server returned them."""
     token_ids: tuple[int, ...] | None = None
@@ -129,14 +133,6 @@ class Generation(Record):
     """Name of the model that the server says it used, if it is not the requested one."""
     policy_version: PolicyVersion | None = None
     """The weights that produced the response; None: an expert, or a server that webgym did not start."""
-
-
-class SentPrompt(Record):
-    """The messages of an imported step, if the other system stored them, or of another agent's call."""
-
-    messages: tuple[Message, ...]
-    images: tuple[str, ...]
-    """SHA-256 of each image, in the order of the placeholders in the messages."""
 
 
 class Step(Record):

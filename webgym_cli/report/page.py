@@ -9,7 +9,7 @@ from typing import Any
 from webgym_cli.report.changes import ChangeExample
 from webgym_cli.report.charts import NONE, draw_swatch, format_percent
 from webgym_cli.report.facts import ReportFacts, find_newest_test
-from webgym_cli.report.figures import format_interval
+from webgym_cli.report.figures import ReportSection, format_interval
 from webgym_cli.report.gallery import Card
 from webgym_cli.report.phases import build_phase_sections
 from webgym_cli.report.views import build_sections
@@ -28,8 +28,9 @@ def render_report(
 ) -> bytes:
     """Render a report page, encoded in UTF-8."""
     values = {name: sorted({card.facts[name] for card in cards}) for name in _FILTERS}
-    return render_template(
+    return _render_template(
         "report",
+        "report.html",
         facts=facts,
         tiles=_tiles(facts),
         sections=[*build_sections(facts), *build_phase_sections(facts)],
@@ -61,12 +62,16 @@ def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def render_template(command: str, **values: Any) -> bytes:
-    """Render a command's page from this folder's templates, encoded in UTF-8."""
-    folder = Path(__file__).parent
-    return render_page(
-        folder, f"{command}.html", command, style="report.css", script="filter.js", swatch=draw_swatch, **values
-    )
+def render_sections(
+    command: str, heading: str, tiles: Sequence[tuple[str, str, str]], sections: Sequence[ReportSection]
+) -> bytes:
+    """Render a page of tiles (label, value, explanation) and sections, encoded in UTF-8."""
+    return _render_template(command, "sections.html", heading=heading, tiles=tiles, sections=sections)
+
+
+def _render_template(command: str, template: str, **values: Any) -> bytes:
+    folder, frame = Path(__file__).parent, {"style": "report.css", "script": "filter.js"}
+    return render_page(folder, template, command, **frame, swatch=draw_swatch, **values)
 
 
 def to_short_json(value: Any) -> str:

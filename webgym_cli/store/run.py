@@ -92,6 +92,8 @@ class RunDir:
     """The gateway's sessions: one append-only file each, with every call."""
     blocklist = _PathBelow("blocklist.jsonl")
     """Sites that blocked the browser, one JSON object per line."""
+    conditions = _PathBelow("conditions.json")
+    """What changes the numbers of an evaluation, except for its judge."""
     report = _PathBelow("report.html")
     """The run as one HTML page, made by `webgym report`."""
 
@@ -119,6 +121,10 @@ class RunDir:
     def index(self) -> Path:
         """Index of the trajectories; derived, can be rebuilt at any time."""
         return self.root / "index.parquet"
+
+    def evaluation(self, judge: str) -> Path:
+        """Record of an evaluation by one judge (`environment`: without one); its page is beside it."""
+        return self.root / f"evaluation-{judge}.json"
 
     def page(self, trajectory: str) -> Path:
         """HTML page of a trajectory, made by `webgym show`. Its id can't lead out of the folder."""
@@ -240,11 +246,8 @@ def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] |
         if not _has_begun(run) or _is_out_of_reach(run, before.policy_config.base_model):
             changed.remove(BASE_MODEL)
     if changed:
-        old, new = flat_values(before), flat_values(after)
-        sources = sources or {}
-        differences = [
-            f"{key} ({old[key]}, not {new[key]} as in {sources.get(key, 'this command')})" for key in changed
-        ]
+        old, new, of = flat_values(before), flat_values(after), sources or {}
+        differences = [f"{key} ({old[key]}, not {new[key]} as in {of.get(key, 'this command')})" for key in changed]
         raise SettingsError(
             f"{run.root}: a run keeps these settings: {', '.join(differences)}",
             hint="leave them as they are, or start another run in another folder",
@@ -277,10 +280,7 @@ def create_or_open(run: RunDir, settings: Settings) -> None:
 
 
 def run_id(run: RunDir, settings: Settings) -> str:
-    """Return the run's id at Weights & Biases: the setting, or 16 hex digits derived from the run's origin.
-
-    Empty if the run does not exist yet.
-    """
+    """Return the run's id at W&B: the setting, or 16 hex digits of the run's origin; empty before the run exists."""
     if settings.log_config.run_id or not run.provenance.is_file():
         return settings.log_config.run_id
     return hashlib.sha256(run.provenance.read_bytes()).hexdigest()[:16]

@@ -16,7 +16,7 @@ class RunningCommand(Record):
     """A command that has started and not finished."""
 
     command: Literal[
-        "rollout", "gateway", "judge", "score", "generate", "import", "prepare", "train", "loop", "curriculum"
+        "rollout", "gateway", "judge", "score", "eval", "generate", "import", "prepare", "train", "loop", "curriculum"
     ]
     options: dict[str, Any]
     """Options of the command, as keyword arguments of its function."""

@@ -98,7 +98,7 @@ def open_tasks(source: str) -> TaskSet:
     """
     prefix, colon, argument = source.partition(":")
     if colon and (known := find_prefix(prefix)) is not None and known.list_tasks is not None:
-        return _in_memory(source, known.list_tasks(argument))
+        return index_tasks(source, known.list_tasks(argument))
     try:
         return _open_file(source, _version(Path(source)))
     except OSError as error:
@@ -146,7 +146,7 @@ def _open_file(source: str, version: tuple[int, int]) -> TaskSet:
     path, offsets = Path(source), array("Q")
     with path.open("rb") as file:
         if is_array_start(file.read(_HEAD)):
-            return _in_memory(source, _in_array(path))
+            return index_tasks(source, _in_array(path))
         file.seek(0)
         lines = ((offset, _check(path, number, line)) for number, offset, line in iter_numbered_lines(file))
         tasks = TaskSet(source, partial(_read_lines, path, version, offsets)).fill(lines, offsets)
@@ -190,6 +190,7 @@ def _unreadable(path: Path, error: OSError) -> UsageError:
     return UsageError(f"{path}: the task file can't be read: {error.strerror or error}", hint=hint)
 
 
-def _in_memory(source: str, tasks: Iterable[Task]) -> TaskSet:
+def index_tasks(source: str, tasks: Iterable[Task]) -> TaskSet:
+    """Return a set of tasks that are held in memory."""
     kept: list[Task] = []
     return TaskSet(source, lambda indices: map(kept.__getitem__, indices)).fill(((task, task) for task in tasks), kept)

@@ -246,6 +246,8 @@ async def test_token_ids_and_log_probabilities_are_kept(ask, server):
     found = (await ask()).generation
     assert found.model_dump() == {
         "prompt_tokens": 7,
+        "cached_tokens": 0,
+        "completion_tokens": 2,
         "prompt_token_digest": hashlib.sha256(b"1,22,3").hexdigest(),
         "token_ids": (5, 6),
         "logprobs": (-0.5, -0.25),

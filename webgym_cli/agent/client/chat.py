@@ -18,6 +18,7 @@ from webgym_cli.config.endpoint import ChatEndpointSettings, EndpointSettings
 from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.base import Record
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.usage import TokenUsage, read_usage
 from webgym_cli.util.http_client import MAX_ANSWER, BoundedClient
 from webgym_cli.util.secrets import expand_variables, redact, require_header_value
 from webgym_cli.util.text import replace_surrogates
@@ -49,6 +50,8 @@ class RequestCounter(Protocol):
 
     calls: int
     """Number of requests, retries included."""
+    tokens: TokenUsage
+    """Tokens of the requests that were answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class ChatClient:
             raise ChatError(f"{self._settings.base_url}: {reason}", unavailable=True) from error
         if counter:
             counter.calls += answer.retries_taken + 1
+            counter.tokens += await asyncio.to_thread(_read_usage, answer)  # it may have 16 MB
         return answer
 
     def _parameters(self, form: ReplyFormat[RecordT]) -> dict[str, Any]:
@@ -173,6 +177,13 @@ def read_api_key(variable: str) -> str:
     Raises `SettingsError` for characters that are invalid in an HTTP header.
     """
     return require_header_value(variable) or _NO_KEY
+
+
+def _read_usage(answer: Any) -> TokenUsage:
+    try:
+        return read_usage(answer.http_response.json())
+    except (ValueError, RecursionError):  # the reader of the reply says what is wrong
+        return TokenUsage()
 
 
 def read_completion(answer: Any, kind: type[RecordT]) -> RecordT:

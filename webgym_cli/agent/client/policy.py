@@ -22,6 +22,7 @@ from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.sampling import Logprobs, Sampling
 from webgym_cli.records.trajectory import Generation
+from webgym_cli.records.usage import read_usage
 from webgym_cli.util.http_client import BoundedClient
 from webgym_cli.util.text import replace_surrogates
 
@@ -203,8 +204,11 @@ def _read_reply(response: httpx.Response, model: str) -> PolicyReply:
     logprobs = (choice.get("logprobs") or {}).get("content")
     # Servers answer for an alias with its dated release: for `NAME` with `NAME-2026-01-31`.
     named = replace_surrogates(str(answer.get("model") or model))[:_MODEL_LIMIT]
+    usage = read_usage(answer)
     generation = Generation(
         prompt_tokens=(answer.get("usage") or {}).get("prompt_tokens"),
+        cached_tokens=usage.cached,
+        completion_tokens=usage.completion,
         prompt_token_digest=digest_tokens(prompt_ids) if prompt_ids else None,
         token_ids=tuple(ids) if ids else None,
         logprobs=tuple(entry["logprob"] for entry in logprobs) if logprobs else None,

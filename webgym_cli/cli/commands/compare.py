@@ -20,12 +20,18 @@ if TYPE_CHECKING:
     from webgym_cli.store.index.query import Index
     from webgym_cli.store.run import RunDir
 
-SidesArg = Annotated[list[Path], run_argument("RUN...", "Runs, each followed by the versions to compare, if not all.")]
+SidesArg = Annotated[
+    list[Path],
+    run_argument("RUN...", "Runs, each followed by the versions to compare, if not all; or records of webgym eval."),
+]
 SplitOpt = Annotated[Split, typer.Option("--split", help="Split of versions; test episodes are the same in all.")]
 TasksOpt = Annotated[bool, typer.Option("--tasks", help="Show which tasks and episodes changed.")]
 TopOpt = Annotated[int, typer.Option("--top", min=0, help="Maximum number of rows of --tasks; 0: all.")]
 HtmlOpt = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Also write the comparison to FILE, as one HTML page.")
+]
+AcrossOpt = Annotated[
+    bool, typer.Option("--across", help="Also compare evaluations of other tasks, judges, decodings, browsers.")
 ]
 
 
@@ -35,6 +41,7 @@ def compare(
     tasks: TasksOpt = False,
     top: TopOpt = 20,
     html: HtmlOpt = None,
+    across: AcrossOpt = False,
     json: JsonOpt = False,
 ) -> None:
     """Compare policy versions, or runs, with significance tests.
@@ -47,10 +54,14 @@ def compare(
     compared by task, and runs by the 95 % interval of the difference of two proportions. Rates of different tasks get
     no verdict.
 
+    Evaluations (folders of webgym eval, or their records) are paired by task with the first one, with Holm's adjustment
+    for several. Those with other tasks, judges, decodings, limits or browser access are refused unless --across.
+
     Examples:
       webgym compare runs/a 0 3 --tasks
       webgym compare runs/a runs/b --html ab.html
       webgym compare runs/a 3 runs/b 3 --tasks --json | jq -r .lost[].second
+      webgym compare evaluations/a evaluations/b evaluations/c --tasks
       webgym compare runs/a runs/b --json | jq '.rows[] | select(.significant)'
 
     Exit codes: 3.
@@ -63,6 +74,8 @@ def compare(
     output = Output(as_json=json)
     if html is not None:
         refuse_output_in_run(html)
+    if _compare_evaluations(output, sides, top if tasks else None, html, across=across):
+        return
     named = _parse_sides(sides)
     if html is not None and [versions for _, versions in named] != [[], []]:
         raise UsageError("--html: a page compares two runs", hint="webgym compare RUN_A RUN_B --html FILE")
@@ -79,6 +92,37 @@ def compare(
         output.data(difference)
     else:
         _show(output, build_version_tables(difference, tasks=tasks), top)
+
+
+def _compare_evaluations(
+    output: Output, sides: Sequence[Path], top: int | None, html: Path | None, *, across: bool
+) -> bool:
+    """Compare records of evaluations; return whether the sides are such. `top`: as for runs."""
+    from webgym_cli.compare.evaluation_views import build_comparison_tables, render_record_comparison
+    from webgym_cli.compare.evaluations import compare_records, find_record
+
+    records = [record for side in sides if (record := find_record(side))]
+    if not records:
+        return False
+    if len(records) < max(2, len(sides)):
+        raise UsageError("evaluations are compared with evaluations", hint="webgym compare EVALUATION EVALUATION")
+    comparison = compare_records(records, across=across)
+    if html is not None:
+        _write_page(output, html, render_record_comparison(comparison))
+    if output.as_json:
+        output.data(comparison)
+    else:
+        _show(output, build_comparison_tables(comparison, tasks=top is not None), top or 0)
+    return True
+
+
+def _write_page(output: Output, html: Path, page: bytes) -> None:
+    from webgym_cli.store.run import check_output
+    from webgym_cli.util.files import write_atomic
+
+    check_output(html, page)
+    write_atomic(html, page)
+    output.note(f"the page: {html}")
 
 
 def _parse_sides(words: Sequence[Path]) -> list[tuple[Path, list[int]]]:
@@ -125,15 +169,10 @@ def _compare_runs(
         render_comparison,
         warn_of_different_tasks,
     )
-    from webgym_cli.store.run import check_output
-    from webgym_cli.util.files import write_atomic
 
     compared = compare_runs(first, other)
     if html is not None:
-        page = render_comparison(compared)
-        check_output(html, page)
-        write_atomic(html, page)
-        output.note(f"the page: {html}")
+        _write_page(output, html, render_comparison(compared))
     newest = [(*side, find_versions(*side, split)[-1:]) for side in (first, other)] if top is not None else []
     difference = _compare_versions(newest, split) if newest else {}
     if output.as_json:

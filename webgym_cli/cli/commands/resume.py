@@ -9,8 +9,8 @@ from webgym_cli.cli.output import Output
 def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False, trust: TrustOpt = False) -> None:
     """Resume the interrupted command of a run.
 
-    That is a rollout, judge, score, tasks generate, import, prepare, train, loop or curriculum. Each stage does only
-    what is missing: stored episodes are kept, a training continues from its last checkpoint.
+    That is a rollout, judge, score, eval, tasks generate, import, prepare, train, loop or curriculum. Each stage does
+    only what is missing: stored episodes are kept, a training continues from its last checkpoint.
 
     Examples:
       webgym resume runs/a
@@ -38,12 +38,13 @@ def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False, trust
     if trust:
         trust_runs(directory)
     # it names files to read and to write, which a stranger's note must not choose
-    if interrupted.command in ("generate", "import") and not is_own(directory.root):
+    if interrupted.command in ("generate", "import", "eval") and not is_own(directory.root):
         raise refuse_foreign(directory.root, f"its {interrupted.command} reads and writes files that its author chose")
     output.note(
         f"{'would resume' if dry_run else 'resuming'} `webgym {interrupted.command}`, begun {interrupted.since}"
     )
-    name = "import_" if interrupted.command == "import" else interrupted.command
+    name = {"import": "import_", "eval": "eval_"}.get(interrupted.command, interrupted.command)
+    place = "out" if interrupted.command == "eval" else "run"
     command = getattr(import_module(f"webgym_cli.cli.commands.{name}"), name)
     # state.json holds texts; the commands take types.
-    validate_call(command)(run=run, options=StageOptions(json=json, dry_run=dry_run), **interrupted.options)
+    validate_call(command)(**{place: run}, options=StageOptions(json=json, dry_run=dry_run), **interrupted.options)

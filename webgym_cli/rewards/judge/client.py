@@ -13,6 +13,7 @@ from webgym_cli.agent.client.chat import ChatClient, ReplyFormat, require_addres
 from webgym_cli.config.judge import JudgeJob, JudgeSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.base import Record
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeQuestion, QuestionKind, build_messages
 from webgym_cli.store.screenshots import data_url
 from webgym_cli.util.text import replace_surrogates
@@ -49,6 +50,8 @@ class JudgeContext:
     images: ImageLoader
     calls: int = 0
     """Number of requests, including retries."""
+    tokens: TokenUsage = field(default_factory=TokenUsage)
+    """Tokens of the requests that were answered."""
     _urls: dict[str, str] = field(default_factory=dict)
 
     def url(self, sha256: str) -> str:
@@ -72,7 +75,7 @@ class JudgeClient:
 
     async def ask(self, question: JudgeQuestion, case: JudgeContext) -> JudgeReply:
         """Return the reply to a question. Raises `ChatError` after the last retry, and `StoreError` for an image."""
-        content = await asyncio.to_thread(build_messages, question, case.url)
+        content = await asyncio.to_thread(build_messages, question, case.url, self._settings.image_detail)
         form = ReplyFormat(question.job, JudgeReply, REPLY_SCHEMA)
         of_job = settings_for(self._settings, question.job)
         return await self._clients[_name_client(of_job)].ask(content, form, case, model=of_job.model)

@@ -56,6 +56,7 @@ class Judge:
             "models": name_models(self._settings),
             "settings_digest": self._digest,
             "calls": session.context.calls,
+            "tokens": session.context.tokens,
             "seconds": round(time.monotonic() - start, 3),
             "judged_at": now(),
         }
@@ -111,9 +112,8 @@ def compute_settings_digest(settings: JudgeSettings) -> str:
         **{name: getattr(settings, name) for name in deciding},
     }
     # judgements that are stored lack the keys of what came later
-    later = {"protocol": settings.protocol, "top_p": settings.top_p, "extra_body": settings.extra_body}
-    usual = JudgeSettings()
-    content |= {name: value for name, value in later.items() if value != getattr(usual, name)}
+    later, usual = ("protocol", "top_p", "extra_body", "image_detail"), JudgeSettings()
+    content |= {name: value for name in later if (value := getattr(settings, name)) != getattr(usual, name)}
     sampling = ("temperature", "max_new_tokens", "top_p", "structured_output", "extra_body")
     of_jobs = {name: job.model_dump(include=set(sampling), exclude_unset=True) for name, job in settings.jobs.items()}
     if any(of_jobs.values()):

@@ -68,12 +68,16 @@ REPLY_SCHEMA: dict[str, Any] = {
 }
 
 
-def build_messages(question: JudgeQuestion, url: Callable[[str], str]) -> list[dict[str, Any]]:
-    """Return the question in the OpenAI chat format. `url` returns an image's data URL by its SHA-256."""
+def build_messages(question: JudgeQuestion, url: Callable[[str], str], detail: str = "auto") -> list[dict[str, Any]]:
+    """Return the question in the OpenAI chat format. `url` returns an image's data URL by its SHA-256.
+
+    `detail`: the resolution in which a server reads images.
+    """
     content = [{"type": "text", "text": fence_data({"question": question.job, **question.data})}]
     parts: list[dict[str, Any]] = list(content)
     for screenshot in question.screenshots:
         parts.append({"type": "text", "text": screenshot.caption})
-        parts.append({"type": "image_url", "image_url": {"url": url(screenshot.sha256)}})
+        known = {} if detail == "auto" else {"detail": detail}
+        parts.append({"type": "image_url", "image_url": {"url": url(screenshot.sha256), **known}})
     system = "\n".join((*FRAME, *question.rules, FORM))
     return [{"role": "system", "content": system}, {"role": "user", "content": parts}]

@@ -1,0 +1,179 @@
+"""`webgym eval` as people meet it: experts on generated questions, which need neither browser nor server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.forked import webgym
+from tests.records.made import store_images
+from tests.rewards.cases import ANSWER, GARBAGE, INSTRUCTION, RUBRIC, answered
+from tests.rewards.scripted_judge import ScriptedJudgeServer
+from webgym_cli.config.load import load
+from webgym_cli.errors import UsageError, WebGymError
+from webgym_cli.loop.context import StageContext
+from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import append
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.util.files import write_lines
+
+QUESTIONS = ("eval", "oracle", "-b", "arithmetic:test", "-c", "arithmetic")
+
+
+def read(folder):
+    (file,) = folder.glob("evaluation-*.json")
+    return file.read_bytes()
+
+
+def without_times(record):
+    loaded = json.loads(record)
+    for name in ("seconds", "policy_seconds", "environment_seconds", "judge_seconds"):
+        del loaded["spent"][name]
+    return loaded
+
+
+def test_a_killed_evaluation_goes_on_to_the_same_record(tmp_path):
+    arguments = [*QUESTIONS, "--episodes", "12", "--repeats", "3", "-s", "rollout.concurrency=1", "-o", "killed"]
+    process = subprocess.Popen([sys.executable, "-m", "webgym_cli", *arguments], cwd=tmp_path)
+    part = RunDir(tmp_path / "killed").part(Split.TEST, 0)
+    while process.poll() is None and not (part.is_file() and part.read_bytes().count(b"\n") >= 6):
+        time.sleep(0.01)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not list((tmp_path / "killed").glob("evaluation-*"))
+    stored = part.read_bytes().count(b"\n")
+    assert 6 <= stored < 36
+
+    resumed = webgym("resume", "killed", cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    record = read(tmp_path / "killed")
+    assert part.read_bytes().count(b"\n") == 36
+    (file,) = (tmp_path / "killed").glob("evaluation-*.json")
+    file.unlink()  # as if it had been killed before the rename
+    assert webgym(*arguments, cwd=tmp_path).returncode == 0
+    assert read(tmp_path / "killed") == record
+
+    whole = webgym(*arguments[:-1], "whole", cwd=tmp_path)
+    assert whole.returncode == 0
+    assert without_times(read(tmp_path / "whole")) == without_times(record)
+    compared = webgym("compare", "killed", "whole", "--json", cwd=tmp_path)
+    assert json.loads(compared.stdout)["others"][0]["overall"]["counts"]["kept"] == 12
+
+
+def test_a_folder_is_of_its_conditions_and_its_record_stays(tmp_path):
+    first, again = (webgym(*QUESTIONS, "--episodes", "2", "--repeats", "1", cwd=tmp_path) for _ in range(2))
+    assert (first.returncode, again.returncode) == (0, 0)
+    (folder,) = (tmp_path / "evaluations").iterdir()
+    before = read(folder)
+    other = webgym(*QUESTIONS, "--episodes", "2", "--repeats", "1", "-s", "seed=1", cwd=tmp_path)
+    assert other.returncode == 0
+    assert len(list((tmp_path / "evaluations").iterdir())) == 2
+    refused = webgym(*QUESTIONS, "--episodes", "2", "-s", "agent.max_turns=9", "-o", folder, cwd=tmp_path)
+    assert (refused.returncode, read(folder)) == (2, before)
+    refused = webgym(*QUESTIONS, "--episodes", "2", "-s", "policy_config.temperature=0.5", "-o", folder, cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "decoding.temperature" in refused.stderr
+    planned = webgym(*QUESTIONS, "--episodes", "3", "--dry-run", "--json", "-o", "new", cwd=tmp_path)
+    plan = json.loads(planned.stdout)
+    assert (plan["episodes"], plan["owed"], plan["written"]) == (9, 9, False)
+    assert not (tmp_path / "new").exists()
+
+
+def write_tasks(folder, *names):
+    file = folder / "tasks.jsonl"
+    given = {"instruction": INSTRUCTION, "environment": "web", "rubric": RUBRIC}
+    write_lines(file, ({"id": name, "start_url": f"http://{name}.test/", **given} for name in names))
+    return file
+
+
+class World:
+    """Two tasks of the open web whose episodes are stored and not judged."""
+
+    def __init__(self, folder, **judge):
+        self.source, self.run = str(write_tasks(folder, "right", "wrong")), RunDir(folder / "eval")
+        self.answers = {"right": ANSWER, "wrong": "It was painted by Rembrandt in 1632."}
+
+    def settings(self, server, **judge):
+        given = {"base_url": server.base_url, "retries": 0, **judge} if server else {}
+        keys = (f"judge.{name}={value}" for name, value in given.items())
+        return load(
+            overrides=["rollout.policy=oracle", "browser.executable=/bin/true", "log_config.tracking=disabled", *keys]
+        )
+
+    async def evaluate(self, server, **judge):
+        settings = self.settings(server, **judge)
+        plan = plan_evaluation(self.run, settings, Benchmark(self.source))
+        create_or_open(self.run, settings)
+        if not self.run.conditions.exists():
+            for episode in plan.episodes:
+                given = {"id": episode.id, "episode": episode.id, "split": Split.TEST, "task": episode.task}
+                made = answered(answer=self.answers[episode.task.id], policy="oracle", seed=episode.seed, **given)
+                store_images(self.run, made)
+                append(self.run, made)
+        async with StageContext(self.run, settings, self.run.logs, lambda event: None) as context:
+            return await evaluate(context, plan)
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
+    return World(tmp_path)
+
+
+@pytest.fixture
+async def server():
+    async with ScriptedJudgeServer() as running:
+        yield running
+
+
+async def test_episodes_without_a_score_wait_for_a_judge_in_the_same_folder(world, server):
+    with pytest.raises(WebGymError) as refused:
+        await world.evaluate(None)
+    assert "judge.base_url" in refused.value.hint
+    record = await world.evaluate(server)
+    assert (record["successes"], record["valid"]) == (1, 2)
+    assert record["conditions"]["judge"]["protocol"] == "webgym"
+
+
+async def test_another_judge_writes_a_second_record_of_the_same_episodes(world, server):
+    await world.evaluate(server)
+    (first,) = world.run.root.glob("evaluation-*.json")
+    before, asked = first.read_bytes(), len(server.asked)
+    await world.evaluate(server)
+    assert (first.read_bytes(), len(server.asked)) == (before, asked)
+    record = await world.evaluate(server, check_claims="false", image_detail="high")
+    assert (record["successes"], record["conditions"]["judge"]["image_detail"]) == (1, "high")
+    assert len(server.asked) > asked
+    assert len(list(world.run.root.glob("evaluation-*.json"))) == 2
+    assert first.read_bytes() == before
+
+
+async def test_an_unreadable_verdict_is_a_failure_and_no_success(world, server):
+    server.script(GARBAGE, job="claims")
+    record = await world.evaluate(server)
+    assert (record["successes"], record["valid"], record["failures"]) == (record["successes"], 1, {"judge_failed": 1})
+
+
+def test_tasks_are_told_apart_by_their_digest(tmp_path, monkeypatch):
+    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
+    settings = World(tmp_path).settings(None)
+    both = plan_evaluation(RunDir(tmp_path / "a"), settings, Benchmark(str(write_tasks(tmp_path, "right", "wrong"))))
+    (tmp_path / "other").mkdir()
+    turned = Benchmark(str(write_tasks(tmp_path / "other", "wrong", "right")))
+    digest = both.conditions["tasks"]["digest"]
+    assert plan_evaluation(RunDir(tmp_path / "b"), settings, turned).conditions["tasks"]["digest"] == digest
+    part = Benchmark(turned.source, subset={"wrong"})
+    one = plan_evaluation(RunDir(tmp_path / "c"), settings, part)
+    assert {episode.task.id for episode in one.episodes} == {"wrong"}
+    assert one.conditions["tasks"]["digest"] != digest
+    with pytest.raises(UsageError, match="digest"):
+        plan_evaluation(RunDir(tmp_path / "d"), settings, Benchmark(turned.source, digest="0123"))
+    with pytest.raises(UsageError, match="nothing"):
+        plan_evaluation(RunDir(tmp_path / "d"), settings, Benchmark(turned.source, subset={"nothing"}))

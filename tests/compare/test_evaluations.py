@@ -1,0 +1,126 @@
+"""Records of evaluations side by side, by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from webgym_cli.compare.evaluation_views import build_comparison_tables, render_record_comparison
+from webgym_cli.compare.evaluations import compare_records, find_record
+from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.records.statistics import holm
+
+S, U, B = "success", "unsolved", "site_blocked"
+CONDITIONS = {
+    "tasks": {"source": "a.jsonl", "digest": "d1", "seed": 0, "repeats": 3},
+    "decoding": {"temperature": 1.0},
+    "judge": {"protocol": "webgym", "digest": "j1"},
+    "browser": {"access": "local"},
+    "limits": {"max_steps": {"30": 10}},
+    "scoring": {},
+    "policy": {"name": "p"},
+    "versions": {"webgym": "1"},
+}
+
+
+def write(folder, name, results, **conditions):
+    merged = {section: {**of, **conditions.get(section, {})} for section, of in CONDITIONS.items()}
+    rate = {"rate": 0.5, "interval": [0, 1], "by_repeat": [0.5], "mean": 0.5, "standard_deviation": None}
+    cases = [
+        {"key": key, "seed": 0, "task": key, "site": "", "band": "easy", "results": of} for key, of in results.items()
+    ]
+    counts = {"episodes": 3, "valid": 3, "blocked": 0, "failed": 0, "overall": rate, "valid_only": rate}
+    file = folder / f"{name}.json"
+    file.write_text(json.dumps({"schema": 1, "conditions": merged, "tasks": cases, **counts}))
+    return file
+
+
+def test_tasks_are_paired_by_the_majority_of_their_repeats(tmp_path):
+    one = write(tmp_path, "one", {"a": [U, U, S], "b": [S, S, U], "c": [U, U, U], "only": [S]})
+    two = write(tmp_path, "two", {"a": [S, S, U], "b": [S, U, U], "c": [U, U, U]})
+    (found,) = compare_records([one, two], across=False)["others"]
+    assert found["overall"]["counts"] == {"gained": 1, "lost": 1, "kept": 0, "failed": 1}
+    assert (found["overall"]["pairs"], found["overall"]["p_value"], found["overall"]["significant"]) == (3, 1.0, False)
+    assert found["overall"]["tasks"] == {"gained": ["a"], "lost": ["b"]}
+
+
+def test_blocked_episodes_count_overall_and_are_left_out_of_the_valid(tmp_path):
+    one = write(tmp_path, "one", {"a": [S, B, B], "b": [B, B, B]})
+    two = write(tmp_path, "two", {"a": [S, S, S], "b": [S, S, S]})
+    (found,) = compare_records([one, two], across=False)["others"]
+    assert (found["overall"]["counts"]["gained"], found["overall"]["difference"]) == (2, round((2 / 3 + 1) / 2, 4))
+    assert (found["valid_only"]["pairs"], found["valid_only"]["counts"]["kept"]) == (1, 1)
+
+
+def test_several_comparisons_are_adjusted_by_holm(tmp_path):
+    first = write(tmp_path, "first", {f"t{n}": [U] for n in range(6)})
+    six, five = ({f"t{n}": [S if n < count else U] for n in range(6)} for count in (6, 5))
+    others = [write(tmp_path, "six", six), write(tmp_path, "five", five)]
+    comparison = compare_records([first, *others], across=False)
+    assert [one["overall"]["p_value"] for one in comparison["others"]] == [0.03125, 0.0625]
+    assert [one["overall"]["p_holm"] for one in comparison["others"]] == [0.0625, 0.0625]
+    assert not any(one["overall"]["significant"] for one in comparison["others"])
+    assert len(build_comparison_tables(comparison, tasks=True)[1].table.rows) == 4
+    assert b"p (Holm)" in render_record_comparison(comparison)
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"judge": {"protocol": "webjudge"}}, "judge.protocol"),
+        ({"judge": {"digest": "j2"}}, "judge.digest"),
+        ({"tasks": {"digest": "d2"}}, "tasks.digest"),
+        ({"tasks": {"seed": 1}}, "tasks.seed"),
+        ({"decoding": {"temperature": 0.0}}, "decoding.temperature"),
+        ({"browser": {"access": "cdp"}}, "browser.access"),
+        ({"limits": {"max_steps": {"15": 10}}}, "limits.max_steps"),
+    ],
+)
+def test_other_conditions_are_refused_by_name_unless_asked_for(tmp_path, changed, named):
+    one, two = write(tmp_path, "one", {"a": [S]}), write(tmp_path, "two", {"a": [U]}, **changed)
+    with pytest.raises(UsageError, match=named):
+        compare_records([one, two], across=False)
+    (found,) = compare_records([one, two], across=True)["others"]
+    assert any(line.startswith(named) for line in found["different"])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"tasks": {"source": "b.jsonl"}}, {"tasks": {"repeats": 1}}, {"policy": {"name": "q"}}, {"versions": {"x": "2"}}],
+)
+def test_what_is_compared_may_differ(tmp_path, changed):
+    one, two = write(tmp_path, "one", {"a": [S]}), write(tmp_path, "two", {"a": [U]}, **changed)
+    (found,) = compare_records([one, two], across=False)["others"]
+    assert len(found["different"]) >= 1
+
+
+def test_no_common_task_is_no_comparison(tmp_path):
+    one, two = write(tmp_path, "one", {"a": [S]}), write(tmp_path, "two", {"b": [U]})
+    with pytest.raises(UsageError, match="in common"):
+        compare_records([one, two], across=True)
+
+
+def test_a_folder_stands_for_its_only_record(tmp_path):
+    assert find_record(tmp_path) is None
+    (tmp_path / "conditions.json").write_text("{}")
+    with pytest.raises(UsageError, match="none"):
+        find_record(tmp_path)
+    one = write(tmp_path, "evaluation-1", {})
+    assert find_record(tmp_path) == one
+    write(tmp_path, "evaluation-2", {})
+    with pytest.raises(UsageError, match="evaluation-2"):
+        find_record(tmp_path)
+
+
+def test_another_file_is_no_record(tmp_path):
+    file = tmp_path / "a.json"
+    file.write_text("{}")
+    with pytest.raises(StoreError):
+        compare_records([file, file], across=False)

@@ -1,0 +1,100 @@
+"""The numbers of a record, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from webgym_cli.evaluate.record import build_record, price_tokens
+from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.usage import TokenUsage
+
+S, U, B, F = EpisodeEnd.SUCCESS, EpisodeEnd.UNSOLVED, EpisodeEnd.BLOCKED, EpisodeEnd.FAILED
+CONDITIONS = {"judge": {"models": {"verdict": "judge", "blocking": "judge"}}, "policy": {"model": "policy"}}
+TASKS = {"a": (S, S, U), "b": (U, S, B), "c": (U, U, F)}
+
+
+def results(tasks=TASKS, **changes):
+    made = []
+    for name, ends in tasks.items():
+        task = Task(id=name, start_url=f"http://{name}.com/", environment="web", difficulty=ord(name) - 96)
+        for repeat, end in enumerate(ends):
+            episode = Episode(
+                id=f"{name}{repeat}", split=Split.TEST, iteration=0, task=task, seed=1, max_steps=9, repeat=repeat
+            )
+            failure = {B: "site_blocked", F: "browser_crashed"}.get(end, "")
+            made.append(EpisodeResult(episode, end, failure=failure, steps=repeat + 1, seconds=2.0, **changes))
+    return made
+
+
+def test_both_denominators_with_mean_and_deviation_of_the_repeats():
+    record = build_record(CONDITIONS, results(), {})
+    assert [record[name] for name in ("episodes", "valid", "successes", "blocked", "failed")] == [9, 7, 3, 1, 1]
+    overall, valid = record["overall"], record["valid_only"]
+    assert overall["rate"] == round((2 / 3 + 1 / 3 + 0) / 3, 4)
+    assert overall["by_repeat"] == [round(rate, 4) for rate in (1 / 3, 2 / 3, 0)]
+    assert overall["mean"] == round(1 / 3, 4)
+    assert overall["standard_deviation"] == round(math.sqrt(2 * (1 / 3) ** 2 / 2), 4)
+    assert valid["rate"] == round((2 / 3 + 1 / 2 + 0) / 3, 4)
+    assert valid["by_repeat"] == [0.3333, 0.6667, 0.0]
+    assert record["failures"] == {"browser_crashed": 1, "site_blocked": 1}
+
+
+def test_the_interval_counts_tasks_not_repeats():
+    once, thrice = (build_record(CONDITIONS, results({"a": (S,) * n, "b": (U,) * n}), {}) for n in (1, 3))
+    assert once["overall"]["interval"] == thrice["overall"]["interval"] == [0.0945, 0.9055]  # Wilson, 1 of 2
+    assert once["overall"]["standard_deviation"] is None
+
+
+def test_pass_at_k_is_unbiased_and_of_the_valid_episodes_of_a_task():
+    record = build_record(CONDITIONS, results(), {})
+    # a: 2 of 3, b: 1 of 2, c: 0 of 2
+    assert record["pass_at_k"]["1"] == {"rate": round((2 / 3 + 1 / 2 + 0) / 3, 4), "tasks": 3}
+    assert record["pass_at_k"]["2"] == {"rate": round((1 + 1 + 0) / 3, 4), "tasks": 3}
+    assert record["pass_at_k"]["3"] == {"rate": 1.0, "tasks": 1}
+
+
+def test_sites_bands_and_tasks():
+    record = build_record(CONDITIONS, results(), {})
+    assert {site: of["successes"] for site, of in record["by_site"].items()} == {"a.com": 2, "b.com": 1, "c.com": 0}
+    assert {band: of["episodes"] for band, of in record["by_band"].items()} == {"easy": 9}
+    cases = {task["task"]: task for task in record["tasks"]}
+    assert cases["b"]["results"] == ["unsolved", "success", "site_blocked"]
+    assert cases["a"]["steps"] == [1, 2, 3]
+
+
+def test_nothing_valid_is_no_rate():
+    record = build_record(CONDITIONS, results({"a": (B, F)}), {})
+    assert (record["overall"]["rate"], record["valid_only"]["rate"], record["pass_at_k"]) == (0.0, None, {})
+    assert record["valid_only"]["interval"] == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("prices", "costs"),
+    [
+        ({}, (None, None, None)),
+        ({"policy": {"prompt": 1.0, "completion": 2.0}}, (6e-5, None, None)),
+        (
+            {"policy": {"prompt": 1.0, "completion": 2.0, "cached": 0.5}, "judge": {"prompt": 10.0, "completion": 0.0}},
+            (5e-5, 1e-4, 1.5e-4),
+        ),
+    ],
+)
+def test_tokens_cost_what_the_price_table_says(prices, costs):
+    made = results(
+        {"a": (S,)},
+        policy_tokens=TokenUsage(prompt=40, cached=20, completion=10),
+        judge_tokens=TokenUsage(prompt=10, completion=7),
+        judge_calls=3,
+    )
+    spent = build_record(CONDITIONS, made, prices)["spent"]
+    assert tuple(spent[name] for name in ("policy_cost", "judge_cost", "cost")) == costs
+    assert (spent["judge_calls"], spent["policy_tokens"]["cached"], spent["steps"]) == (3, 20, 1)
+
+
+def test_without_a_price_for_cached_tokens_they_cost_as_others():
+    tokens = TokenUsage(prompt=1_000_000, cached=400_000, completion=0)
+    assert price_tokens(tokens, {"prompt": 3.0, "completion": 9.0}) == 3.0

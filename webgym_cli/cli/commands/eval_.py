@@ -1,0 +1,162 @@
+"""`webgym eval`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from webgym_cli.cli import completion as complete
+from webgym_cli.cli.options import StageOptions
+from webgym_cli.config.limits import MAX_CHAINS, MAX_EPISODES
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.store.run import RunDir
+
+SubjectArg = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN|MODEL|URL", help="A run (its newest policy), a model folder or hub id, servers by URL, or oracle."
+    ),
+]
+BenchmarkOpt = Annotated[
+    str,
+    typer.Option(
+        "-b", "--benchmark", metavar="NAME|FILE", help="Tasks: a file, sites:all, ...", autocompletion=complete.tasks
+    ),
+]
+RepeatsOpt = Annotated[int | None, typer.Option("--repeats", min=1, max=MAX_CHAINS, help="Episodes of each task.")]
+EpisodesOpt = Annotated[
+    int | None,
+    typer.Option(
+        "--episodes",
+        min=1,
+        max=MAX_EPISODES,
+        help="Tasks per repeat, drawn by the seed: fewer than there are, or with more seeds (MiniWoB).",
+    ),
+]
+SubsetOpt = Annotated[
+    Path | None, typer.Option("--subset", metavar="FILE", help="Only the tasks whose ids are in FILE, one a line.")
+]
+DigestOpt = Annotated[str, typer.Option("--digest", metavar="HEX", help="Refuse tasks of another digest.")]
+ProtocolOpt = Annotated[str | None, typer.Option("--protocol", help="Judge protocol (judge.protocol).")]
+MaxStepsOpt = Annotated[int | None, typer.Option("--max-steps", min=1, help="Step limit of every task.")]
+OutOpt = Annotated[
+    Path | None,
+    typer.Option("-o", "--out", metavar="DIR", help="Folder of the evaluation (default: evaluations/..., by content)."),
+]
+# The shipped settings file of evaluations.
+_DEFAULTS = "eval"
+
+
+def eval_(
+    subject: SubjectArg,
+    benchmark: BenchmarkOpt,
+    options: StageOptions,
+    repeats: RepeatsOpt = None,
+    episodes: EpisodesOpt = None,
+    subset: SubsetOpt = None,
+    digest: DigestOpt = "",
+    protocol: ProtocolOpt = None,
+    max_steps: MaxStepsOpt = None,
+    out: OutOpt = None,
+) -> None:
+    """Evaluate a policy on a benchmark.
+
+    The episodes are rolled out into a run of their own, each task three times (--repeats), and scored by their
+    environment or by the judge. The result is one JSON record and one HTML page: success of all and of the valid
+    episodes, mean and standard deviation of the repeats, pass@k, by site and band, time, tokens and cost, and
+    everything that changes these numbers. A record is never written over. The same command, or webgym resume, does
+    what is missing; with another judge it judges the same episodes again, into a second record.
+
+    Examples:
+      webgym eval runs/a -b miniwob:all --episodes 200 -o runs/a-miniwob
+      webgym eval http://HOST:8000/v1 -b om2w.jsonl --protocol webjudge -s judge.base_url=http://HOST/v1 --max-steps 30
+      webgym compare evaluations/a evaluations/b --tasks
+
+    Exit codes: 3, 4, 75.
+
+    See also: webgym compare, webgym judge, webgym tasks.
+    """
+    from webgym_cli.cli.stage import check_model, stage
+    from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
+    from webgym_cli.store.run import RunDir
+
+    source = str(Path(benchmark).absolute()) if Path(benchmark).is_file() else benchmark
+    values = {
+        "rollout.test_repeats": repeats,
+        "judge.protocol": protocol,
+        **{f"rollout.test_max_steps.{band}": max_steps for band in ("easy", "medium", "hard")},
+    }
+    settings = _resolve(subject, RunDir(out) if out else None, options, {**values, "tasks.test": source})
+    ids = None if subset is None else _read_ids(subset)
+    chosen = Benchmark(source, ids, episodes, digest)
+    directory = RunDir(out or _name_folder(subject, settings, chosen))
+    plan = plan_evaluation(directory, settings, chosen)
+    output = options.open_output()
+    own_options: dict[str, Any] = {"subject": _name_subject(settings), "benchmark": source, "digest": digest}
+    if options.dry_run:
+        check_model("eval", directory, settings, own_options)
+        output.show(plan.to_json())
+        return
+    with stage("eval", directory, settings, output, own_options) as at:
+        at.execute(lambda context: evaluate(context, plan))
+    output.note(f"the record: {plan.record}, the page: {plan.record.with_suffix('.html')}")
+    output.next_step(f"webgym compare {plan.record} OTHER")
+
+
+def _resolve(subject: str, run: RunDir | None, options: StageOptions, values: dict[str, Any]) -> Settings:
+    """Return the settings of an evaluation: a begun one's own, else the evaluated run's, else the defaults."""
+    from webgym_cli.cli.stage import trust
+    from webgym_cli.config.load import load, load_with_sources
+    from webgym_cli.records.series import ORACLE, VLLM
+    from webgym_cli.store.checkpoints import locate_model, policy_path
+    from webgym_cli.store.run import RunDir
+
+    evaluated = RunDir(Path(subject))
+    begun = run is not None and run.exists
+    base = run.config if run is not None and begun else None
+    model: str | None = subject
+    acting = subject if subject == ORACLE or "://" in subject else VLLM
+    if acting != VLLM:
+        model = None
+    elif evaluated.provenance.is_file():
+        if options.trust:
+            trust(evaluated)
+        model = locate_model(policy_path(evaluated, load(run_config=evaluated.config)))
+        base = base or evaluated.config
+    given = {**values, "rollout.policy": acting, "policy_config.base_model": model}
+    files = (*(() if begun else (_DEFAULTS,)), *(options.config or ()))
+    overrides = [*(options.set_ or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
+    return load_with_sources(files, overrides, run_config=base, executes=True)[0]
+
+
+def _name_subject(settings: Settings) -> str:
+    """Return what is evaluated, so that a resumed evaluation does not follow a run that was trained on."""
+    from webgym_cli.records.series import VLLM
+
+    return settings.policy_config.base_model if settings.rollout.policy == VLLM else settings.rollout.policy
+
+
+def _name_folder(subject: str, settings: Settings, benchmark: Any) -> Path:
+    """Return the default folder: equal for an equal evaluation, another one for every other."""
+    from webgym_cli.loop.evaluation import describe_conditions, digest_conditions, draw_episodes
+    from webgym_cli.store.run import RunDir
+
+    nowhere = RunDir(Path("evaluations"))
+    conditions = describe_conditions(nowhere, settings, benchmark.source, draw_episodes(settings, benchmark))
+    names = (Path(subject.partition("://")[2] or subject).name, Path(benchmark.source).stem)
+    words = (re.sub(r"[^\w.-]+", "-", name).strip("-") for name in names)
+    return nowhere.root / "-".join([*words, digest_conditions(conditions)])
+
+
+def _read_ids(file: Path) -> set[str]:
+    from webgym_cli.errors import UsageError
+
+    try:
+        return {line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()}
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--subset: {file} can't be read: {error}", hint="one id a line") from None

@@ -1,0 +1,151 @@
+"""Tables of evaluation records and of their comparison, for the command line and as HTML pages. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.compare.evaluations import RATES
+from webgym_cli.compare.views import build_table, format_points
+from webgym_cli.config.sources import flatten
+from webgym_cli.report.charts import NONE, format_percent
+from webgym_cli.report.figures import Figure, ReportSection, format_interval
+from webgym_cli.report.page import render_sections
+from webgym_cli.util.strict_json import encode_json
+
+_NAMES = {"overall": "overall", "valid_only": "valid only"}
+_COUNTS = ("episodes", "valid", "blocked", "failed")
+_NOTE = (
+    "Overall counts blocked and failed episodes as not solved; valid only leaves them out. A task counts once, with "
+    "the mean of its repeats; the interval is Wilson's over tasks, 95 %."
+)
+_COMPARISON_NOTE = (
+    "Tasks are paired; one is solved if at least half of its repeats are. p is McNemar's, exact; p (Holm) is adjusted "
+    "for the number of comparisons."
+)
+
+
+def render_record(record: Mapping[str, Any]) -> bytes:
+    """Render the page of an evaluation, encoded in UTF-8."""
+    conditions = record["conditions"]
+    judge = conditions["judge"]
+    tiles = [
+        *((f"success, {_NAMES[rate]}", _format_rate(record[rate]), _format_spread(record[rate])) for rate in RATES),
+        ("episodes", str(record["episodes"]), f"{record['blocked']} blocked, {record['failed']} failed"),
+        ("judge", judge["protocol"] if judge else "environment", judge["models"]["verdict"] if judge else ""),
+        ("browser", conditions["browser"]["access"], ", ".join(conditions["browser"]["via"])),
+    ]
+    heading = f"{Path(conditions['policy']['name']).name} on {Path(conditions['tasks']['source']).name}"
+    groups = [build_count_table(name, record[f"by_{name}"]) for name in ("site", "band")]
+    sections = [
+        ReportSection("success", "Success", (build_rate_table(record), *groups), _NOTE),
+        ReportSection("failures", "Failures", (build_table("failures", ("", "episodes"), record["failures"].items()),)),
+        ReportSection("spent", "Time, tokens, cost", (_build_pairs("spent", record["spent"]),)),
+        ReportSection("settings", "Conditions", (_build_pairs("conditions", conditions),)),
+        ReportSection("tasks", "Tasks", (_build_task_table(record["tasks"]),)),
+    ]
+    return render_sections(
+        "eval", heading, tiles, [one for one in sections if one.id != "failures" or record["failures"]]
+    )
+
+
+def build_rate_table(record: Mapping[str, Any]) -> Figure:
+    """Return both success rates and pass@k."""
+    rows = [
+        (_NAMES[rate], _format_rate(of), format_interval(of["interval"], format_percent), _format_spread(of))
+        for rate in RATES
+        for of in (record[rate],)
+    ]
+    rows += [
+        (f"pass@{k}", format_percent(of["rate"]), NONE, f"{of['tasks']} tasks") for k, of in record["pass_at_k"].items()
+    ]
+    return build_table("success", ("", "success", "95 % interval", "repeats"), rows)
+
+
+def build_count_table(name: str, groups: Mapping[str, Mapping[str, Any]]) -> Figure:
+    """Return counts and rates by site or band."""
+    rows = [
+        (group, *(of[key] for key in _COUNTS), *(_format_rate(of[rate]) for rate in RATES))
+        for group, of in groups.items()
+    ]
+    return build_table(f"by {name}", (name, *_COUNTS, *_NAMES.values()), rows)
+
+
+def build_comparison_tables(comparison: Mapping[str, Any], *, tasks: bool) -> list[Figure]:
+    """Return the tables of compared records. `tasks`: with the tasks that changed."""
+    sides = [comparison["first"], *comparison["others"]]
+    records = [
+        (
+            number,
+            one["record"],
+            one["policy"],
+            *(one[key] for key in _COUNTS),
+            *(_format_rate(one["rates"][rate]) for rate in RATES),
+        )
+        for number, one in enumerate(sides)
+    ]
+    tests = [
+        (
+            f"{number} - 0",
+            _NAMES[rate],
+            of["pairs"],
+            *of["counts"].values(),
+            format_points(of["difference"]),
+            of["p_value"],
+            of["p_holm"],
+        )
+        for number, one in enumerate(comparison["others"], 1)
+        for rate in RATES
+        for of in (one[rate],)
+    ]
+    columns = ("", "", "pairs", "gained", "lost", "kept", "failed", "difference", "p (McNemar)", "p (Holm)")
+    different = [
+        (f"{number} - 0", line) for number, one in enumerate(comparison["others"], 1) for line in one["different"]
+    ]
+    changed = [
+        (f"{number} - 0", change, task)
+        for number, one in enumerate(comparison["others"], 1)
+        for change, names in one["overall"]["tasks"].items()
+        for task in names
+    ]
+    return [
+        build_table("records", ("", "record", "policy", *_COUNTS, *_NAMES.values()), records),
+        build_table("paired by task", columns, tests),
+        build_table("conditions that differ", ("", "condition"), different),
+        *([build_table("changed tasks", ("", "change", "task"), changed)] if tasks else []),
+    ]
+
+
+def render_record_comparison(comparison: Mapping[str, Any]) -> bytes:
+    """Render the page of compared records, encoded in UTF-8."""
+    sides = [comparison["first"], *comparison["others"]]
+    tiles = [(str(number), _format_rate(one["rates"]["overall"]), one["record"]) for number, one in enumerate(sides)]
+    tables = build_comparison_tables(comparison, tasks=True)
+    sections = [ReportSection(of.title.split()[0], of.title.capitalize(), (of,)) for of in tables if of.table.rows]
+    sections[1:2] = [ReportSection("paired", "Paired by task", (tables[1],), _COMPARISON_NOTE)]
+    return render_sections("compare", "Evaluations", tiles, sections)
+
+
+def _build_pairs(title: str, values: Mapping[str, Any]) -> Figure:
+    rows = ((key, value if isinstance(value, str) else encode_json(value)) for key, value in flatten(values).items())
+    return build_table(title, ("", "value"), rows)
+
+
+def _build_task_table(tasks: Iterable[Mapping[str, Any]]) -> Figure:
+    rows = [
+        (of["task"], of["seed"], of["site"], of["band"], ", ".join(of["results"]), str(of["steps"])[1:-1])
+        for of in tasks
+    ]
+    return build_table("tasks", ("task", "seed", "site", "band", "results", "steps"), rows)
+
+
+def _format_rate(rate: Mapping[str, Any]) -> str:
+    return NONE if rate["rate"] is None else format_percent(rate["rate"])
+
+
+def _format_spread(rate: Mapping[str, Any]) -> str:
+    if rate["standard_deviation"] is None:
+        return "one repeat"
+    shown = " ".join(NONE if one is None else format_percent(one) for one in rate["by_repeat"])
+    return f"{format_percent(rate['mean'])} ± {format_percent(rate['standard_deviation'])} of {shown}"

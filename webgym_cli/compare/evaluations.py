@@ -1,0 +1,133 @@
+"""Comparison of evaluation records, paired by task. Records of other tasks, judges or decodings are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.compare.runs import LEVEL
+from webgym_cli.config.sources import flatten
+from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.evaluate.record import SCHEMA, VALID
+from webgym_cli.evaluate.results import EpisodeEnd
+from webgym_cli.records.statistics import holm
+from webgym_cli.store.index.paired import (
+    Change,
+    Pair,
+    PairedCase,
+    compute_p_value,
+    count_changes,
+    find_change,
+    join_cases,
+)
+from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import read_json
+
+# Conditions whose difference alone changes the numbers; another policy, its prompt and versions are what is compared.
+_DECISIVE = ("tasks.digest", "tasks.seed", "limits", "browser", "decoding", "scoring", "judge")
+# The two denominators of a record.
+RATES = ("overall", "valid_only")
+
+
+def find_record(path: Path) -> Path | None:
+    """Return the record that a path names: its file, or the only one of an evaluation's folder; None for another path.
+
+    Raises `UsageError` for a folder without a record, or with several.
+    """
+    if path.is_file():
+        return path
+    if not RunDir(path).conditions.is_file():
+        return None
+    records = sorted(path.glob("evaluation-*.json"))
+    if len(records) != 1:
+        names = ", ".join(file.name for file in records) or "none yet"
+        hint = f"webgym compare {records[0]} ..." if records else f"webgym resume {path}"
+        raise UsageError(f"{path}: an evaluation with several records, or none: {names}", hint=hint)
+    return records[0]
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read a record. Raises `StoreError` for another file."""
+    record = read_json(path)
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA or "conditions" not in record:
+        raise StoreError(f"{path}: no record of an evaluation", hint="webgym eval RUN -b NAME writes one")
+    return record
+
+
+def list_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Return the conditions that differ, each with its two values."""
+    one, two = flatten(first), flatten(second)
+    keys = dict.fromkeys([*one, *two])
+    return [f"{key}: {one.get(key)!r}, not {two.get(key)!r}" for key in keys if one.get(key) != two.get(key)]
+
+
+def compare_records(paths: Sequence[Path], *, across: bool) -> dict[str, Any]:
+    """Compare each record with the first one. `across`: also under other conditions.
+
+    Raises `UsageError` that names what differs, unless `across`; and for records without a common task.
+    """
+    first, *others = ((path, read_record(path)) for path in paths)
+    compared = [_compare(first, other, across=across) for other in others]
+    for rate in RATES:  # each further comparison is another chance to find a difference by accident
+        adjusted = holm([one[rate]["p_value"] for one in compared])
+        for one, p_value in zip(compared, adjusted, strict=True):
+            one[rate] |= {"p_holm": float(f"{p_value:.4g}"), "significant": p_value < LEVEL}
+    return {"first": _describe(*first), "others": compared}
+
+
+def _compare(first: tuple[Path, dict[str, Any]], other: tuple[Path, dict[str, Any]], *, across: bool) -> dict[str, Any]:
+    different = list_differences(first[1]["conditions"], other[1]["conditions"])
+    decisive = [line for line in different if any(f"{line}.".startswith((f"{key}.", f"{key}:")) for key in _DECISIVE)]
+    if decisive and not across:
+        raise UsageError(
+            f"{first[0]} and {other[0]} are not comparable: {'; '.join(decisive)}",
+            hint="evaluate both alike, or add --across to compare them in spite of that",
+        )
+    tests = {rate: _test(_pair(first[1], other[1], valid_only=rate == "valid_only")) for rate in RATES}
+    if not tests["overall"]["pairs"]:
+        raise UsageError(f"{first[0]} and {other[0]} have no task and seed in common: no pair can be compared")
+    return {**_describe(*other), **{f"{rate}": of for rate, of in tests.items()}, "different": different}
+
+
+def _describe(path: Path, record: Mapping[str, Any]) -> dict[str, Any]:
+    rates = {rate: record[rate] for rate in RATES}
+    counts = {name: record[name] for name in ("episodes", "valid", "blocked", "failed")}
+    return {"record": str(path), "policy": record["conditions"]["policy"]["name"], **counts, "rates": rates}
+
+
+def _pair(first: Mapping[str, Any], other: Mapping[str, Any], *, valid_only: bool) -> list[Pair]:
+    cases = (_read_cases(record, valid_only=valid_only) for record in (first, other))
+    return [(one, two) for one, two in join_cases(*cases) if one and two and None not in (one.rate, two.rate)]
+
+
+def _read_cases(record: Mapping[str, Any], *, valid_only: bool) -> Iterator[PairedCase]:
+    """Yield the tasks of a record; one is solved if at least half of its repeats are."""
+    for task in record["tasks"]:
+        results = [result for result in task["results"] if not valid_only or result in VALID]
+        solved = results.count(EpisodeEnd.SUCCESS)
+        yield PairedCase(
+            task_key=task["key"],
+            seed=task["seed"],
+            task=task["task"],
+            site=task["site"],
+            id=task["task"],
+            rate=solved / len(results) if results else None,
+            steps=None,
+        )
+
+
+def _test(pairs: Sequence[Pair]) -> dict[str, Any]:
+    counts = count_changes(pairs)
+    changed = {
+        change.value: [before.task for before, after in pairs if find_change((before, after)) is change]
+        for change in (Change.GAINED, Change.LOST)
+    }
+    difference = sum((after.rate or 0) - (before.rate or 0) for before, after in pairs)
+    return {
+        "pairs": len(pairs),
+        "counts": {change.value: count for change, count in counts.items()},
+        "difference": round(difference / len(pairs), 4) if pairs else None,
+        "p_value": compute_p_value(counts),
+        "tasks": changed,
+    }

@@ -1,0 +1,172 @@
+"""Record of an evaluation: its conditions, its numbers, and the result of every task. Pure: no clock, no environment.
+
+The same stored episodes give the same bytes, so a record that was interrupted is written equal by the next command.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from statistics import fmean, stdev
+from typing import Any, TypedDict
+
+from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult
+from webgym_cli.records.statistics import pass_at_k, wilson
+from webgym_cli.records.usage import TokenUsage
+
+# Version of the record's form.
+SCHEMA = 1
+# Results by which episodes say something about the policy.
+VALID = (EpisodeEnd.SUCCESS, EpisodeEnd.UNSOLVED)
+
+
+class SuccessRate(TypedDict):
+    """Success rate over repeats. Each task counts once, with the mean of its repeats."""
+
+    rate: float | None
+    """None without an episode."""
+    interval: list[float]
+    """Wilson, 95 %, of as many trials as there are tasks: repeats of a task are no independent trials."""
+    by_repeat: list[float | None]
+    mean: float | None
+    """Of the repeats' rates."""
+    standard_deviation: float | None
+    """Of the repeats' rates (n - 1); None with fewer than two."""
+
+
+class Counts(TypedDict):
+    """Counts and rates of a group of episodes."""
+
+    episodes: int
+    valid: int
+    successes: int
+    blocked: int
+    failed: int
+    overall: SuccessRate
+    """Blocked and failed episodes count as not solved."""
+    valid_only: SuccessRate
+    """Blocked and failed episodes are left out."""
+
+
+def build_record(
+    conditions: Mapping[str, Any], results: Sequence[EpisodeResult], prices: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
+    """Return the record as one JSON object. `prices`: see `price_tokens`."""
+    return {
+        "schema": SCHEMA,
+        "conditions": dict(conditions),
+        **count_results(results),
+        "failures": dict(sorted(Counter(one.failure for one in results if one.failure).items())),
+        "pass_at_k": _compute_pass_rates(results),
+        "by_site": _count_by(results, lambda one: one.site),
+        "by_band": _count_by(results, lambda one: one.episode.task.band.value),
+        "spent": _sum_spent(conditions, results, prices),
+        "tasks": [_describe_case(case) for _, case in sorted(_group_cases(results).items())],
+    }
+
+
+def count_results(results: Sequence[EpisodeResult]) -> Counts:
+    """Return counts and rates of some episodes."""
+    ends = Counter(one.end for one in results)
+    return {
+        "episodes": len(results),
+        "valid": sum(ends[end] for end in VALID),
+        "successes": ends[EpisodeEnd.SUCCESS],
+        "blocked": ends[EpisodeEnd.BLOCKED],
+        "failed": ends[EpisodeEnd.FAILED],
+        "overall": _compute_rate(results),
+        "valid_only": _compute_rate([one for one in results if one.end in VALID]),
+    }
+
+
+def _compute_rate(results: Sequence[EpisodeResult]) -> SuccessRate:
+    tasks = [_mean_success(case) for case in _group_cases(results).values()]
+    repeats = sorted({one.episode.repeat for one in results})
+    by_repeat = [_mean_success([one for one in results if one.episode.repeat == number]) for number in repeats]
+    return {
+        "rate": round(fmean(tasks), 4) if tasks else None,
+        "interval": [round(bound, 4) for bound in wilson(sum(tasks), len(tasks))],
+        "by_repeat": [round(rate, 4) for rate in by_repeat],
+        "mean": round(fmean(by_repeat), 4) if by_repeat else None,
+        "standard_deviation": round(stdev(by_repeat), 4) if len(by_repeat) > 1 else None,
+    }
+
+
+def _mean_success(results: Sequence[EpisodeResult]) -> float:
+    return fmean(one.end is EpisodeEnd.SUCCESS for one in results)
+
+
+def _group_cases(results: Iterable[EpisodeResult]) -> dict[tuple[str, int], list[EpisodeResult]]:
+    """Return the repeats of each task and seed, in order."""
+    cases: defaultdict[tuple[str, int], list[EpisodeResult]] = defaultdict(list)
+    for one in results:
+        cases[one.episode.task.key, one.episode.seed].append(one)
+    return {key: sorted(case, key=lambda one: one.episode.repeat) for key, case in cases.items()}
+
+
+def _count_by(results: Sequence[EpisodeResult], name: Callable[[EpisodeResult], str]) -> dict[str, Counts]:
+    groups: defaultdict[str, list[EpisodeResult]] = defaultdict(list)
+    for one in results:
+        groups[name(one)].append(one)
+    return {group: count_results(members) for group, members in sorted(groups.items())}
+
+
+def _compute_pass_rates(results: Sequence[EpisodeResult]) -> dict[str, dict[str, float | int]]:
+    """Return the unbiased pass@k for k from 1 to the number of repeats, over the tasks with k valid episodes."""
+    cases = [[one.end for one in case if one.end in VALID] for case in _group_cases(results).values()]
+    tallies = [(len(ends), ends.count(EpisodeEnd.SUCCESS)) for ends in cases]
+    rates = {}
+    for k in range(1, max((valid for valid, _ in tallies), default=0) + 1):
+        chances = [pass_at_k(valid, solved, k) for valid, solved in tallies if valid >= k]
+        rates[str(k)] = {"rate": round(fmean(chances), 4), "tasks": len(chances)}
+    return rates
+
+
+def _describe_case(case: Sequence[EpisodeResult]) -> dict[str, Any]:
+    """Return one task with the results of its repeats: what another record is paired with."""
+    first = case[0]
+    return {
+        "key": first.episode.task.key,
+        "seed": first.episode.seed,
+        "task": first.episode.task.id,
+        "site": first.site,
+        "band": first.episode.task.band.value,
+        "results": [one.failure or one.end.value for one in case],
+        "steps": [one.steps for one in case],
+    }
+
+
+def _sum_spent(
+    conditions: Mapping[str, Any], results: Sequence[EpisodeResult], prices: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
+    """Return steps, time, tokens and cost. Times are those that were stored with the episodes."""
+    policy = sum((one.policy_tokens for one in results), TokenUsage())
+    judge = sum((one.judge_tokens for one in results), TokenUsage())
+    models = conditions["judge"]["models"].values() if conditions["judge"] else ()
+    judge_model = next(iter({*models}), "") if len({*models}) == 1 else ""
+    costs = [
+        price_tokens(policy, prices.get(conditions["policy"]["model"])),
+        price_tokens(judge, prices.get(judge_model)) if conditions["judge"] else 0.0,
+    ]
+    seconds = ("seconds", "policy_seconds", "environment_seconds", "judge_seconds")
+    rolled = [one for one in results if one.end in VALID]
+    return {
+        "steps": sum(one.steps for one in results),
+        "mean_steps": round(fmean(one.steps for one in rolled), 3) if rolled else None,
+        **{name: round(sum(getattr(one, name) for one in results), 3) for name in seconds},
+        "judge_calls": sum(one.judge_calls for one in results),
+        "policy_tokens": policy.model_dump(),
+        "judge_tokens": judge.model_dump(),
+        **dict(zip(("policy_cost", "judge_cost"), costs, strict=True)),
+        "cost": None if None in costs else round(sum(chain(cost for cost in costs if cost)), 6),
+    }
+
+
+def price_tokens(tokens: TokenUsage, price: Mapping[str, float] | None) -> float | None:
+    """Return the cost of tokens; None without a price. `price`: of a million `prompt`, `cached` and `completion`."""
+    if price is None:
+        return None
+    fresh = tokens.prompt - tokens.cached
+    cached = tokens.cached * price.get("cached", price["prompt"])
+    return round((fresh * price["prompt"] + cached + tokens.completion * price["completion"]) / 1e6, 6)

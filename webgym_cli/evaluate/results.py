@@ -1,0 +1,118 @@
+"""Results of an evaluation's episodes, read from the stored trajectories and from one judge's verdicts on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.failure import FailureKind, is_rolled_out
+from webgym_cli.records.judgement import Judgement, with_verdict
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.records.usage import TokenUsage
+from webgym_cli.store.buffer import read_judgements, scan_stored
+from webgym_cli.store.plans import read_plan
+from webgym_cli.store.run import RunDir
+from webgym_cli.util.urls import site_of
+
+
+class EpisodeEnd(StrEnum):
+    """How an episode counts. Only the first two are valid: they say something about the policy."""
+
+    SUCCESS = "success"
+    UNSOLVED = "unsolved"
+    BLOCKED = "blocked"
+    """The site shut the browser out."""
+    FAILED = "failed"
+    """Browser, page, server, environment or judge failed."""
+    UNSCORED = "unscored"
+    """Neither the environment nor a judge gave a score yet."""
+    PENDING = "pending"
+    """Not run yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeResult:
+    """The result of one planned episode, by its last attempt."""
+
+    episode: Episode
+    end: EpisodeEnd
+    trajectory: str = ""
+    """Id of the attempt that counts."""
+    failure: str = ""
+    """The failure's kind."""
+    unavailable: bool = False
+    """Whether the judge was down, so that this is no result yet."""
+    steps: int = 0
+    seconds: float = 0.0
+    policy_seconds: float = 0.0
+    environment_seconds: float = 0.0
+    judge_seconds: float = 0.0
+    judge_calls: int = 0
+    policy_tokens: TokenUsage = field(default_factory=TokenUsage)
+    judge_tokens: TokenUsage = field(default_factory=TokenUsage)
+
+    @property
+    def site(self) -> str:
+        """The site of the start page, or the environment."""
+        return site_of(self.episode.task.start_url) or self.episode.task.environment
+
+
+def read_results(run: RunDir, judge: str) -> list[EpisodeResult]:
+    """Return the result of each planned episode, in the plan's order. `judge`: settings digest of the counted judge."""
+    finals: dict[str, EpisodeResult] = {}
+    last: dict[str, tuple[bool, int]] = {}
+    planned = read_plan(run, Split.TEST, 0)
+    by_id = {episode.id: episode for episode in planned}
+    for trajectory, judgements in _read_judged(run, judge):
+        # an attempt that was rolled out counts; without one the newest failure does
+        rank = is_rolled_out(trajectory.outcome.failure), trajectory.attempt
+        if trajectory.episode in by_id and rank >= last.get(trajectory.episode, (False, -1)):
+            last[trajectory.episode] = rank
+            finals[trajectory.episode] = _read_result(by_id[trajectory.episode], trajectory, judgements)
+    return [finals.get(episode.id, EpisodeResult(episode, EpisodeEnd.PENDING)) for episode in planned]
+
+
+def _read_judged(run: RunDir, judge: str) -> Iterator[tuple[Trajectory, list[Judgement]]]:
+    """Yield the trajectories, each with the judgements by this judge, oldest first."""
+    judgements = read_judgements(run, Split.TEST, 0)
+    for trajectory in scan_stored(run, Split.TEST, 0):
+        mine = [one for one in judgements.get(trajectory.id, ()) if one.settings_digest == judge]
+        yield trajectory, mine
+
+
+def _read_result(episode: Episode, trajectory: Trajectory, judgements: Sequence[Judgement]) -> EpisodeResult:
+    newest = judgements[-1] if judgements else None
+    outcome = with_verdict(trajectory, newest).outcome if newest else trajectory.outcome
+    generations = [step.generation for step in trajectory.steps]
+    return EpisodeResult(
+        episode=episode,
+        end=_find_end(outcome.failure, outcome.success),
+        trajectory=trajectory.id,
+        failure=outcome.failure or "",
+        unavailable=outcome.failure is FailureKind.JUDGE_FAILED and newest is not None and newest.unavailable,
+        steps=len(trajectory.steps),
+        seconds=trajectory.seconds,
+        policy_seconds=sum(step.policy_seconds for step in trajectory.steps),
+        environment_seconds=sum(step.environment_seconds for step in trajectory.steps),
+        judge_seconds=sum(one.seconds for one in judgements),
+        judge_calls=sum(one.calls for one in judgements),
+        policy_tokens=TokenUsage(
+            prompt=sum(one.prompt_tokens or 0 for one in generations),
+            cached=sum(one.cached_tokens for one in generations),
+            completion=sum(one.completion_tokens or len(one.token_ids or ()) for one in generations),
+        ),
+        judge_tokens=sum((one.tokens for one in judgements), TokenUsage()),
+    )
+
+
+def _find_end(failure: FailureKind | None, success: bool | None) -> EpisodeEnd:
+    if failure is FailureKind.SITE_BLOCKED:
+        return EpisodeEnd.BLOCKED
+    if failure is not None:
+        return EpisodeEnd.FAILED
+    if success is None:
+        return EpisodeEnd.UNSCORED
+    return EpisodeEnd.SUCCESS if success else EpisodeEnd.UNSOLVED

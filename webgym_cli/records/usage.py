@@ -1,0 +1,41 @@
+"""Tokens that a model server counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from webgym_cli.records.base import Record
+
+
+class TokenUsage(Record):
+    """Numbers of tokens of some requests."""
+
+    prompt: int = Field(default=0, ge=0)
+    """Tokens of the prompts, images and cached tokens included."""
+    cached: int = Field(default=0, ge=0)
+    """Those of them that the server had cached, as far as it says so."""
+    completion: int = Field(default=0, ge=0)
+    """Tokens of the answers."""
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            prompt=self.prompt + other.prompt,
+            cached=self.cached + other.cached,
+            completion=self.completion + other.completion,
+        )
+
+
+def read_usage(answer: Any) -> TokenUsage:
+    """Return the usage in a parsed chat completion; zeros for what the server does not say or misstates."""
+    usage = _read_mapping(answer, "usage")
+    details = _read_mapping(usage, "prompt_tokens_details")
+    counts = (usage.get("prompt_tokens"), details.get("cached_tokens"), usage.get("completion_tokens"))
+    prompt, cached, completion = (count if type(count) is int and count >= 0 else 0 for count in counts)
+    return TokenUsage(prompt=prompt, cached=cached, completion=completion)
+
+
+def _read_mapping(value: Any, name: str) -> dict[str, Any]:
+    inner = value.get(name) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict) else {}
