@@ -41,6 +41,9 @@ class RolloutSettings(ConfigSection):
     policy: str = "vllm"
     """Policy: `vllm` (the run's own server with its current model), `oracle` (the environment's expert), or OpenAI base
     URLs separated by commas, which share the requests."""
+    agent: str = ""
+    """Command of an agent that acts in place of webgym's own, one process an episode, by the policy behind webgym's
+    gateway (`docs/agents.md`); empty: none. Experts act themselves."""
     episodes: int = Field(default=1024, ge=1, le=MAX_EPISODES)
     """Training episodes per iteration, including the greedy ones of `agent.greedy_chain`."""
     test_episodes: int = Field(default=100, ge=1, le=MAX_EPISODES)

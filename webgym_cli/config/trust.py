@@ -47,7 +47,9 @@ PLACES = (
 # Settings that execute code that the writer chose, or send keys to an address of the writer's -> whether a value does.
 _EXECUTED: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(PLACES, _names_place),
-    **dict.fromkeys(("plugins", "venvs.serve", "venvs.train", "browser.executable", "browser.args"), bool),
+    **dict.fromkeys(
+        ("plugins", "venvs.serve", "venvs.train", "browser.executable", "browser.args", "rollout.agent"), bool
+    ),
     # LLaMA-Factory and vLLM load code that their arguments name; Ray's client unpickles what the cluster sends
     **dict.fromkeys(
         ("policy_config.trust_remote_code", "train.extra", "serve.extra_args", "rollout.ray_address"), bool

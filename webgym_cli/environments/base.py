@@ -51,6 +51,16 @@ class EnvironmentStep:
     """The answer, if the action that ended the episode contains one."""
 
 
+@dataclass(frozen=True, slots=True)
+class AgentAccess:
+    """What an agent with a browser of its own needs for an episode."""
+
+    instruction: str
+    start_url: str
+    proxy: str
+    """Address of the HTTP proxy through which its browser reaches the episode's sites, and no private address."""
+
+
 class Environment(Protocol):
     """The environment of one episode. Methods raise `BoundaryError` within their deadlines if infrastructure fails.
 
@@ -73,6 +83,13 @@ class Environment(Protocol):
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start the episode and return its instruction and the first view. The same seed gives the same episode."""
         ...
+
+    async def open_to_agent(self, task: Task, seed: int) -> AgentAccess:
+        """Start the episode for an agent with a browser of its own, in place of `reset`. Raises `UsageError`."""
+        raise UsageError(
+            f"task {task.id}: the environment {task.environment} is not open to other agents",
+            hint="tasks of sites: or of the web, or leave rollout.agent empty",
+        )
 
     def resolve_task(self, task: Task) -> Task:
         """Return the task with the facts and answer of the running episode, if they are sampled at `reset`."""

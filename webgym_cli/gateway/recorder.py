@@ -168,6 +168,7 @@ class Recorder:
         try:
             reply = await self.agent.answer(prompt)
         except BoundaryError as error:
+            session.error = error
             refused = error.kind is FailureKind.POLICY_REFUSED
             status = HTTPStatus.BAD_REQUEST if refused else HTTPStatus.SERVICE_UNAVAILABLE
             kind = "invalid_request_error" if refused else "server_error"

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
+from webgym_cli.errors import BoundaryError
 from webgym_cli.records.base import Moment, Record, moment_of
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, Stop
@@ -83,6 +84,8 @@ class Session:
     delivered: set[int] = field(default_factory=set)
     reward: float | None = None
     end: SessionEnd | None = None
+    error: BoundaryError | None = None
+    """The last failure of the policy's servers."""
     exhausted: bool = False
     """Whether a call was refused because the session has its maximum number of calls."""
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
+from webgym_cli.gateway.command import AgentCommand, CommandEpisode
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.server import GatewayServer
 from webgym_cli.loop.acting import start_policy
@@ -18,6 +20,7 @@ from webgym_cli.records.series import VLLM
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.agents import Agent, ModelAgent
 from webgym_cli.rollout.resources import PolicyEndpoint, apply_test_sampling, open_agent
+from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.checkpoints import policy_path, version
 from webgym_cli.store.index.query import refresh_index
 
@@ -47,6 +50,21 @@ async def serve_gateway(context: StageContext, split: Split, policy: str, host: 
             context.sink(make_event("gateway", **facts, message=f"{message}; {waiting} are open"))
             group.create_task(recorder.end_expired())
             group.create_task(context.serving.watch() if policy == VLLM else server.closing.wait())
+
+
+@asynccontextmanager
+async def use_agent(
+    context: StageContext, runner: LocalRunner, acting: PolicyEndpoint, split: Split
+) -> AsyncIterator[None]:
+    """Have the agent of `rollout.agent` act in the runner's episodes within the block; experts act themselves."""
+    if not context.settings.rollout.agent or not acting.base_urls:
+        yield
+        return
+    recorder = make_recorder(context, runner.settings, acting, runner.agent, split)
+    async with GatewayServer(recorder, with_sessions=False) as server:
+        command = AgentCommand(context.settings.rollout.agent, recorder, server, context.logs / "agents")
+        runner.make_episode = partial(CommandEpisode, command=command)
+        yield
 
 
 @asynccontextmanager

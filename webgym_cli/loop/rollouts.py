@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from webgym_cli.errors import UsageError
 from webgym_cli.loop import preparation
 from webgym_cli.loop.acting import start_policy
 from webgym_cli.loop.context import StageContext
+from webgym_cli.loop.gateway import use_agent
 from webgym_cli.loop.rollout_setup import (
     enter_sites,
     format_plan,
@@ -93,6 +95,7 @@ async def open_collection(
     settings, acting = context.settings, await start_policy(context, plan.policy, shared)
     async with (
         open_runner(context.run, settings, acting, environment, shared) as runner,
+        use_agent(context, runner, acting, plan.split),
         open_judge(context.run, settings) as judge,
     ):
         yield RolloutEngine(plan, context.run, settings, runner, context.sink, judge, queue, on_outcome=on_outcome)
@@ -117,9 +120,14 @@ async def _open_runner(
     environment, settings = require_one_environment(plan), apply_test_sampling(context.settings, plan.split)
     if not plan.owed or shared or context.settings.rollout.executor != "ray":
         acting = await start_policy(context, policy, shared)
-        async with open_runner(context.run, settings, acting, environment, shared) as local:
+        async with (
+            open_runner(context.run, settings, acting, environment, shared) as local,
+            use_agent(context, local, acting, plan.split),
+        ):
             yield local
         return
+    if settings.rollout.agent:
+        raise UsageError("rollout.agent runs on this machine only", hint="-s rollout.executor=local")
     from webgym_cli.rollout.ray_driver import RayRunner, require_reachable
 
     cluster = await context.serving.connect()

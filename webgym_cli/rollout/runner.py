@@ -78,6 +78,8 @@ class LocalRunner(EpisodeRunner):
     """None: there is no episode to run."""
     gate: PolicyGate = field(default_factory=PolicyGate)
     """Holds episodes during a weight update of the policy."""
+    make_episode: Callable[..., EpisodeRun] = EpisodeRun
+    """Makes the episode of an attempt; another one where the agent is not webgym's."""
     shared_slots: SlotPool | None = None
     """Slots of this process, if several rollouts share them."""
     stages: StageTimer = field(default_factory=StageTimer)
@@ -125,7 +127,7 @@ class LocalRunner(EpisodeRunner):
             raise RuntimeError("an episode without environments, or outside of a task")
         environment = self.pool.new()
         store = ScreenshotStore(self.directory.screenshots)
-        episode = EpisodeRun(owed, self.agent, environment, store, self.settings, self.stages, self.gate)
+        episode = self.make_episode(owed, self.agent, environment, store, self.settings, self.stages, self.gate)
         self.stages.begin(owed)
         self._playing.add(task)
         try:
@@ -166,4 +168,4 @@ async def open_runner(
     gate = shared.gate if shared else PolicyGate(endpoint.served)
     opened = find_environment(environment).make_pool(settings) if environment else nullcontext()
     async with open_agent(run, settings, endpoint, gate) as agent, opened as pool:
-        yield LocalRunner(run, settings, agent, pool, gate, shared.slots if shared else None)
+        yield LocalRunner(run, settings, agent, pool, gate, shared_slots=shared.slots if shared else None)

@@ -25,6 +25,14 @@ PolicyOpt = Annotated[
         autocompletion=complete.policies,
     ),
 ]
+AgentOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--agent",
+        metavar="COMMAND",
+        help="An agent that acts in place of webgym's, by the same policy (rollout.agent).",
+    ),
+]
 AgainOpt = Annotated[
     Literal["given-up"] | None,
     typer.Option("--again", help="given-up: also the episodes that used up their attempts (rollout.max_attempts)."),
@@ -40,6 +48,7 @@ def rollout(
     split: SplitOpt = Split.TRAIN,
     episodes: EpisodesOpt = None,
     policy: PolicyOpt = None,
+    agent: AgentOpt = None,
     again: AgainOpt = None,
     min_success: MinSuccessOpt = None,
 ) -> None:
@@ -52,6 +61,7 @@ def rollout(
     Examples:
       webgym rollout runs/a -c demo --policy oracle --episodes 64
       webgym rollout runs/a --split test --min-success 0.5 --json | jq -r 'select(.reward==1).id'
+      webgym rollout runs/a --agent "python my_agent.py"
       webgym rollout runs/a --again given-up --dry-run
 
     Exit codes: 3, 4, 5, 75.
@@ -62,7 +72,7 @@ def rollout(
     from webgym_cli.loop.rollout_setup import advise_next, plan_current_rollout, require_success
     from webgym_cli.loop.rollouts import execute_rollout
 
-    directory, settings = resolve(run, options)
+    directory, settings = resolve(run, options, {"rollout.agent": agent})
     output = options.open_output()
     acting = policy or settings.rollout.policy
     plan = plan_current_rollout(directory, settings, split, acting, episodes, again=again is not None)
