@@ -59,6 +59,8 @@ class AgentAccess:
     start_url: str
     proxy: str
     """Address of the HTTP proxy through which its browser reaches the episode's sites, and no private address."""
+    storage_state: dict[str, Any]
+    """Playwright's storage state with which its browser starts: the episode's cookies and logins."""
 
 
 class Environment(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -23,6 +24,17 @@ class EpisodeStart(Record):
     """Playwright's storage state in place of the role's login; None: the login of the task's role."""
     state: Any = None
     """Value that the task's check gets, such as the name of a tenant."""
+
+    def to_storage_state(self) -> dict[str, Any]:
+        """Return cookies and storage as Playwright's storage state, for a browser that is not webgym's."""
+        state, host = self.storage_state or {}, urlsplit(self.start_url).hostname
+        defaults = {"domain": host, "path": "/", "expires": -1, "httpOnly": False, "secure": False, "sameSite": "Lax"}
+        cookies = []
+        for cookie in self.cookies:
+            own = {name: value for name, value in cookie.items() if name != "url"}
+            given = {"domain": urlsplit(str(cookie["url"])).hostname} if "url" in cookie else {}
+            cookies.append({**defaults, **given, **own})
+        return {"origins": [], **state, "cookies": [*state.get("cookies", ()), *cookies]}
 
     def updated_by(self, other: EpisodeStart) -> EpisodeStart:
         """Return this start with what another one sets; cookies of both are set."""

@@ -10,7 +10,7 @@ from functools import partial
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
-from webgym_cli.gateway.command import AgentCommand, CommandEpisode
+from webgym_cli.gateway.command import AgentCommand, CommandEpisode, parse_command
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.server import GatewayServer
 from webgym_cli.loop.acting import start_policy
@@ -62,7 +62,7 @@ async def use_agent(
         return
     recorder = make_recorder(context, runner.settings, acting, runner.agent, split)
     async with GatewayServer(recorder, with_sessions=False) as server:
-        command = AgentCommand(context.settings.rollout.agent, recorder, server, context.logs / "agents")
+        command = AgentCommand(parse_command(context.settings.rollout.agent), recorder, server, context.logs / "agents")
         runner.make_episode = partial(CommandEpisode, command=command)
         yield
 

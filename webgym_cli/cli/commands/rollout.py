@@ -30,7 +30,7 @@ AgentOpt = Annotated[
     typer.Option(
         "--agent",
         metavar="COMMAND",
-        help="An agent that acts in place of webgym's, by the same policy (rollout.agent).",
+        help="Agent that acts in place of webgym's (rollout.agent).",
     ),
 ]
 AgainOpt = Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from http import HTTPStatus
@@ -11,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from webgym_cli.environments.base import Environment, EnvironmentStep, RawObservation
+from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.actions import perform_action, tell_exception
+from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.failures import OFFLINE, has_sign, reading_page
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, look_at, parse_elements
@@ -56,6 +58,7 @@ class WebEnvironment(Environment):
         self._titles: dict[Page, str] = {}
         self._is_stable = True
         self._settler = PageSettler(pool.max_idle_wait)
+        self._agent_proxy = AsyncExitStack()
         self.start = EpisodeStart()
         """What the site's reset, and the task's set-up function, prepared for the running episode."""
 
@@ -84,6 +87,16 @@ class WebEnvironment(Environment):
         if blank:
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, f"{self.start.start_url} stays blank")
         return task.instruction, view
+
+    async def open_to_agent(self, task: Task, seed: int) -> AgentAccess:
+        """Start the episode behind an egress proxy with the rules of our own browser."""
+        await self.close()
+        self.start = await self._start_episode(task, seed)
+        if refusal := self._pool.gate.rules.refuse_url(self.start.start_url):
+            raise BoundaryError(FailureKind.ADDRESS_REFUSED, f"{refusal} (browser.private_hosts)")
+        proxy = await self._agent_proxy.enter_async_context(EgressProxy(self._pool.gate.rules))
+        state = self.start.to_storage_state()
+        return AgentAccess(task.instruction, self.start.start_url, proxy.address, state)
 
     async def step(self, action: AnyAction) -> EnvironmentStep:
         """Execute one action and observe its result."""
@@ -115,6 +128,7 @@ class WebEnvironment(Environment):
 
     async def close(self) -> None:
         """Close the browser context."""
+        await self._agent_proxy.aclose()
         session, self._session = self._session, None
         self._titles = {}
         if session is not None:

@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.base import EnvironmentStep, RawObservation
+from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentStep, RawObservation
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
@@ -81,6 +81,10 @@ class WebArenaEnvironment(WebEnvironment):
         self._held = AsyncExitStack()
         self._seen: tuple[Element, ...] = ()
         self._expert: SiteExpert | None = None
+
+    async def open_to_agent(self, task: Task, seed: int) -> AgentAccess:
+        """Refuse: tasks are scored on the pages of our own browser context."""
+        return await Environment.open_to_agent(self, task, seed)
 
     async def answer(self, text: str) -> Score | None:
         """Score an answered episode by the task's evaluation; None for a generated task."""

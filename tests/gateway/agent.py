@@ -1,0 +1,53 @@
+"""An agent without a browser: fetches the start page through its proxy, asks the policy, and writes its answer."""
+
+import json
+import os
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+
+def ask(number):
+    body = {"model": os.environ["OPENAI_MODEL"], "messages": [{"role": "user", "content": f"{number}. {PAGE[:100]}"}]}
+    return json.loads(post(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", body))
+
+
+def post(url, body):
+    headers = {"Authorization": f"Bearer {os.environ['OPENAI_API_KEY']}", "Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).read()
+
+
+def fetch(url):
+    state = json.loads(Path(os.environ["AGENT_STORAGE_STATE"]).read_text())
+    host = url.split("/")[2]
+    cookies = "; ".join(f"{one['name']}={one['value']}" for one in state["cookies"] if one["domain"] == host)
+    proxies = {"http": os.environ["AGENT_PROXY"]}
+    return urllib.request.build_opener(urllib.request.ProxyHandler(proxies)).open(
+        urllib.request.Request(url, headers={"Cookie": cookies})
+    )
+
+
+mode = sys.argv[1]
+PAGE = fetch(os.environ["AGENT_START_URL"]).read().decode()
+if mode == "crash":
+    sys.exit("I break")
+if mode == "hang":
+    ask(0)
+    import time
+
+    time.sleep(600)
+if mode == "stray":  # where an agent must not get: a private address, and its own reward
+    for tried in (
+        lambda: fetch(f"{os.environ['OPENAI_BASE_URL']}/models"),
+        lambda: post(os.environ["OPENAI_BASE_URL"].replace("/v1", "/sessions"), {}),
+    ):
+        try:
+            tried()
+        except urllib.error.HTTPError as error:
+            sys.stdout.write(f"refused {error.code}\n")
+for number in range({"idle": 0, "long": 3}.get(mode, 2)):
+    said = ask(number)["choices"][0]["message"]["content"]
+if mode != "idle":
+    Path(os.environ["AGENT_ANSWER_FILE"]).write_text(said)

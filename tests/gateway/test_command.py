@@ -1,0 +1,100 @@
+"""Rollouts of an agent's command: plan, check, retries, limits and isolation are those of any rollout."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.served import LIMITS, Upstream
+from tests.prepare.rl_made import build_model
+from webgym_cli.agent.tokens.tokens import ModelTokens
+from webgym_cli.config.load import load
+from webgym_cli.environments.fixture_sites.episode import SiteEpisode
+from webgym_cli.environments.fixture_sites.tasks import find_task
+from webgym_cli.errors import SettingsError, WebGymError
+from webgym_cli.gateway.command import parse_command
+from webgym_cli.loop.context import StageContext
+from webgym_cli.loop.rollout_setup import plan_current_rollout
+from webgym_cli.loop.rollouts import execute_rollout
+from webgym_cli.prepare.rl.rows import read_turns
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import scan_stored
+from webgym_cli.store.run import RunDir, create_or_open
+
+AGENT = Path(__file__).with_name("agent.py")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return build_model(tmp_path_factory.mktemp("model"))
+
+
+async def roll_out(tmp_path, model, mode, *overrides, right=True):
+    """Return the trajectories of one episode on the shop, and the run."""
+    run, tokens = RunDir(tmp_path / "run"), ModelTokens(str(model))
+    async with Upstream(tokens) as upstream:
+        address = f"http://{upstream.address}/v1"
+        agent = f"rollout.agent={sys.executable} {AGENT} {mode}"
+        own = ("tasks.train=sites:shop-cheapest", f"rollout.policy={address}", agent, "rollout.max_attempts=2")
+        settings = load(overrides=[*LIMITS, *own, f"policy_config.base_model={model}", *overrides])
+        create_or_open(run, settings)
+        plan = plan_current_rollout(run, settings, Split.TRAIN, address, 1)
+        (episode,) = plan.episodes
+        upstream.text = SiteEpisode(find_task(episode.task.id), episode.seed).reference if right else "No idea."
+        async with StageContext(run, settings, run.logs, lambda event: None) as context:
+            try:
+                await execute_rollout(context, plan)
+            except WebGymError as error:
+                assert "no episode could be collected" in str(error)
+    return list(scan_stored(run, Split.TRAIN, 0)), run, tokens
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("right", "reward"), [(True, 1.0), (False, 0.0)])
+async def test_the_environment_s_check_rewards_an_agent_s_answer(tmp_path, model, right, reward):
+    (made,), _, tokens = await roll_out(tmp_path, model, "answer", right=right)
+    assert (made.outcome.reward, made.outcome.stop, len(made.steps)) == (reward, Stop.ANSWERED, 2)
+    assert made.id == made.episode == "train-0000-00000" and made.instruction
+    assert isinstance(read_turns(made, tokens), list)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("mode", "override", "failure", "attempts"),
+    [
+        ("crash", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
+        ("idle", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
+        ("hang", "rollout.episode_timeout=6", FailureKind.EPISODE_TIMEOUT, 2),
+    ],
+)
+async def test_an_agent_that_breaks_is_a_failure_and_is_tried_again(tmp_path, model, mode, override, failure, attempts):
+    made, run, _ = await roll_out(tmp_path, model, mode, override)
+    assert [(one.outcome.failure, one.outcome.reward) for one in made] == [(failure, None)] * attempts
+    if mode == "crash":
+        assert "I break" in made[0].outcome.failure_detail
+    if mode == "hang":
+        assert len(made[0].steps) == 1
+    assert (run.logs / "agents" / f"{made[0].id}.log").is_file()
+
+
+@pytest.mark.browser
+async def test_an_agent_gets_as_many_calls_as_its_episode_has_steps(tmp_path, model):
+    (made,), *_ = await roll_out(tmp_path, model, "long", "rollout.train_max_steps.easy=2")
+    assert (made.outcome.stop, made.outcome.reward, len(made.steps)) == (Stop.STEP_LIMIT, 0.0, 2)
+
+
+@pytest.mark.browser
+async def test_an_agent_reaches_no_private_address_and_no_reward(tmp_path, model):
+    (made,), run, _ = await roll_out(tmp_path, model, "stray")
+    assert made.outcome.reward == 1
+    said = (run.logs / "agents" / f"{made.id}.log").read_text()
+    assert said.split() == ["refused", "403", "refused", "404"]
+
+
+def test_a_command_that_no_shell_could_read_is_refused():
+    assert parse_command("python 'my agent.py' -v") == ["python", "my agent.py", "-v"]
+    with pytest.raises(SettingsError):
+        parse_command("python 'agent.py")

@@ -1,0 +1,115 @@
+"""Episodes of an agent's command (`rollout.agent`): a process an episode, whose model is the gateway's."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from webgym_cli.environments.base import AgentAccess
+from webgym_cli.environments.browser.executable import find_chromium
+from webgym_cli.errors import BoundaryError, SettingsError
+from webgym_cli.gateway.recorder import Recorder
+from webgym_cli.gateway.server import GatewayServer
+from webgym_cli.gateway.sessions import Session
+from webgym_cli.jobs.process import Job, last_lines
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.trajectory import Outcome, PromptSpec
+from webgym_cli.rollout.episode import EpisodeRun
+from webgym_cli.rollout.stage_timer import EpisodeStage
+from webgym_cli.util.files import write_json
+from webgym_cli.util.text import replace_surrogates
+
+# Seconds that an agent has to end after its episode's time limit.
+_GRACE = 5.0
+_MAX_ANSWER = 100_000
+_STATE, _ANSWER = "storage_state.json", "answer.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentCommand:
+    """A command that runs one episode, and the gateway that it calls."""
+
+    argv: Sequence[str]
+    recorder: Recorder
+    server: GatewayServer
+    logs: Path
+    """Folder of its output, one file an episode."""
+
+    def make_environment(self, access: AgentAccess, key: str, folder: Path) -> dict[str, str]:
+        """Return the environment variables of an episode's process. `folder`: for its files, only this user's."""
+        write_json(folder / _STATE, access.storage_state)
+        return {
+            **os.environ,
+            "AGENT_TASK": access.instruction,
+            "AGENT_START_URL": access.start_url,
+            "AGENT_BROWSER": str(find_chromium(self.recorder.settings.browser)),
+            "AGENT_PROXY": access.proxy,
+            "AGENT_STORAGE_STATE": str(folder / _STATE),
+            "AGENT_ANSWER_FILE": str(folder / _ANSWER),
+            "OPENAI_BASE_URL": self.server.base_url,
+            "OPENAI_API_KEY": key,
+            "OPENAI_MODEL": self.recorder.settings.serve.served_model_name,
+        }
+
+
+@dataclass(slots=True)
+class CommandEpisode(EpisodeRun):
+    """A running episode of a command. Plan, deadline, retries and storage are those of any rollout."""
+
+    command: AgentCommand | None = None
+    _session: Session | None = field(default=None)
+
+    @property
+    def spec(self) -> PromptSpec:
+        """Prompt parameters: the agent's own prompts are stored with the steps."""
+        if self.command is None or self._session is None:
+            return PromptSpec(tools=())
+        return self.command.recorder.build_spec(self._session)
+
+    async def _play(self) -> Outcome:
+        if self.command is None:
+            raise RuntimeError("an agent's episode without a command")
+        with self._stage(EpisodeStage.RESET):
+            access = await self.environment.open_to_agent(self.task, self.owed.episode.seed)
+        self.instruction, self.task = access.instruction, self.environment.resolve_task(self.task)
+        episode = self.owed.episode.model_copy(update={"id": self.owed.trajectory_id, "task": self.task})
+        session, key = self.command.recorder.admit(episode)
+        self._session = session
+        log = self.command.logs / f"{episode.id}.log"
+        with TemporaryDirectory() as folder, self._stage(EpisodeStage.POLICY):
+            environment = self.command.make_environment(access, key, Path(folder))
+            try:
+                code = await Job.run(self.command.argv, env=environment, log=log, grace=_GRACE)
+            finally:
+                self.command.recorder.dismiss(session)
+                self.steps = list(session.steps())
+            answer = _read_answer(Path(folder) / _ANSWER)
+        if session.exhausted:
+            return self._outcome(Stop.STEP_LIMIT, await self.environment.out_of_steps())
+        if code and session.error is not None:
+            raise session.error
+        if code or not self.steps:
+            what = f"exited with {code}" if code else "made no call of the policy"
+            last = " ".join(last_lines(log, 1))[:300]
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the agent {what}: {last or 'no output'} ({log.name})")
+        score = await self.environment.answer(answer or "")
+        return self._outcome(Stop.TERMINATED if answer is None else Stop.ANSWERED, score, answer)
+
+
+def parse_command(text: str) -> list[str]:
+    """Return the words of `rollout.agent`, which no shell reads. Raises `SettingsError`."""
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise SettingsError(f"rollout.agent: {text!r}: {error}", hint="quote it as a shell does") from None
+
+
+def _read_answer(file: Path) -> str | None:
+    with suppress(FileNotFoundError), file.open("rb") as opened:
+        return replace_surrogates(opened.read(_MAX_ANSWER).decode(errors="replace")).strip()
+    return None
