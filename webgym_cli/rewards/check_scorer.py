@@ -77,7 +77,7 @@ class CheckScorer(Scorer[CheckSummary]):
         try:
             score = await find_check(trajectory.task).score(self._workers, CheckContext(trajectory), self._seconds)
         except BoundaryError as error:
-            facts = {"check": trajectory.task.check, "failure_detail": str(error)}
+            facts: dict[str, object] = {"check": trajectory.task.check, "failure_detail": str(error)}
             if isinstance(error.__cause__, NeedsPageError):
                 self._need_page.append(trajectory.id)
                 return ScoreResult(None, None, facts=facts)

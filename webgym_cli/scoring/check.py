@@ -14,7 +14,7 @@ from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score, Trajectory
 from webgym_cli.scoring.define import parse_reward
-from webgym_cli.scoring.registry import reward_fields
+from webgym_cli.scoring.registry import task_fields
 from webgym_cli.scoring.user_function import UserFunction
 from webgym_cli.tools.workers import Workers
 from webgym_cli.util.registry import Registry
@@ -160,8 +160,3 @@ def require_checks(tasks: Iterable[Task]) -> None:
     for task in tasks:
         if task.check:
             find_check(task).require_fields(task, task_fields(task), f"check {task.check}")
-
-
-def task_fields(task: Task) -> dict[str, object]:
-    """Return the fields of a task by argument name of checks: its own, and those of its record."""
-    return {**task.model_dump(exclude={"extra"}), **reward_fields(task)}

@@ -47,6 +47,11 @@ def reward_fields(task: Task) -> dict[str, object]:
     return {**known, **named, **task.extra}
 
 
+def task_fields(task: Task) -> dict[str, object]:
+    """Return the fields of a task by argument name of checks, experts and set-ups: its own, and its record's."""
+    return {**task.model_dump(exclude={"extra"}), **reward_fields(task)}
+
+
 def require_fields(reward: Reward, tasks: Iterable[Task]) -> None:
     """Raise `UsageError` for the first task that lacks a field that the reward function requires."""
     for task in tasks:

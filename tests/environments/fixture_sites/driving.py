@@ -11,9 +11,9 @@ from webgym_cli.config.browser import BrowserSettings
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS
 from webgym_cli.environments.browser.observe import ElementSnapshot, observe_script, parse_elements
-from webgym_cli.environments.fixture_sites.expert import SiteExpert
 from webgym_cli.environments.fixture_sites.registry import HOSTS
 from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
+from webgym_cli.environments.sites.site_expert import ExpertRun
 from webgym_cli.errors import VenvError
 from webgym_cli.records.action import Action, ActionName
 
@@ -54,7 +54,7 @@ class Driven:
     """What the page's scripts threw, and what went to other servers."""
 
 
-async def drive(page: Page, start_url: str, expert: SiteExpert, limit: int) -> Driven:
+async def drive(page: Page, start_url: str, expert: ExpertRun, limit: int) -> Driven:
     """Let the expert act until it answers, at most so many steps."""
     driven = Driven()
     page.on("pageerror", lambda error: driven.errors.append(str(error)))

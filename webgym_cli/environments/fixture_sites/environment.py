@@ -7,17 +7,14 @@ from dataclasses import replace
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import AgentAccess, RawObservation
-from webgym_cli.environments.browser.actions import normalise_point
-from webgym_cli.environments.browser.observe import ElementSnapshot, list_elements
 from webgym_cli.environments.episode_start import EpisodeStart
-from webgym_cli.environments.fixture_sites.expert import SiteExpert, make_site_expert
+from webgym_cli.environments.fixture_sites.expert import make_site_expert
 from webgym_cli.environments.fixture_sites.server import SiteServer
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Score
-from webgym_cli.records.webrl import AnyAction, WebRLAction
 
 
 class SitesPool(WebPool):
@@ -44,9 +41,7 @@ class SitesEnvironment(WebEnvironment):
     def __init__(self, pool: SitesPool) -> None:
         super().__init__(pool)
         self._sites = pool.server
-        self._mode = pool.mode
         self._token = ""
-        self._expert: SiteExpert | None = None
 
     async def reset(self, task: Task, seed: int) -> tuple[str, RawObservation]:
         """Start an episode with fresh state on the server and open its start page."""
@@ -70,14 +65,6 @@ class SitesEnvironment(WebEnvironment):
         value, reason = self._sites.episodes[self._token].score(text)
         return Score(source="environment", value=value, detail=reason)
 
-    async def expert_action(self) -> AnyAction:
-        """Return the expert's next action in the pool's interaction mode."""
-        if self._expert is None:
-            raise RuntimeError("the environment was not reset")
-        seen = await list_elements(self.session)
-        action = await self._expert.act(self.session, [sighting.element for sighting in seen])
-        return action if self._mode is InteractionMode.SET_OF_MARKS else self._to_point(action, seen)
-
     async def close(self) -> None:
         """Close the browser context and drop the episode's state."""
         await super().close()
@@ -86,11 +73,3 @@ class SitesEnvironment(WebEnvironment):
     async def _start_episode(self, task: Task, seed: int) -> EpisodeStart:
         self._token = self._sites.start_episode(task, seed)
         return self._sites.describe_start(self._token, task.start_url)
-
-    def _to_point(self, action: AnyAction, seen: list[ElementSnapshot]) -> AnyAction:
-        """Return an action on a marked element as an action on its click point."""
-        if isinstance(action, WebRLAction) or action.element_id is None:
-            return action
-        options = self.session.options
-        point = normalise_point(seen[action.element_id].point, (options.width, options.height))
-        return action.model_copy(update={"element_id": None, "coordinate": point})

@@ -39,7 +39,7 @@ class SiteTask:
     prepare: str = ""
     """Expression that changes the site's initial state before the episode."""
     expert: Sequence[Any] = ()
-    """Solution of the task: steps of `SiteExpert`."""
+    """Solution of the task: steps of `follow_steps`."""
 
     @property
     def task(self) -> Task:

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentStep, RawObservation
-from webgym_cli.environments.browser.actions import perform_action, tell_exception
+from webgym_cli.environments.browser.actions import normalise_point, perform_action, tell_exception
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.failures import OFFLINE, has_sign, reading_page
 from webgym_cli.environments.browser.html import read_page
-from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, look_at, parse_elements
+from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, list_elements, look_at, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.snapshot import is_blank, take_snapshot
 from webgym_cli.environments.browser.tabs import list_tabs
 from webgym_cli.environments.episode_start import EpisodeStart
+from webgym_cli.environments.sites.site_expert import ExpertRun, make_expert
+from webgym_cli.environments.sites.site_setup import set_up_site
 from webgym_cli.environments.web.settling import PageSettler
 from webgym_cli.environments.web.zoom import zoom_into
 from webgym_cli.errors import BoundaryError
@@ -59,6 +61,7 @@ class WebEnvironment(Environment):
         self._is_stable = True
         self._settler = PageSettler(pool.max_idle_wait)
         self._agent_proxy = AsyncExitStack()
+        self._expert: ExpertRun | None = None
         self.start = EpisodeStart()
         """What the site's reset, and the task's set-up function, prepared for the running episode."""
 
@@ -74,7 +77,8 @@ class WebEnvironment(Environment):
         `AUTHENTICATION_REQUIRED` without credentials, and `SITE_BLOCKED` if the site blocks the browser.
         """
         await self.close()
-        self.start = await self._start_episode(task, seed)
+        self._expert = make_expert(task, seed, self._pool.settings.agent.reward_timeout)
+        self.start = await self._prepare(task, seed)
         self._noticed, self._is_stable, self._settler = (0, 0), True, PageSettler(self._pool.max_idle_wait)
         options = await self._options(task, seed)
         if (state := self.start.storage_state) is not None:
@@ -91,7 +95,7 @@ class WebEnvironment(Environment):
     async def open_to_agent(self, task: Task, seed: int) -> AgentAccess:
         """Start the episode behind an egress proxy with the rules of our own browser."""
         await self.close()
-        self.start = await self._start_episode(task, seed)
+        self.start = await self._prepare(task, seed)
         if refusal := self._pool.gate.rules.refuse_url(self.start.start_url):
             raise BoundaryError(FailureKind.ADDRESS_REFUSED, f"{refusal} (browser.private_hosts)")
         proxy = await self._agent_proxy.enter_async_context(EgressProxy(self._pool.gate.rules))
@@ -121,6 +125,18 @@ class WebEnvironment(Environment):
             view, error = await zoom_into(view, action, (session.options.width, session.options.height))
         return EnvironmentStep(view=view, action_error=error or self._refusal(view.url) or late)
 
+    async def expert_action(self) -> AnyAction:
+        """Return the next action of the site's expert in the pool's interaction mode."""
+        if self._expert is None:
+            return await super().expert_action()
+        session, seen = self.session, await list_elements(self.session)
+        action = await self._expert.act(session, [sighting.element for sighting in seen])
+        element = action.element_id if isinstance(action, Action) else None
+        if self._pool.mode is InteractionMode.SET_OF_MARKS or element is None:
+            return action
+        point = normalise_point(seen[element].point, (session.options.width, session.options.height))
+        return action.model_copy(update={"element_id": None, "coordinate": point})
+
     def find_outage(self) -> str:
         """Return why this machine's network seems to be down, if it keeps the current page from loading."""
         url = self._session.url if self._session else ""
@@ -133,6 +149,14 @@ class WebEnvironment(Environment):
         self._titles = {}
         if session is not None:
             await session.close()
+
+    async def _prepare(self, task: Task, seed: int) -> EpisodeStart:
+        """Start the episode, then call the set-up function of its site, whose pages may be on a host of their own."""
+        start, seconds = await self._start_episode(task, seed), self._pool.settings.agent.reward_timeout
+        prepared = await set_up_site(task, self.episode, seed, start, seconds)
+        if prepared.start_url != start.start_url and (host := urlsplit(prepared.start_url).hostname):
+            self._pool.gate.rules = self._pool.gate.rules.with_names([host])
+        return prepared
 
     async def _start_episode(self, task: Task, seed: int) -> EpisodeStart:
         """Prepare what the episode starts with, before there is a browser context. `start_url` is complete."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import EnvironmentSpec
 from webgym_cli.environments.web.tasks import complete_address, is_web_record, require_instruction
+from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 
 
@@ -15,6 +18,15 @@ def _make_pool(settings: Settings) -> EnvironmentPool:
     from webgym_cli.environments.web.pool import WebPool
 
     return WebPool(settings, settings.context_config.interaction_mode)
+
+
+def _require_expert(settings: Settings, tasks: Sequence[Task]) -> None:
+    from webgym_cli.environments.sites.site_expert import require_site_experts
+
+    version = settings.context_config.prompt_version
+    if ACTION_SETS.find(str(version)).observes == "text":
+        raise UsageError(f"experts do not act in the prompt version {version}", hint="--policy vllm, or another one")
+    require_site_experts(tasks)
 
 
 def _no_new_fields(task: Task) -> dict[str, Any]:
@@ -31,5 +43,6 @@ SPEC = EnvironmentSpec(
     observations=("picture", "text"),
     leaves_dialogs=True,
     is_judged=lambda settings: True,
+    require_expert=_require_expert,
     new_task_fields=_no_new_fields,
 )

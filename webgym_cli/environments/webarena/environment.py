@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentStep, RawObservation
@@ -34,9 +34,6 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element, Score
 from webgym_cli.records.webrl import AnyAction
-
-if TYPE_CHECKING:
-    from webgym_cli.environments.fixture_sites.expert import SiteExpert
 
 
 class WebArenaPool(WebPool):
@@ -80,7 +77,6 @@ class WebArenaEnvironment(WebEnvironment):
         self._task = Task(id="none", environment="webarena")
         self._held = AsyncExitStack()
         self._seen: tuple[Element, ...] = ()
-        self._expert: SiteExpert | None = None
 
     async def open_to_agent(self, task: Task, seed: int) -> AgentAccess:
         """Refuse: tasks are scored on the pages of our own browser context."""
@@ -109,7 +105,6 @@ class WebArenaEnvironment(WebEnvironment):
     async def close(self) -> None:
         """Close the browser context, then release the sites for the next episode."""
         await super().close()
-        self._expert = None
         resources, self._held = self._held, AsyncExitStack()
         await resources.aclose()
 

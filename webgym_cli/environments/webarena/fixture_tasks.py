@@ -11,11 +11,12 @@ from typing import Any
 import yaml
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.fixture_sites.expert import SiteExpert
+from webgym_cli.environments.fixture_sites.expert import make_expert_run
 from webgym_cli.environments.fixture_sites.expressions import draw_names, fill
 from webgym_cli.environments.fixture_sites.registry import find_site
 from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.environments.sites.login_store import is_fixture
+from webgym_cli.environments.sites.site_expert import ExpertRun
 from webgym_cli.environments.webarena.browse_tasks import browse_sets
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.action import Action, ActionName
@@ -43,7 +44,7 @@ class WebArenaFixture:
     config: Mapping[str, Any]
     """Configuration in WebArena's format, with placeholders."""
     expert: Sequence[Any]
-    """Steps of `SiteExpert`."""
+    """Steps of `follow_steps`."""
     drawn: Mapping[str, Any]
     """Names for the steps."""
 
@@ -92,7 +93,7 @@ def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
         make_webarena_expert(task)
 
 
-def make_webarena_expert(task: Task) -> SiteExpert:
+def make_webarena_expert(task: Task) -> ExpertRun:
     """Return an expert for one episode. Raises `UsageError` for a task without one."""
     if not is_fixture(task) or task.id not in load_fixtures():
         raise UsageError(
@@ -100,7 +101,7 @@ def make_webarena_expert(task: Task) -> SiteExpert:
             hint="--policy vllm, or tasks of webarena:fixture",
         )
     fixture = load_fixtures()[task.id]
-    return SiteExpert(fixture.expert, fixture.drawn)
+    return make_expert_run(fixture.expert, fixture.drawn)
 
 
 def to_webrl_action(action: AnyAction, elements: Sequence[Element]) -> AnyAction:

@@ -1,0 +1,271 @@
+"""`expert`: makes a generator that does the tasks of a site, from what a policy sees in set_of_marks mode."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from webgym_cli.errors import UsageError
+from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Element
+from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
+from webgym_cli.scoring.registry import task_fields
+from webgym_cli.scoring.user_function import UserFunction
+from webgym_cli.tools.workers import Workers
+from webgym_cli.util.registry import Registry
+
+if TYPE_CHECKING:
+    from webgym_cli.environments.browser.session import BrowserSession
+
+# Yields actions, or other plans, whose results it receives.
+ActionPlan = Generator[Any, Any, Any]
+_TEXT = "() => document.body ? document.body.innerText.slice(0, 200000) : ''"
+_SCROLLS, _WAITS = 4, 5
+# Maximum number of names in a message.
+_NAMES = 12
+# Roles of text fields, and of lists of options.
+_FIELDS = ("textbox", "searchbox", "password", "textarea", "combobox", "spinbutton")
+_LISTS = ("combobox", "listbox")
+# Answer of an expert that returns none.
+_DONE = "Done."
+
+
+class ExpertPage:
+    """The page as a policy sees it, and the actions on it, which an expert yields: `yield page.click("Save")`.
+
+    An element is found by its exact name, and its role if that is given; the page is scrolled until it is visible.
+    """
+
+    url = ""
+    text = ""
+    """Visible text of the page."""
+    elements: Sequence[Element] = ()
+    """The marked elements, with their `role`, `name` and `value`."""
+
+    def __init__(self) -> None:
+        self._pages_down = 0
+
+    def show(self, url: str, elements: Sequence[Element], text: str) -> None:
+        """Take over what the policy sees now."""
+        if url != self.url:
+            self._pages_down = 0
+        self.url, self.elements, self.text = url, elements, text
+
+    def find(self, name: str, *roles: str) -> ActionPlan:
+        """Return the element of this name, of any role without `roles`. Raises `LookupError` if there is none."""
+        for _ in range(3 * _SCROLLS):
+            for element in self.elements:
+                if element.name == name and (not roles or element.role in roles):
+                    return element
+            yield self._look_around()
+        shown = ", ".join(repr(element.name) for element in self.elements[:_NAMES])
+        raise LookupError(f"{self.url} shows no element that is called {name!r}, but {shown or 'nothing'}")
+
+    def click(self, name: str, role: str = "") -> ActionPlan:
+        """Click an element."""
+        element = yield self.find(name, *filter(None, (role,)))
+        yield Action(name=ActionName.CLICK, element_id=element.id)
+
+    def type(self, name: str, text: str) -> ActionPlan:
+        """Type into a field, unless it has this text; a line feed at the end submits the form."""
+        element = yield self.find(name, *_FIELDS)
+        if element.value != text:
+            yield Action(name=ActionName.TYPE, element_id=element.id, text=text)
+
+    def select(self, name: str, option: str) -> ActionPlan:
+        """Select an option of a list."""
+        element = yield self.find(name, *_LISTS)
+        yield Action(name=ActionName.SELECT_OPTION, element_id=element.id, text=option)
+
+    def upload(self, name: str, file: str) -> ActionPlan:
+        """Choose a file of the task's folder in a file field."""
+        element = yield self.find(name)
+        yield Action(name=ActionName.UPLOAD_FILE, element_id=element.id, text=file)
+
+    def read(self, pattern: str) -> ActionPlan:
+        """Return the groups of the first match of a regular expression in the page's text."""
+        return (yield self.read_all(pattern))[0]
+
+    def read_all(self, pattern: str) -> ActionPlan:
+        """Return the groups of all matches in the page's text, waiting for a page that is still loading.
+
+        `^` and `$` match at lines. Raises `LookupError` if there is none.
+        """
+        for _ in range(_WAITS):
+            if matches := list(re.finditer(pattern, self.text, re.MULTILINE)):
+                return [{name: text.strip() for name, text in match.groupdict("").items()} for match in matches]
+            yield self.wait()
+        raise LookupError(f"{self.url} has no text like {pattern!r}")
+
+    def goto(self, url: str) -> Action:
+        """Open an address."""
+        return Action(name=ActionName.NAVIGATE, url=url)
+
+    def back(self) -> Action:
+        """Go back in history."""
+        return Action(name=ActionName.GO_BACK)
+
+    def press(self, *keys: str) -> Action:
+        """Press keys together."""
+        return Action(name=ActionName.KEY, keys=keys)
+
+    def scroll(self, direction: str = "down") -> Action:
+        """Scroll by a page."""
+        return Action.model_validate({"name": ActionName.SCROLL, "direction": direction})
+
+    def wait(self, seconds: float = 1) -> Action:
+        """Wait."""
+        return Action(name=ActionName.WAIT, seconds=seconds)
+
+    def switch_tab(self, number: int) -> WebRLAction:
+        """Show another tab, counted from 0."""
+        return WebRLAction(name=WebRLActionName.SWITCH_TAB, tab=number)
+
+    def answer(self, text: str) -> Action:
+        """End the episode with an answer."""
+        return Action(name=ActionName.ANSWER, text=text)
+
+    def _look_around(self) -> Action:
+        # Down first, then up: elements that were passed are above.
+        if self._pages_down >= _SCROLLS:
+            self._pages_down = -_SCROLLS
+        self._pages_down += 1
+        return self.scroll("down" if self._pages_down > 0 else "up")
+
+
+@dataclass(frozen=True)
+class SiteExpert(UserFunction):
+    """A generator function that does the tasks of a site; arguments are passed by name."""
+
+    timeout: float | None = None
+    """Time limit of one action in seconds; None: `agent.reward_timeout`."""
+
+    noun = "expert"
+    offered = ("page", "seed")
+    living = ("page",)
+
+
+EXPERTS: Registry[SiteExpert] = Registry(
+    noun="expert",
+    setting="site",
+    entry_point_group="webgym.experts",
+    package="webgym_cli.environments.sites",
+    item_type=SiteExpert,
+    usage='from webgym_cli.environments.sites import expert, and put @expert("SITE") over it',
+    builtin={},
+)
+
+
+def expert(site: str, *, timeout: float | None = None) -> Callable[[Callable[..., Any]], SiteExpert]:
+    """Register a generator function that does the tasks with this `site`, for demonstrations and `--policy oracle`.
+
+    Arguments are passed by name: `page` (the `ExpertPage`), `seed`, and each field of the task. It yields what the
+    methods of `page` return. Its return value is the answer; without one the answer is `Done.`
+    """
+    if not isinstance(site, str) or not site:
+        raise UsageError("an expert needs the site that tasks have in their field site", hint='@expert("SITE")')
+
+    def decorate(given: Callable[..., Any]) -> SiteExpert:
+        if not inspect.isgeneratorfunction(given):
+            raise UsageError(f"expert {site}: it is no generator function", hint='yield page.click("NAME")')
+        return EXPERTS.register(site, SiteExpert.of(given, site, timeout=timeout))
+
+    return decorate
+
+
+class ExpertRun:
+    """One episode of an expert."""
+
+    def __init__(self, function: SiteExpert, given: Mapping[str, Any], seconds: float = 60.0) -> None:
+        """`given`: arguments by name, besides `page`. `seconds`: time limit of one action."""
+        self._function = function
+        self._seconds = function.timeout or seconds
+        self._page = ExpertPage()
+        self._plan = _answer_at_end(function.function(**function.bound({**given, "page": self._page})))
+        self._workers = Workers()
+        self._waited = False
+
+    async def act(self, session: BrowserSession, elements: Sequence[Element]) -> AnyAction:
+        """Return the next action on the open page. Raises `BoundaryError` if the expert can't continue."""
+        text = await session.evaluate(_TEXT)
+        try:
+            step = partial(self.next, session.url, elements, text)
+            action: AnyAction = await self._workers.call(step, self._seconds)
+        except Exception as error:
+            raise self._function.explain(error, self._seconds) from error
+        return action
+
+    def next(self, url: str, elements: Sequence[Element], text: str) -> AnyAction:
+        """Return the next action from the page's URL, listed elements and `document.body.innerText`.
+
+        A blank page is waited for, then reloaded. Raises `LookupError` if the page is unexpected, or if the answer was
+        already given.
+        """
+        if not text.strip() and not elements:
+            self._waited = not self._waited
+            return self._page.wait() if self._waited else self._page.goto(url)
+        self._waited = False
+        self._page.show(url, elements, text)
+        try:
+            action: AnyAction = next(self._plan)
+        except StopIteration:
+            raise LookupError("the answer was already given") from None
+        return action
+
+
+def _answer_at_end(plan: ActionPlan) -> Generator[AnyAction, None, None]:
+    """Yield the actions of an expert; then the answer that it returned, unless it gave one."""
+    actions = flatten_plan(plan)
+    while True:
+        try:
+            action = next(actions)
+        except StopIteration as end:
+            yield Action(name=ActionName.ANSWER, text=_DONE if end.value is None else str(end.value))
+            return
+        yield action
+        if action.name == ActionName.ANSWER:
+            return
+
+
+def flatten_plan(plan: ActionPlan) -> ActionPlan:
+    """Yield the actions of a plan and of the plans that it yields, which get their results or errors back."""
+    advance: Callable[[], Any] = partial(plan.send, None)
+    while True:
+        try:
+            step = advance()
+        except StopIteration as end:
+            return end.value
+        if isinstance(step, Action | WebRLAction):
+            yield step
+            advance = partial(plan.send, None)
+            continue
+        if not isinstance(step, Generator):
+            advance = partial(plan.throw, TypeError(f"a {type(step).__name__} is no action of page"))
+            continue
+        try:
+            advance = partial(plan.send, (yield from flatten_plan(step)))
+        except LookupError as error:
+            advance = partial(plan.throw, error)
+
+
+def make_expert(task: Task, seed: int, seconds: float) -> ExpertRun | None:
+    """Return the expert of one episode; None for a task whose site has none."""
+    if not task.site or task.site not in EXPERTS.names():
+        return None
+    return ExpertRun(EXPERTS.find(task.site), {"seed": seed, **task_fields(task)}, seconds)
+
+
+def require_site_experts(tasks: Iterable[Task]) -> None:
+    """Raise `UsageError` for a task whose site has no expert, or that lacks a field which the expert requires."""
+    for task in tasks:
+        if task.site not in (known := EXPERTS.names()):
+            raise UsageError(
+                f"task {task.id}: there is no expert for the site {task.site!r}; loaded: {', '.join(known) or 'none'}",
+                hint='--policy vllm, or name a file with @expert("SITE") in the setting plugins',
+            )
+        EXPERTS.find(task.site).require_fields(task, task_fields(task), f"expert {task.site}")

@@ -1,0 +1,86 @@
+"""`setup`: makes a function that prepares a site for an episode, before its first page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from pydantic_core import from_json, to_json
+
+from webgym_cli.environments.episode_start import EpisodeStart, parse_start
+from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Task
+from webgym_cli.scoring.registry import task_fields
+from webgym_cli.scoring.user_function import UserFunction
+from webgym_cli.tools.workers import Workers
+from webgym_cli.util.registry import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class SetupContext:
+    """An episode before its first page, for a set-up function."""
+
+    id: str
+    """Id of the attempt at the episode, unique among all attempts: `context.id` of its check."""
+    seed: int
+    """The episode's seed: the same seed should give the same state."""
+    url: str
+    """Address of the first page."""
+    state: Any = None
+    """What the site's `reset` returned as its state."""
+
+
+@dataclass(frozen=True)
+class SiteSetup(UserFunction):
+    """A function that prepares a site for an episode; arguments are passed by name."""
+
+    timeout: float | None = None
+    """Time limit in seconds; None: `agent.reward_timeout`."""
+
+    noun = "setup"
+
+
+SETUPS: Registry[SiteSetup] = Registry(
+    noun="setup",
+    setting="site",
+    entry_point_group="webgym.setups",
+    package="webgym_cli.environments.sites",
+    item_type=SiteSetup,
+    usage='from webgym_cli.environments.sites import setup, and put @setup("SITE") over it',
+    builtin={},
+)
+
+
+def setup(site: str, *, timeout: float | None = None) -> Callable[[Callable[..., Any]], SiteSetup]:
+    """Register a function, sync or async, that prepares the episodes of tasks with this `site`.
+
+    Arguments are passed by name: `context` (the `SetupContext`), and each field of the task. It returns None or a
+    mapping with any of `start_url`, `cookies`, `storage_state` and `state`.
+    """
+    if not isinstance(site, str) or not site:
+        raise UsageError("a setup needs the site that tasks have in their field site", hint='@setup("SITE")')
+    return lambda given: SETUPS.register(site, SiteSetup.of(given, site, timeout=timeout))
+
+
+async def set_up_site(task: Task, episode: str, seed: int, start: EpisodeStart, seconds: float) -> EpisodeStart:
+    """Return the start of an episode with what the site's set-up function adds; unchanged without one.
+
+    Raises `BoundaryError` if the function fails, or returns anything else.
+    """
+    if not task.site or task.site not in SETUPS.names():
+        return start
+    function = SETUPS.find(task.site)
+    context = SetupContext(episode, seed, start.start_url, start.state)
+    limit = function.timeout or seconds
+    answer = await function.call(Workers(), {"context": context, **task_fields(task)}, limit)
+    given = parse_start(answer, f"the setup {task.site}")
+    try:
+        state = from_json(to_json(given.state))  # stored with the episode: a check must get the same later
+    except ValueError as error:
+        raise function.explain(error) from error
+    address = urljoin(start.start_url, given.start_url)
+    here = "{0.scheme}://{0.netloc}".format(urlsplit(address))
+    cookies = tuple(one if one.keys() & {"url", "domain"} else {**one, "url": here} for one in given.cookies)
+    return start.updated_by(given.model_copy(update={"start_url": address, "cookies": cookies, "state": state}))
