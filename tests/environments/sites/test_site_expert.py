@@ -1,0 +1,154 @@
+"""A user's expert: what it yields becomes actions on what the policy sees, and what it raises names its line."""
+
+from __future__ import annotations
+
+import asyncio
+from unittest import mock
+
+import pytest
+
+from webgym_cli.environments.sites import expert
+from webgym_cli.environments.sites.site_expert import EXPERTS, ExpertRun, SiteExpert, make_expert, require_site_experts
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Element
+
+URL = "http://desk/"
+
+
+@pytest.fixture(autouse=True)
+def _no_experts():
+    with mock.patch.dict(EXPERTS.registered, clear=True):
+        yield
+
+
+def scene(**names: str) -> list[Element]:
+    return [Element(id=at, role=role, name=name, box=(0, 0, 9, 9)) for at, (name, role) in enumerate(names.items())]
+
+
+def run(function, **given) -> ExpertRun:
+    return ExpertRun(SiteExpert.of(function, "desk"), given)
+
+
+class Session:
+    url = URL
+
+    async def evaluate(self, script):
+        return "Tickets"
+
+
+def act(episode: ExpertRun, elements: list[Element]):
+    return asyncio.run(episode.act(Session(), elements))
+
+
+def test_what_an_expert_yields_becomes_actions_and_its_end_an_answer():
+    def work(page, title, seed):
+        yield page.type("Search", title)
+        yield from page.click("Find")
+        yield page.select("Status", "closed")
+        found = yield page.read(r"^Ticket (?P<number>\d+)")
+        yield page.press("Control", "a")
+        return f"{found['number']} of {seed}"
+
+    elements = scene(Search="searchbox", Find="button", Status="combobox")
+    episode = run(work, title="Chair", seed=3)
+    actions = [episode.next(URL, elements, "A list\nTicket 7") for _ in range(5)]
+    assert [(one.name.value, one.element_id, one.text) for one in actions] == [
+        ("type", 0, "Chair"),
+        ("click", 1, None),
+        ("select_option", 2, "closed"),
+        ("key", None, None),
+        ("answer", None, "7 of 3"),
+    ]
+    with pytest.raises(LookupError, match="already given"):
+        episode.next(URL, elements, "Ticket 7")
+
+
+def test_an_expert_without_a_value_says_that_it_is_done():
+    def work(page):
+        yield page.click("Find", "button")
+
+    episode = run(work)
+    elements = [*scene(Search="link"), Element(id=1, role="button", name="Find", box=(0, 0, 9, 9))]
+    assert [episode.next(URL, elements, "x").text for _ in range(2)] == [None, "Done."]
+
+
+def test_an_expert_may_catch_that_something_is_missing():
+    def work(page):
+        try:
+            yield page.click("Delete")
+        except LookupError:
+            return "no button"
+
+    episode = run(work)
+    names = [episode.next(URL, scene(Find="button"), "x") for _ in range(13)]
+    assert {one.name for one in names[:-1]} == {"scroll"} and names[-1].text == "no button"
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (lambda page: "click", "TypeError: a str is no action of page"),
+        (lambda page: None, "TypeError: a NoneType is no action of page"),
+        (lambda page: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_what_an_expert_does_wrong_is_a_failure_at_its_line(step, words):
+    def work(page):
+        yield step(page)
+
+    line = work.__code__.co_firstlineno + 1
+    with pytest.raises(BoundaryError, match=rf"the expert desk failed: {words}") as caught:
+        act(run(work), scene(Find="button"))
+    assert caught.value.kind is FailureKind.ENVIRONMENT_ERROR
+    assert f"(test_site_expert.py:{line})" in str(caught.value) or "ZeroDivisionError" in words
+
+
+def test_a_missing_element_is_reported_with_those_that_are_there():
+    def work(page):
+        yield page.click("Delete")
+
+    episode = run(work)
+    for _ in range(12):
+        act(episode, scene(Find="button"))
+    with pytest.raises(
+        BoundaryError, match=r"no element that is called 'Delete', but 'Find' \(test_site_expert.py:\d+\)"
+    ):
+        act(episode, scene(Find="button"))
+
+
+def test_an_expert_that_hangs_ends_at_its_deadline():
+    def work(page):
+        while True:
+            if page is None:
+                yield
+
+    episode = ExpertRun(SiteExpert.of(work, "desk", timeout=0.05), {})
+    with pytest.raises(BoundaryError, match=r"more than 0.05 s"):
+        act(episode, scene(Find="button"))
+
+
+def test_only_tasks_with_an_expert_can_be_demonstrated():
+    task = Task(id="a", site="desk", extra={"title": "Chair"})
+    assert make_expert(task, 0, 1.0) is None
+    with pytest.raises(UsageError, match="no expert for the site 'desk'; loaded: none"):
+        require_site_experts([task])
+
+    @expert("desk")
+    def work(page, title):
+        yield page.click(title)
+
+    require_site_experts([task])
+    assert make_expert(task, 0, 1.0).next(URL, scene(Chair="link"), "x").element_id == 0
+    with pytest.raises(UsageError, match="desk needs title"):
+        require_site_experts([Task(id="b", site="desk")])
+    with pytest.raises(UsageError, match="loaded: desk"):
+        require_site_experts([Task(id="c", site="shop")])
+
+
+def test_an_expert_is_a_generator_function_with_a_site():
+    with pytest.raises(UsageError, match="no generator function"):
+        expert("desk")(lambda page: page.click("Find"))
+    with pytest.raises(UsageError, match="needs the site"):
+        expert(lambda page: None)

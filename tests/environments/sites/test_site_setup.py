@@ -1,0 +1,78 @@
+"""A user's set-up function: what it returns starts the episode, and what it raises is an infrastructure failure."""
+
+from __future__ import annotations
+
+import time
+from unittest import mock
+
+import pytest
+
+from webgym_cli.environments.episode_start import EpisodeStart
+from webgym_cli.environments.sites import setup
+from webgym_cli.environments.sites.site_setup import SETUPS, set_up_site
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Task
+
+TASK = Task(id="a", site="desk", role="agent", start_url="http://desk:80/tickets", extra={"title": "Chair"})
+START = EpisodeStart(start_url=TASK.start_url, cookies=({"name": "a", "value": "b", "domain": "desk"},), state=1)
+
+
+@pytest.fixture(autouse=True)
+def _no_setups():
+    with mock.patch.dict(SETUPS.registered, clear=True):
+        yield
+
+
+async def prepare(function, **options):
+    setup("desk", **options)(function)
+    return await set_up_site(TASK, "train-0-0.1", 7, START, 5.0)
+
+
+async def test_a_setup_adds_to_the_start_of_the_episode():
+    async def make(context, title, role):
+        assert (context.id, context.seed, context.url, context.state) == ("train-0-0.1", 7, TASK.start_url, 1)
+        cookies = [{"name": "tenant", "value": title}, {"name": "x", "value": "y", "domain": "other"}]
+        return {"start_url": "/tenant/1?as=agent", "cookies": cookies, "state": {"ids": (1, 2)}}
+
+    start = await prepare(make)
+    assert start.start_url == "http://desk:80/tenant/1?as=agent"
+    assert start.cookies == (
+        *START.cookies,
+        {"name": "tenant", "value": "Chair", "url": "http://desk:80"},
+        {"name": "x", "value": "y", "domain": "other"},
+    )
+    assert start.state == {"ids": [1, 2]}  # as it is stored with the episode
+
+
+async def test_a_setup_may_return_nothing_and_a_site_may_have_none():
+    assert await set_up_site(TASK, "x", 0, START, 5.0) == START
+    assert await prepare(lambda: None) == START
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ("http://desk/", "is no mapping of start_url"),
+        ({"url": "http://desk/"}, "url: Extra inputs are not permitted"),
+        ({"cookies": "a=b"}, "cookies"),
+        ({"state": object()}, "serializ"),
+    ],
+)
+async def test_any_other_value_is_a_failure_of_the_environment(answer, words):
+    with pytest.raises(BoundaryError, match=f"setup desk.*{words}") as caught:
+        await prepare(lambda: answer)
+    assert caught.value.kind is FailureKind.ENVIRONMENT_ERROR
+
+
+async def test_what_a_setup_raises_or_its_deadline_names_the_line():
+    with pytest.raises(BoundaryError, match=r"the setup desk failed: ZeroDivisionError.*\(test_site_setup.py:\d+\)"):
+        await prepare(lambda: 1 / 0)
+    SETUPS.registered.clear()
+    with pytest.raises(BoundaryError, match=r"more than 0.05 s"):
+        await prepare(lambda: time.sleep(60), timeout=0.05)
+
+
+def test_a_setup_needs_a_site():
+    with pytest.raises(UsageError, match="needs the site"):
+        setup(lambda: None)
