@@ -1,4 +1,4 @@
-"""Success rates with confidence intervals, pass@k, McNemar's test, and Holm's adjustment."""
+"""Success rates with confidence intervals, pass@k, McNemar's test, Holm's adjustment, Cohen's kappa."""
 
 from __future__ import annotations
 
@@ -65,3 +65,19 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[index]))
         adjusted[index] = largest
     return adjusted
+
+
+def cohen_kappa(both: int, first: int, second: int, neither: int, z: float = Z95) -> tuple[float, float, float] | None:
+    """Return Cohen's kappa of two yes-or-no raters with its interval (Cohen 1960).
+
+    `first`, `second`: only this rater said yes. None if chance alone explains all agreement, or without cases.
+    """
+    total = both + first + second + neither
+    yes = (both + first) * (both + second)
+    chance = (yes + (second + neither) * (first + neither)) / total**2 if total else 1.0
+    if chance == 1:
+        return None
+    agreed = (both + neither) / total
+    kappa = (agreed - chance) / (1 - chance)
+    spread = z * math.sqrt(agreed * (1 - agreed) / total) / (1 - chance)
+    return kappa, max(-1.0, kappa - spread), min(1.0, kappa + spread)

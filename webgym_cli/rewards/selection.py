@@ -240,7 +240,7 @@ def plan_scoring(run: RunDir, scorer: Scorer[Event], query: ScoringQuery) -> Sco
     pending: list[PendingTrajectory] = []
     skipped: Counter[ScoringSkip] = Counter()
     ids: set[str] = set()
-    for trajectory, judgements in _iter_selected(run, query, corrupt):
+    for trajectory, judgements in iter_selected(run, query, corrupt):
         ids.add(trajectory.id)
         last = newest_judgement(judgements, scorer.source)
         reason = scorer.find_skip_reason(trajectory, last, query.effective_selection)
@@ -264,9 +264,7 @@ def load_pending(run: RunDir, pending: Iterable[PendingTrajectory]) -> Iterator[
                 yield one_pending, trajectory
 
 
-def _iter_selected(
-    run: RunDir, query: ScoringQuery, corrupt: list[str]
-) -> Iterator[tuple[Trajectory, list[Judgement]]]:
+def iter_selected(run: RunDir, query: ScoringQuery, corrupt: list[str]) -> Iterator[tuple[Trajectory, list[Judgement]]]:
     """Yield the matching trajectories as stored, each with its judgements, oldest first."""
     for split in Split if query.split is None else (query.split,):
         for iteration in list_iterations(run, split):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -29,7 +31,7 @@ def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) 
     """
     result, named = ConversionResult(), dict[str, tuple[Task, str]]()
     for file in _files(path):
-        for number, record in _records(_content(file)):
+        for number, record in read_records(file):
             place = f"{file}:{number}"
             try:
                 task = place_files(read(record(), place), file.parent)
@@ -70,8 +72,16 @@ def _content(path: Path) -> bytes:
         raise UsageError(f"{path}: can't be read: {error.strerror}", hint="name a file that is there") from None
 
 
-def _records(content: bytes) -> Iterator[tuple[int, ReadRecord]]:
-    """Yield the number of each record, from 1, and a function that reads it."""
+def read_records(path: Path) -> Iterator[tuple[int, ReadRecord]]:
+    """Yield the number of each record of a file, from 1, and a function that reads it.
+
+    A file is JSON Lines, one JSON array or record, Parquet, or CSV (by its name). Raises `UsageError`.
+    """
+    content = _content(path)
+    if path.suffix == ".csv":
+        rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig", errors="replace")))
+        yield from ((number, partial(dict, row)) for number, row in enumerate(rows, 1))
+        return
     if content.startswith(_PARQUET):
         yield from _parquet_records(content)
         return

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import RunArg, StageOptions
+from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
 
@@ -20,6 +22,16 @@ IterationOpt = Annotated[str, typer.Option("--iteration", metavar="N|all", help=
 UnjudgedOpt = Annotated[bool, typer.Option("--unjudged", help="Only trajectories without a verdict (default).")]
 FailedOpt = Annotated[bool, typer.Option("--failed", help="Only trajectories at which the judge failed.")]
 AllOpt = Annotated[bool, typer.Option("--all", help="Also those with a verdict by other settings (default with ids).")]
+AgainstOpt = Annotated[
+    Path | None,
+    typer.Option(
+        "--against", metavar="LABELS", help="Judge nothing: compare the stored verdicts with people's labels."
+    ),
+]
+PrecisionOpt = Annotated[
+    float | None,
+    typer.Option("--precision", min=0, max=1, help="With --against: show the threshold that this precision needs."),
+]
 
 
 def judge(
@@ -31,6 +43,8 @@ def judge(
     unjudged: UnjudgedOpt = False,
     failed: FailedOpt = False,
     all_: AllOpt = False,
+    against: AgainstOpt = None,
+    precision: PrecisionOpt = None,
 ) -> None:
     """Score stored trajectories with a judge.
 
@@ -39,9 +53,13 @@ def judge(
     judged with the same settings are skipped, so the same command continues where it stopped. An unreadable verdict is
     recorded as judge_failed: neither a success nor a failure.
 
+    --against LABELS measures what is stored: precision, recall, false-positive rate and kappa of the judge, of its
+    votes, of a reward model and of the environment's check against people's labels, by benchmark and policy.
+
     Examples:
       webgym judge runs/a -s judge.base_url=http://localhost:8000/v1 -s judge.model=my-judge
       webgym judge runs/a --all --split test -s judge.votes=3
+      webgym judge runs/a --against labels.jsonl --precision 0.9
       webgym inspect-buffer runs/a --failure judge_failed -q | webgym judge runs/a -
 
     Exit codes: 3, 75.
@@ -62,6 +80,9 @@ def judge(
         ScoringSelection.ALL: ("--all", all_),
     }
     query = build_query(ids, split, iteration, selections)
+    if against is not None:
+        _show_agreement(run, against, query, precision, as_json=options.json)
+        return
     directory, settings = resolve(run, options, required=True)
     output = options.open_output()
     if settings.judge.base_url != SCRIPTED:
@@ -100,3 +121,21 @@ def build_query(
         selection=given[0] if given else None,
         ids=None if ids is None else tuple(ids),
     )
+
+
+def _show_agreement(run: Path, labels: Path, query: ScoringQuery, precision: float | None, *, as_json: bool) -> None:
+    from webgym_cli.evaluate.agreement import TABLES, measure_agreement
+    from webgym_cli.evaluate.labels import read_labels
+    from webgym_cli.rewards.selection import iter_selected
+    from webgym_cli.store.run import open_run
+
+    output, directory = Output(as_json=as_json), open_run(run)[0]
+    agreement = measure_agreement(read_labels(labels), iter_selected(directory, query, []), precision)
+    if as_json:
+        output.data(agreement)
+        return
+    for name, columns in TABLES.items():
+        if rows := agreement[name]:
+            output.table(name, columns, ([row[column] for column in columns] for row in rows))
+    counts = {name: value for name, value in agreement.items() if isinstance(value, int)}
+    output.note(", ".join(f"{value} {name}" for name, value in counts.items()))

@@ -1,0 +1,202 @@
+"""Verdicts against labels, by hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+from tests.forked import webgym
+from tests.records.made import trajectory
+from webgym_cli.config.load import load
+from webgym_cli.errors import UsageError
+from webgym_cli.evaluate.agreement import measure_agreement
+from webgym_cli.evaluate.labels import Label, read_labels
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.judgement import Judgement, Verdict
+from webgym_cli.records.statistics import cohen_kappa, wilson
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Outcome
+from webgym_cli.store.buffer import append, append_judgement
+from webgym_cli.store.run import RunDir, create_or_open
+
+WHEN = "2026-01-02T03:04:05.000+00:00"
+
+
+def judged(number, verdict, *, votes=(), probability=None, **changes):
+    """Return an episode and its judgements: by a judge, and by a reward model if there is a probability."""
+    given = {"outcome": Outcome(stop=Stop.ANSWERED, answer="x"), "task": Task(id=f"t{number}", environment="web")}
+    made = trajectory(number, **{**given, **changes})
+    facts = {"trajectory": made.id, "models": {}, "settings_digest": "d", "judged_at": WHEN}
+    failure = FailureKind.JUDGE_FAILED if verdict is None else None
+    asked = (Verdict(question="q", passed=bool(verdict), votes=votes),)
+    judgements = [Judgement(success=verdict, failure=failure, facts=asked, **facts)]
+    if probability is not None:
+        judgements.append(Judgement(source="orm", probability=probability, success=probability >= 0.5, **facts))
+    return made, judgements
+
+
+def label(one, success, who="anna", **more):
+    return Label((one[0].id,), success, who, **more)
+
+
+def rows(agreement, source="judge", group="all"):
+    return next(row for row in agreement["rows"] if (row["source"], row["group"]) == (source, group))
+
+
+def test_a_known_confusion_matrix_comes_out_exactly():
+    cells = (
+        [(True, True)] * 20 + [(True, False)] * 5 + [(False, True)] * 10 + [(False, False)] * 15 + [(None, True)] * 2
+    )
+    episodes = [judged(number, verdict) for number, (verdict, _) in enumerate(cells)]
+    labels = [label(one, truth) for one, (_, truth) in zip(episodes, cells, strict=True)]
+    row = rows(measure_agreement(labels, episodes, None))
+    assert [row[cell] for cell in ("tp", "fp", "fn", "tn", "no_verdict", "labelled")] == [20, 5, 10, 15, 2, 52]
+    assert (row["precision"], row["recall"], row["false_positive_rate"]) == (0.8, 0.6667, 0.25)
+    assert row["precision_interval"] == [round(bound, 4) for bound in wilson(20, 25)]
+    assert row["false_positive_interval"] == [round(bound, 4) for bound in wilson(5, 20)]
+    assert row["kappa"] == 0.4  # agreement 0.7, by chance 0.5
+    # 1.96 * sqrt(0.7 * 0.3 / 50) / 0.5
+    assert row["kappa_interval"] == [0.146, 0.654]
+
+
+@pytest.mark.parametrize(
+    ("cells", "kappa"),
+    [((20, 5, 10, 15), 0.4), ((5, 0, 0, 5), 1.0), ((0, 5, 5, 0), -1.0), ((5, 0, 0, 0), None), ((0,) * 4, None)],
+)
+def test_kappa_by_hand(cells, kappa):
+    computed = cohen_kappa(*cells)
+    assert (computed and round(computed[0], 6)) == kappa
+
+
+def test_the_majority_of_people_counts_and_ties_and_doubts_are_left_out():
+    episodes = [judged(number, True) for number in range(4)]
+    labels = [label(episodes[0], truth, who) for truth, who in ((True, "a"), (True, "b"), (False, "c"))]
+    labels += [label(episodes[1], True, "a"), label(episodes[1], False, "b"), label(episodes[2], None, "a")]
+    labels += [Label(("nowhere",), True)]
+    agreement = measure_agreement(labels, episodes, None)
+    assert [agreement[name] for name in ("episodes", "tied", "unsure", "unmatched")] == [1, 1, 1, 1]
+    assert rows(agreement)["tp"] == 1
+    assert agreement["people"]["pairs"] == 4
+
+
+def test_groups_are_by_benchmark_and_policy():
+    episodes = [judged(0, True, policy="p"), judged(1, True, policy="q"), judged(2, False, policy="q")]
+    labels = [label(one, True, benchmark=name) for one, name in zip(episodes, ("x", "x", "y"), strict=True)]
+    agreement = measure_agreement(labels, episodes, None)
+    assert rows(agreement, group="benchmark x")["tp"] == 2
+    assert rows(agreement, group="policy q")["fn"] == 1
+
+
+def test_a_task_stands_for_its_only_episode_of_a_policy():
+    episodes = [
+        judged(0, True, policy="p", task=Task(id="t", environment="web")),
+        judged(1, True, policy="q", task=Task(id="t", environment="web")),
+    ]
+    agreement = measure_agreement([Label(("t",), True, policy="q")], episodes, None)
+    assert (agreement["episodes"], agreement["ambiguous"]) == (1, 0)
+    assert measure_agreement([Label(("t",), True)], episodes, None)["ambiguous"] == 1
+
+
+def test_the_threshold_that_a_precision_needs():
+    scores = [(0.9, True), (0.8, True), (0.7, False), (0.6, True), (0.4, False), (0.2, True)]
+    votes = [
+        (True, True, True),
+        (True, True, False),
+        (True, True, False),
+        (True, False, False),
+        (False,) * 3,
+        (False,) * 3,
+    ]
+    episodes = [
+        judged(number, sum(of) > 1, probability=score, votes=of)
+        for number, ((score, _), of) in enumerate(zip(scores, votes, strict=True))
+    ]
+    labels = [label(one, truth) for one, (_, truth) in zip(episodes, scores, strict=True)]
+    agreement = measure_agreement(labels, episodes, 0.75)
+    by_source = {row["source"]: row for row in agreement["thresholds"]}
+    assert (by_source["orm"]["threshold"], by_source["orm"]["precision"], by_source["orm"]["recall"]) == (
+        0.6,
+        0.75,
+        0.75,
+    )
+    assert by_source["votes"]["threshold"] == pytest.approx(1 / 3)  # 3 of 4
+    assert rows(agreement, "votes")["tp"] == 1  # unanimous
+    assert rows(agreement, "orm")["fp"] == 1
+    never = measure_agreement([label(one, False) for one in episodes], episodes, 0.9)["thresholds"]
+    assert [row["threshold"] for row in never] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("name", "records", "labels"),
+    [
+        (
+            "ours.jsonl",
+            [
+                {"trajectory": "a", "label": "yes", "who": "anna"},
+                {"trajectory": "b", "label": 0},
+                {"trajectory": "c", "label": "unsure"},
+            ],
+            [Label(("a",), True, "anna"), Label(("b",), False), Label(("c",), None)],
+        ),
+        (
+            "annotations.csv",
+            [
+                {
+                    "annotator_name": "A1",
+                    "benchmark": "webarena",
+                    "task_id": "webarena.7",
+                    "model_name": "m",
+                    "exp_name": "e",
+                    "trajectory_success": "Unsuccessful",
+                }
+            ],
+            [Label(("e", "webarena.7"), False, "A1", "webarena", "m")],
+        ),
+        (
+            "annotations.jsonl",
+            [{"task_id": "t", "annotator": "Judge1", "human_judgement_outcome": "Correct"}],
+            [Label(("t",), True, "Judge1")],
+        ),
+        (
+            "trajectories.jsonl",
+            [{"task_id": "t", "majority_human_outcome_vote": 0, "final_human_outcome_label": 1}],
+            [Label(("t",), False, "majority")],
+        ),
+    ],
+)
+def test_the_formats_of_labels(tmp_path, name, records, labels):
+    file = tmp_path / name
+    if name.endswith(".csv"):
+        with file.open("w") as stream:
+            writer = csv.DictWriter(stream, records[0])
+            writer.writeheader()
+            writer.writerows(records)
+    else:
+        file.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    assert read_labels(file) == labels
+
+
+@pytest.mark.parametrize("line", ["{}", '{"trajectory": "a", "label": "maybe not"}', '{"trajectory": "a"}', "no JSON"])
+def test_another_file_is_refused_by_its_line(tmp_path, line):
+    file = tmp_path / "labels.jsonl"
+    file.write_text(f'{{"trajectory": "a", "label": "yes"}}\n{line}\n')
+    with pytest.raises(UsageError, match=r"labels\.jsonl:2"):
+        read_labels(file)
+
+
+def test_the_command_measures_what_is_stored(tmp_path):
+    run = RunDir(tmp_path / "run")
+    create_or_open(run, load())
+    for number, verdict in enumerate((True, True, False)):
+        made, judgements = judged(number, verdict, split=Split.TEST)
+        append(run, made)
+        append_judgement(run, Split.TEST, 0, judgements[0])
+    (tmp_path / "labels.jsonl").write_text(
+        "".join(json.dumps({"trajectory": f"test-0000-{n:05d}", "label": n == 0, "who": "a"}) + "\n" for n in range(3))
+    )
+    told = webgym("judge", "run", "--against", "labels.jsonl", "--json", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    (row,) = json.loads(told.stdout)["rows"]
+    assert [row[cell] for cell in ("tp", "fp", "fn", "tn")] == [1, 1, 0, 1]

@@ -1,0 +1,172 @@
+"""Agreement of verdicts with people: confusion matrices, precision, false positives, kappa, thresholds. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from webgym_cli.evaluate.labels import Label
+from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
+from webgym_cli.records.statistics import cohen_kappa, wilson
+from webgym_cli.records.trajectory import Trajectory
+
+# Columns of the tables that the command prints, by their name in the result.
+TABLES = {
+    "rows": (
+        *("source", "group", "labelled", "no_verdict", "tp", "fp", "fn", "tn", "precision", "precision_interval"),
+        *("recall", "false_positive_rate", "false_positive_interval", "kappa", "kappa_interval"),
+    ),
+    "thresholds": ("source", "wanted", "threshold", "precision", "precision_interval", "recall"),
+}
+
+
+@dataclass(slots=True)
+class LabelledEpisode:
+    """One episode with the label of the majority of people and the verdicts of each source."""
+
+    label: bool
+    benchmark: str
+    policy: str
+    verdicts: dict[str, bool | None] = field(default_factory=dict)
+    scores: dict[str, float] = field(default_factory=dict)
+    """Share of the votes, or a reward model's probability."""
+
+
+def measure_agreement(
+    labels: Sequence[Label], judged: Iterable[tuple[Trajectory, list[Judgement]]], precision: float | None
+) -> dict[str, Any]:
+    """Return counts, one row for each source and group, and the thresholds that a wanted precision needs."""
+    counts: Counter[str] = Counter(dict.fromkeys(("labels", "episodes", "unsure", "tied", "unmatched", "ambiguous"), 0))
+    counts["labels"] = len(labels)
+    episodes = list(_label_episodes(labels, judged, counts))
+    counts["episodes"] = len(episodes)
+    groups = {"all": episodes, **_group(episodes, "benchmark"), **_group(episodes, "policy")}
+    sources = dict.fromkeys(source for one in episodes for source in one.verdicts)
+    wanted = [] if precision is None else [precision]
+    thresholds = (find_threshold(episodes, source, share) for source in ("votes", "orm") for share in wanted)
+    return {
+        "event": "agreement",
+        **counts,
+        "people": _measure_people(labels),
+        "rows": [
+            {"source": source, "group": group, **measure_source(members, source)}
+            for source in sources
+            for group, members in groups.items()
+        ],
+        "thresholds": [one for one in thresholds if one],
+    }
+
+
+def _label_episodes(
+    labels: Sequence[Label], judged: Iterable[tuple[Trajectory, list[Judgement]]], counts: Counter[str]
+) -> Iterator[LabelledEpisode]:
+    """Yield the labelled episodes; what can't be used is counted."""
+    by_name: defaultdict[str, list[tuple[Trajectory, list[Judgement]]]] = defaultdict(list)
+    groups = _group_labels(labels)
+    wanted = {name for names, _ in groups for name in names}
+    for trajectory, judgements in judged:
+        exported = trajectory.task.extra.get("exp_name")
+        for name in wanted & {trajectory.id, trajectory.task.id, str(exported)}:
+            by_name[name].append((trajectory, judgements))
+    for names, of_one in groups.items():
+        matches = next((by_name[name] for name in names[0] if name in by_name), [])
+        matches = [one for one in matches if names[1] in one[0].policy]
+        if len(matches) != 1:
+            counts["ambiguous" if matches else "unmatched"] += 1
+            continue
+        votes = Counter(label.success for label in of_one)
+        if votes[True] == votes[False]:
+            counts["tied" if votes[True] else "unsure"] += 1
+            continue
+        ((trajectory, judgements),) = matches
+        benchmark = of_one[0].benchmark or str(trajectory.task.extra.get("benchmark") or trajectory.task.environment)
+        episode = LabelledEpisode(votes[True] > votes[False], benchmark, names[1] or trajectory.policy)
+        _add_verdicts(episode, trajectory, judgements)
+        yield episode
+
+
+def _group_labels(labels: Iterable[Label]) -> dict[tuple[tuple[str, ...], str], list[Label]]:
+    groups: defaultdict[tuple[tuple[str, ...], str], list[Label]] = defaultdict(list)
+    for label in labels:
+        groups[label.names, label.policy].append(label)
+    return dict(groups)
+
+
+def _add_verdicts(episode: LabelledEpisode, trajectory: Trajectory, judgements: Sequence[Judgement]) -> None:
+    if judge := newest_judgement(judgements, "judge"):
+        episode.verdicts["judge"] = judge.success
+        voted = [
+            verdict.votes for verdict in (judge.claims, *judge.facts, judge.reference) if verdict and verdict.votes
+        ]
+        if any(len(votes) > 1 for votes in voted):  # the weakest question decides
+            share = min(sum(votes) / len(votes) for votes in voted)
+            episode.scores["votes"] = share
+            episode.verdicts["votes"] = share == 1
+    if model := newest_judgement(judgements, "orm"):
+        episode.verdicts["orm"] = model.success
+        episode.scores["orm"] = model.probability or 0.0
+    if (check := environment_verdict(trajectory)) is not None:
+        episode.verdicts["check"] = check
+
+
+def _group(episodes: Iterable[LabelledEpisode], name: str) -> dict[str, list[LabelledEpisode]]:
+    groups: defaultdict[str, list[LabelledEpisode]] = defaultdict(list)
+    for one in episodes:
+        groups[f"{name} {getattr(one, name)}"].append(one)
+    return dict(sorted(groups.items())) if len(groups) > 1 else {}
+
+
+def measure_source(episodes: Sequence[LabelledEpisode], source: str) -> dict[str, Any]:
+    """Return the confusion matrix of one source and its rates. A missing verdict is in none of the cells."""
+    known = [(one.verdicts.get(source), one.label) for one in episodes]
+    cells = Counter(known)
+    tp, fp, fn, tn = (cells[pair] for pair in ((True, True), (True, False), (False, True), (False, False)))
+    kappa = cohen_kappa(tp, fp, fn, tn)
+    return {
+        "labelled": len(known),
+        "no_verdict": cells[None, True] + cells[None, False],
+        **{"tp": tp, "fp": fp, "fn": fn, "tn": tn},
+        **_rate("precision", "precision_interval", tp, tp + fp),
+        **_rate("recall", "recall_interval", tp, tp + fn),
+        **_rate("false_positive_rate", "false_positive_interval", fp, fp + tn),
+        "kappa": kappa and round(kappa[0], 4),
+        "kappa_interval": kappa and [round(bound, 4) for bound in kappa[1:]],
+    }
+
+
+def _rate(name: str, interval: str, part: int, whole: int) -> dict[str, Any]:
+    bounds = [round(bound, 4) for bound in wilson(part, whole)]
+    return {name: round(part / whole, 4) if whole else None, interval: bounds if whole else None}
+
+
+def find_threshold(episodes: Sequence[LabelledEpisode], source: str, wanted: float) -> Mapping[str, Any] | None:
+    """Return the smallest threshold of a source's score with at least the wanted precision; None without scores.
+
+    The threshold is None if none reaches it.
+    """
+    scored = [(one.scores[source], one.label) for one in episodes if source in one.scores]
+    positives = sum(label for _, label in scored)
+    for threshold in sorted({score for score, _ in scored}):
+        passed = [label for score, label in scored if score >= threshold]
+        if sum(passed) >= wanted * len(passed):
+            reached = {**_rate("precision", "precision_interval", sum(passed), len(passed))}
+            recall = _rate("recall", "recall_interval", sum(passed), positives)
+            return {"source": source, "wanted": wanted, "threshold": threshold, **reached, **recall}
+    if not scored:
+        return None
+    missing = dict.fromkeys(("threshold", "precision", "precision_interval", "recall", "recall_interval"))
+    return {"source": source, "wanted": wanted, **missing}
+
+
+def _measure_people(labels: Iterable[Label]) -> dict[str, Any]:
+    """Return the agreement of people with each other, over all pairs of labels of an episode."""
+    cells: Counter[tuple[bool | None, bool | None]] = Counter()
+    for of_one in _group_labels(labels).values():
+        sure = [label for label in of_one if label.success is not None]
+        pairs = [(one, two) for one, two in combinations(sure, 2) if one.who != two.who]
+        cells.update((one.success, two.success) for one, two in pairs)
+    kappa = cohen_kappa(cells[True, True], cells[True, False], cells[False, True], cells[False, False])
+    return {"pairs": cells.total(), "kappa": kappa and round(kappa[0], 4)}

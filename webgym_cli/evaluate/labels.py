@@ -1,0 +1,71 @@
+"""Labels of people: whether an episode solved its task. Readers of three file formats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.errors import UsageError
+from webgym_cli.tasks.convert import read_records
+from webgym_cli.tasks.registry import BadTaskError
+
+_YES = {"true", "yes", "1", "1.0", "success", "successful", "correct"}
+_NO = {"false", "no", "0", "0.0", "failure", "unsuccessful", "incorrect"}
+_UNSURE = {"", "none", "null", "nan", "unsure", "-1", "-1.0"}
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What one person said of one episode."""
+
+    names: tuple[str, ...]
+    """Names of the episode: a trajectory's id, or a task's."""
+    success: bool | None
+    """None: unsure."""
+    who: str = ""
+    benchmark: str = ""
+    policy: str = ""
+    """Part of the policy's name; empty: any."""
+
+
+def read_labels(path: Path) -> list[Label]:
+    """Return the labels of a file: our JSON Lines, AgentRewardBench's annotations, or CUAVerifierBench's files.
+
+    Raises `UsageError` with the number of the first record that is none of them.
+    """
+    labels = []
+    for number, read in read_records(path):
+        try:
+            labels.append(_read_label(read()))
+        except (BadTaskError, KeyError, ValueError) as error:
+            hint = 'one label a line: {"trajectory": "test-0000-00000", "label": "yes", "who": "anna"}'
+            raise UsageError(f"{path}:{number}: no label: {error}", hint=hint) from None
+    return labels
+
+
+def _read_label(record: Mapping[str, Any]) -> Label:
+    names: tuple[Any, ...]
+    if "trajectory" in record:
+        names, label, who = (record["trajectory"],), record["label"], record.get("who")
+    elif "trajectory_success" in record:  # AgentRewardBench
+        names = (record.get("exp_name"), record["task_id"])
+        label, who = record["trajectory_success"], record.get("annotator_name")
+    elif "human_judgement_outcome" in record:  # CUAVerifierBench, its annotations
+        names, label, who = (record["task_id"],), record["human_judgement_outcome"], record.get("annotator")
+    else:  # CUAVerifierBench, its trajectories
+        names, label, who = (record["task_id"],), record["majority_human_outcome_vote"], "majority"
+    policy = record.get("policy") or record.get("model_name")
+    benchmark = str(record.get("benchmark") or "")
+    given = tuple(str(name) for name in names if name)
+    return Label(given, _read_answer(label), str(who or ""), benchmark, str(policy or ""))
+
+
+def _read_answer(value: Any) -> bool | None:
+    word = str(value).strip().casefold()
+    if word in _UNSURE:
+        return None
+    if word not in _YES | _NO:
+        raise ValueError(f"{value!r} is neither yes, no nor unsure")
+    return word in _YES
