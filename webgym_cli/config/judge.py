@@ -28,7 +28,8 @@ class JudgeSettings(ChatEndpointSettings):
     `api_key_env_var`, or sends no key."""
     protocol: str = "webgym"
     """Judge protocol, its questions and how the answers form a verdict: `webgym` (blocking, key points, claims, facts,
-    reference answer), or your own, by its registered name or as `path/to/file.py:my_protocol`."""
+    reference answer), the published `webvoyager`, `webjudge`, `agenttrek` and `agentrewardbench`, or your own, by its
+    registered name or as `path/to/file.py:my_protocol`."""
     votes: int = Field(default=1, ge=1)
     """Number of independent votes on each fact; the majority decides, and a tie is a failure. At temperature 0 all
     votes tend to be the same."""

@@ -26,8 +26,7 @@ from webgym_cli.curriculum.seeds import SeedRequest, build_task, list_names
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import EventSink, GenerationSummary, make_event
 from webgym_cli.records.usage import TokenUsage
-from webgym_cli.rewards.judge.client import JudgeReply
-from webgym_cli.rewards.judge.question import REPLY_SCHEMA
+from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeReply
 from webgym_cli.rewards.orm.client import OrmClient
 
 _TASKS = ReplyFormat("generate", NewTasks, TASKS_SCHEMA)

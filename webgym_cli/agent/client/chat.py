@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar, cast
@@ -63,6 +63,8 @@ class ReplyFormat(Generic[RecordT]):
     kind: type[RecordT]
     schema: Mapping[str, Any]
     """JSON schema of `kind`, for servers with structured output."""
+    read: Callable[[str], RecordT] | None = None
+    """Reads an answer that is plain text, or raises `UnreadableError`; None: the answer is one JSON object."""
 
 
 class ChatClient:
@@ -93,7 +95,7 @@ class ChatClient:
             request = {"messages": messages, "model": model, **self._parameters(form), **sampling}
             answer = await self._send(request, left, counter)
             try:
-                return await asyncio.to_thread(read_completion, answer, form.kind)  # it may have 16 MB
+                return await asyncio.to_thread(read_completion, answer, form.kind, form.read)  # it may have 16 MB
             except UnreadableError as error:
                 left -= answer.retries_taken + 1
                 if left < 0:
@@ -133,6 +135,8 @@ class ChatClient:
             parameters["top_p"] = settings.top_p
         if settings.extra_body:
             parameters["extra_body"] = settings.extra_body
+        if form.read is not None:
+            return parameters
         if settings.structured_output == "json_schema":
             schema = {"name": form.name, "strict": True, "schema": form.schema}
             parameters["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -186,7 +190,7 @@ def _read_usage(answer: Any) -> TokenUsage:
         return TokenUsage()
 
 
-def read_completion(answer: Any, kind: type[RecordT]) -> RecordT:
+def read_completion(answer: Any, kind: type[RecordT], read: Callable[[str], RecordT] | None = None) -> RecordT:
     """Parse the single record in the openai library's raw response. Raises `UnreadableError`."""
     try:
         (choice,) = answer.parse().choices
@@ -197,7 +201,7 @@ def read_completion(answer: Any, kind: type[RecordT]) -> RecordT:
         raise UnreadableError(f"the answer was not finished (finish_reason {finished!r})")
     if not isinstance(text, str):
         raise UnreadableError("the answer has no text")
-    return read_object(text, kind)
+    return read(replace_surrogates(text)) if read else read_object(text, kind)
 
 
 def read_object(text: str, kind: type[RecordT]) -> RecordT:

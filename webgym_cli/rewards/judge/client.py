@@ -5,42 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
-
-from pydantic import AfterValidator
 
 from webgym_cli.agent.client.chat import ChatClient, ReplyFormat, require_address
 from webgym_cli.config.judge import JudgeJob, JudgeSettings
 from webgym_cli.errors import SettingsError
-from webgym_cli.records.base import Record
 from webgym_cli.records.usage import TokenUsage
-from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeQuestion, QuestionKind, build_messages
+from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeQuestion, JudgeReply, QuestionKind, build_messages
 from webgym_cli.store.screenshots import data_url
-from webgym_cli.util.text import replace_surrogates
 
 # Maps a screenshot's SHA-256 to its bytes (PNG or WebP). Raises `StoreError`.
 ImageLoader = Callable[[str], bytes]
 
 # Questions that are jobs with optional settings of their own (`judge.jobs`).
 _JOBS: dict[str, JudgeJob] = {QuestionKind.KEY_POINT: "key_points", QuestionKind.BLOCKING: "blocking"}
-# Maximum stored length of a reason.
-REASON_CHARACTERS = 2000
-
-
-def _truncate_reason(reason: str) -> str:
-    return replace_surrogates(reason[:REASON_CHARACTERS])
-
-
-class JudgeReply(Record):
-    """The judge's answer to one question."""
-
-    reason: Annotated[str, AfterValidator(_truncate_reason)]
-    verdict: Literal["yes", "no"]
-
-    @property
-    def yes(self) -> bool:
-        """The verdict."""
-        return self.verdict == "yes"
 
 
 @dataclass(slots=True)
@@ -76,7 +53,7 @@ class JudgeClient:
     async def ask(self, question: JudgeQuestion, case: JudgeContext) -> JudgeReply:
         """Return the reply to a question. Raises `ChatError` after the last retry, and `StoreError` for an image."""
         content = await asyncio.to_thread(build_messages, question, case.url, self._settings.image_detail)
-        form = ReplyFormat(question.job, JudgeReply, REPLY_SCHEMA)
+        form = ReplyFormat(question.job, JudgeReply, REPLY_SCHEMA, question.read)
         of_job = settings_for(self._settings, question.job)
         return await self._clients[_name_client(of_job)].ask(content, form, case, model=of_job.model)
 

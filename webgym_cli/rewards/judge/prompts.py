@@ -59,21 +59,21 @@ _ASKED: dict[QuestionKind, tuple[str, ...]] = {
 
 def key_point(trajectory: Trajectory, index: int) -> JudgeQuestion:
     """Ask whether a step's screenshot is a key point."""
-    data = {"task": trajectory.instruction, "page": _page(trajectory.steps[index])}
-    return _build(QuestionKind.KEY_POINT, data, _caption_images(trajectory, [index]))
+    data = {"task": trajectory.instruction, "page": describe_page(trajectory.steps[index])}
+    return _build(QuestionKind.KEY_POINT, data, caption_images(trajectory, [index]))
 
 
 def blocking(trajectory: Trajectory, indices: Sequence[int]) -> JudgeQuestion:
     """Ask whether the site blocked the browser, based on the screenshots of these steps."""
-    pages = [_page(trajectory.steps[index]) for index in indices]
+    pages = [describe_page(trajectory.steps[index]) for index in indices]
     data = {"start_page": trajectory.task.start_url, "pages": pages}
-    return _build(QuestionKind.BLOCKING, data, _caption_images(trajectory, indices))
+    return _build(QuestionKind.BLOCKING, data, caption_images(trajectory, indices))
 
 
 def claims(trajectory: Trajectory, indices: Sequence[int]) -> JudgeQuestion:
     """Ask whether everything that the answer claims is visible (criterion B)."""
     data = {"task": trajectory.instruction, "answer": trajectory.outcome.answer or ""}
-    return _build(QuestionKind.CLAIMS, data, _caption_images(trajectory, indices))
+    return _build(QuestionKind.CLAIMS, data, caption_images(trajectory, indices))
 
 
 def fact(trajectory: Trajectory, facts: Sequence[str], number: int, indices: Sequence[int]) -> JudgeQuestion:
@@ -85,7 +85,7 @@ def fact(trajectory: Trajectory, facts: Sequence[str], number: int, indices: Seq
         "steps": [_describe_step(step) for step in trajectory.steps],
         "answer": trajectory.outcome.answer or "",
     }
-    return _build(QuestionKind.FACT, data, _caption_images(trajectory, indices))
+    return _build(QuestionKind.FACT, data, caption_images(trajectory, indices))
 
 
 def reference(trajectory: Trajectory, expected: str) -> JudgeQuestion:
@@ -102,7 +102,8 @@ def _build(kind: QuestionKind, data: Mapping[str, Any], images: tuple[CaptionedI
     return JudgeQuestion(kind, _ASKED[kind], data, images)
 
 
-def _caption_images(trajectory: Trajectory, indices: Sequence[int]) -> tuple[CaptionedImage, ...]:
+def caption_images(trajectory: Trajectory, indices: Sequence[int]) -> tuple[CaptionedImage, ...]:
+    """Return the pictures of some steps, each with its caption."""
     last = len(trajectory.steps) - 1
     return tuple(
         CaptionedImage(
@@ -114,7 +115,8 @@ def _caption_images(trajectory: Trajectory, indices: Sequence[int]) -> tuple[Cap
     )
 
 
-def _page(step: Step) -> dict[str, Any]:
+def describe_page(step: Step) -> dict[str, Any]:
+    """Return the page of a step."""
     return {"step": step.index + 1, "url": step.observation.url, "title": step.observation.title}
 
 
@@ -122,7 +124,7 @@ def _describe_step(step: Step) -> dict[str, Any]:
     """Return the description of a step: page, action, effect, and the agent's text."""
     note = remove_between(step.response, OPEN, CLOSE).partition("<tool_call>")[0].strip()
     description = {
-        **_page(step),
+        **describe_page(step),
         "action": describe_action(step.action) if step.action else f"none ({step.parse_error})",
         "refused": step.action_error,
         "page_changed": step.page_changed,

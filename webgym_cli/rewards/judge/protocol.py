@@ -37,6 +37,12 @@ PROTOCOLS: Registry[JudgeProtocol] = Registry(
     entry_point_group="webgym.judge_protocols",
     package="webgym_cli.rewards.judge.protocol",
     item_type=JudgeProtocol,
-    builtin={"webgym": "webgym_cli.rewards.judge.webgym:WEBGYM"},
+    builtin={
+        "webgym": "webgym_cli.rewards.judge.webgym:WEBGYM",
+        "webvoyager": "webgym_cli.rewards.judge.published:WEBVOYAGER",
+        "webjudge": "webgym_cli.rewards.judge.published:WEBJUDGE",
+        "agenttrek": "webgym_cli.rewards.judge.published:AGENTTREK",
+        "agentrewardbench": "webgym_cli.rewards.judge.published:AGENTREWARDBENCH",
+    },
     usage="from webgym_cli.rewards.judge.protocol import JudgeProtocol, and make one of your function",
 )

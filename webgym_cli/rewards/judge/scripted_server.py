@@ -10,6 +10,7 @@ deterministic rules over the text in the question's fence:
 - any other fact: the answer, or the titles, actions and notes of the steps, contain each of its items (quoted, numeric
 or capitalised; else its longer words); one of several alternatives is enough;
 - reference: the answer equals one of the alternatives, except for case, spaces and punctuation;
+- published protocols, in their own form: there is an answer, or, where it is not shown, there are actions;
 - any other question, of a custom protocol: there is an answer.
 
 It is no real judge, and every reason says so. It also generates tasks and checks their feasibility by the rules in
@@ -68,7 +69,7 @@ class ScriptedJudgeServer(LocalServer):
         try:
             body = await request.json()
             data = read_data(body)
-            content = json.dumps(decide(data["question"], data))
+            content = _format(data["question"], decide(data["question"], data))
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             return refuse(400, f"not a question of webgym's judge: {error!r}")
         return web.json_response(build_completion(body, content))
@@ -99,6 +100,12 @@ def refuse(status: int, message: str) -> web.Response:
     return web.json_response({"error": {"message": message}}, status=status, headers={"retry-after-ms": "1"})
 
 
+def _format(job: str, reply: Mapping[str, Any]) -> str:
+    """Return a reply in the form of its question: published protocols have their own."""
+    yes, no = _FORMS.get(job, ("", ""))
+    return f"{reply['reason']}\n{yes if reply['verdict'] == 'yes' else no}" if yes else json.dumps(reply)
+
+
 def decide(job: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the reply to a question. Raises `KeyError` for a missing field."""
     if job == GENERATE:
@@ -121,6 +128,10 @@ def _is_answered(data: Mapping[str, Any]) -> bool:
     return bool(data["answer"].strip())
 
 
+def _has_acted(data: Mapping[str, Any]) -> bool:
+    return bool(data["actions"])
+
+
 def _fact(data: Mapping[str, Any]) -> bool:
     if data["fact"].startswith(CARRIED_OUT) and _QUOTED.search(data["fact"]):
         shown = data["steps"][-1].get("title", "") if data["steps"] else ""
@@ -141,6 +152,20 @@ _RULES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "fact": _fact,
     "reference": _reference,
     "feasible": feasible,
+    "webjudge_key_points": lambda data: True,
+    "webjudge_score": _key_point,
+    "webjudge": _has_acted,
+    "agenttrek": _has_acted,
+}
+# Job -> the answers for yes and no, in the published form.
+_STATUS = ("Thoughts: by a rule.\nStatus: success", "Thoughts: by a rule.\nStatus: failure")
+_FORMS = {
+    "webvoyager": ("SUCCESS", "NOT SUCCESS"),
+    "webjudge_key_points": ("1. The task is done.", ""),
+    "webjudge_score": ("Score: 5", "Score: 1"),
+    "webjudge": _STATUS,
+    "agenttrek": _STATUS,
+    "agentrewardbench": ("<success>Successful</success>", "<success>Unsuccessful</success>"),
 }
 
 

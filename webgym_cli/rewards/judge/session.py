@@ -10,8 +10,8 @@ from webgym_cli.config.judge import JudgeSettings
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rewards.judge.client import JudgeClient, JudgeContext, JudgeReply
-from webgym_cli.rewards.judge.question import JudgeQuestion
+from webgym_cli.rewards.judge.client import JudgeClient, JudgeContext
+from webgym_cli.rewards.judge.question import JudgeQuestion, JudgeReply
 
 
 @dataclass(slots=True)

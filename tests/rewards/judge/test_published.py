@@ -1,0 +1,125 @@
+"""Published protocols: what the judge is asked, how its answers are read, and that nothing unreadable is a success."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rewards.cases import ANSWER, answered, seen
+from tests.rewards.scripted_judge import ScriptedReply
+from webgym_cli.agent.client.chat import UnreadableError
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.trajectory import Outcome
+from webgym_cli.rewards.judge import published
+from webgym_cli.rewards.judge.protocol import PROTOCOLS
+
+NAMES = ("webvoyager", "webjudge", "agenttrek", "agentrewardbench")
+STEPS = tuple(seen(index, index, title="A portrait" if index != 1 else "Way") for index in range(4))
+LIMIT = Outcome(reward=0.0, stop=Stop.STEP_LIMIT)
+YES = {"webvoyager": "It was. SUCCESS", "agentrewardbench": "<success>Successful</success> <loop>No</loop>"}
+NO = {"webvoyager": "NOT SUCCESS", "agentrewardbench": "<success>Unsuccessful</success>"}
+
+
+@pytest.mark.parametrize("protocol", NAMES)
+@pytest.mark.parametrize(("texts", "status", "success"), [(YES, "success", True), (NO, "failure", False)])
+async def test_a_verdict_is_read_in_its_published_form(judge, server, protocol, texts, status, success):
+    server.script(texts.get(protocol, f'Thoughts: so.\nStatus: "{status}"'), job=protocol)
+    judgement = await judge(answered(steps=STEPS), protocol=protocol)
+    assert (judgement.success, judgement.failure) == (success, None)
+    assert all("response_format" not in question.request for question in server.asked)
+
+
+@pytest.mark.parametrize("protocol", NAMES)
+@pytest.mark.parametrize(
+    "reply",
+    [
+        "",
+        "I can't tell.",
+        "Status: unclear",
+        "Status: success\nStatus: failure",
+        "<success>Maybe</success>",
+        '{"verdict": "yes"}',
+    ],
+)
+async def test_an_unreadable_verdict_is_no_verdict(judge, server, protocol, reply):
+    server.script(reply, job=protocol)
+    judgement = await judge(answered(steps=STEPS), protocol=protocol)
+    assert (judgement.success, judgement.failure) == (None, FailureKind.JUDGE_FAILED)
+
+
+@pytest.mark.parametrize("protocol", NAMES)
+async def test_an_answer_that_was_cut_is_no_verdict(judge, server, protocol):
+    text = YES.get(protocol, "Status: success")
+    server.script(ScriptedReply(text, finish_reason="length"), job=protocol)
+    assert (await judge(answered(steps=STEPS), protocol=protocol)).failure is FailureKind.JUDGE_FAILED
+
+
+@pytest.mark.parametrize("protocol", NAMES)
+async def test_without_a_screenshot_there_is_no_verdict(judge, server, protocol):
+    judgement = await judge(answered(steps=()), protocol=protocol)
+    assert (judgement.success, judgement.failure, server.asked) == (None, FailureKind.JUDGE_FAILED, [])
+
+
+async def test_webvoyager_sees_the_answer_and_the_last_screenshots(judge, server):
+    await judge(answered(steps=STEPS), protocol="webvoyager", max_images=2)
+    (question,) = server.asked
+    assert (question.data["answer"], len(question.images)) == (ANSWER, 2)
+    assert set(question.data) == {"question", "task", "answer"}
+    assert (await judge(answered(steps=STEPS, outcome=LIMIT), protocol="webvoyager")).success is False
+    assert len(server.asked) == 1, "without an answer nothing is asked"
+
+
+async def test_webjudge_lists_key_points_scores_each_screenshot_and_sees_actions_not_the_answer(judge, server):
+    server.script("1. The painter.\n2. The year.", job="webjudge_key_points")
+    server.script(*(f"Reasoning: r{score}.\nScore: {score}" for score in (5, 2, 3, 1)), job="webjudge_score")
+    judgement = await judge(answered(steps=STEPS), protocol="webjudge", concurrency=1)
+    jobs = [question.job for question in server.asked]
+    assert jobs == ["webjudge_key_points", *["webjudge_score"] * 4, "webjudge"]
+    assert all(len(question.images) == 1 for question in server.asked[1:5])
+    last = server.asked[-1]
+    assert (judgement.key_points, len(last.images)) == ((0, 2), 2)
+    assert last.data["key_points"] == "1. The painter.\n2. The year."
+    assert len(last.data["actions"]) == 4
+    assert [note[:13] for note in last.data["notes"]] == ["Reasoning: r5", "Reasoning: r3"]
+    assert "answer" not in last.data
+    assert judgement.calls == 6
+
+
+@pytest.mark.parametrize("job", ["webjudge_key_points", "webjudge_score"])
+async def test_webjudge_fails_where_one_of_its_steps_does(judge, server, job):
+    server.script("", job=job)
+    assert (await judge(answered(steps=STEPS), protocol="webjudge")).failure is FailureKind.JUDGE_FAILED
+
+
+async def test_agenttrek_is_one_request_with_the_actions_and_the_last_screenshot(judge, server):
+    judgement = await judge(answered(steps=STEPS, outcome=LIMIT), protocol="agenttrek")
+    (question,) = server.asked
+    assert (len(question.images), judgement.key_points, len(question.data["actions"])) == (1, (3,), 4)
+    assert {"action", "response"} == set(question.data["actions"][0])
+
+
+async def test_agentrewardbench_sees_first_and_last_screenshot_and_the_last_elements(judge, server):
+    await judge(answered(steps=STEPS), protocol="agentrewardbench")
+    (question,) = server.asked
+    assert (len(question.images), question.data["answer"]) == (2, ANSWER)
+    assert {"actions", "elements"} <= set(question.data)
+
+
+@pytest.mark.parametrize(("text", "yes"), [("Score: 3", True), ("**Score**: 2", False), ("### Score: 5", True)])
+def test_scores_in_the_spellings_of_models(text, yes):
+    assert published.read_score(text).yes is yes
+
+
+@pytest.mark.parametrize("text", ["Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45"])
+def test_no_score_is_guessed(text):
+    with pytest.raises(UnreadableError):
+        published.read_score(text)
+
+
+@pytest.mark.parametrize("text", ["Status: unsuccessful", "Status: not success", "Status: successfully", "success"])
+def test_no_status_is_guessed(text):
+    with pytest.raises(UnreadableError):
+        published.read_status(text)
+
+
+def test_protocols_have_digests_of_their_own():
+    assert len({PROTOCOLS.find(name).digest for name in (*NAMES, "webgym")}) == 5

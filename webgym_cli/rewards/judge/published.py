@@ -1,0 +1,215 @@
+"""Published judge protocols: their inputs, steps and answer formats, in our own words. All of them fail closed.
+
+- `webvoyager` (WebVoyager's `auto_eval.py`): task, answer and the last screenshots; SUCCESS or NOT SUCCESS.
+- `webjudge` (Online-Mind2Web): key points of the task, each screenshot scored from 1 to 5, then a status by key points,
+  actions and the screenshots with 3 or more. It sees the actions and not the answer.
+- `agenttrek` (Online-Mind2Web's `agenttrek_eval.py`): one request with the actions and the last screenshot.
+- `agentrewardbench`: one request with actions, answer, the last page's elements, first and last screenshot; tags.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from webgym_cli.agent.client.chat import ChatError, UnreadableError
+from webgym_cli.agent.forms.tools import describe_action
+from webgym_cli.jobs.workers import gather_or_cancel
+from webgym_cli.records.failure import Stop
+from webgym_cli.records.judgement import Verdict
+from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.rewards.judge.prompts import caption_images, describe_page
+from webgym_cli.rewards.judge.protocol import JudgeProtocol
+from webgym_cli.rewards.judge.question import FRAME, JudgeQuestion, JudgeReply
+from webgym_cli.rewards.judge.session import JudgeSession
+
+# WebJudge keeps screenshots from this score on, and at most so many of them.
+_RELEVANT, _MOST = 3, 50
+# Number of elements of the last page that are listed.
+_ELEMENTS = 300
+_SCORE = re.compile(r"score\W*([1-5])\b", re.IGNORECASE)
+_STATUS = re.compile(r"status\W*(success|failure)\b", re.IGNORECASE)
+_TAG = re.compile(r"<success>\s*(successful|unsuccessful)\s*</success>", re.IGNORECASE)
+
+_STATUS_FORM = 'Reply in two lines: "Thoughts: ..." with your reasons, then "Status: success" or "Status: failure".'
+# Job -> the question, and the form of the answer.
+_TEXTS: dict[str, tuple[str, str]] = {
+    "webvoyager": (
+        "Decide whether the agent did what `task` asks for. `answer` is what it replied; the screenshots are its last "
+        "pages. If the task has several parts, all must be done. Where the answer contradicts the screenshots, the "
+        "screenshots count; what the answer says and no screenshot shows may be believed.",
+        "Give your reasons, then end with one verdict: SUCCESS or NOT SUCCESS.",
+    ),
+    "webjudge_key_points": (
+        "List what must hold for `task` to be done: each condition that it states, such as filters, sorting, numbers, "
+        "dates, and nothing that it does not state.",
+        "Reply with a numbered list, one condition a line.",
+    ),
+    "webjudge_score": (
+        "How much does this screenshot tell about whether `task`, with its `key_points`, was done? 1: nothing; 3: some "
+        "part of what is needed; 5: what decides it. Filters, results and confirmations count; the way there does not.",
+        'Reply in two lines: "Reasoning: ...", then "Score: N" with a number from 1 to 5.',
+    ),
+    "webjudge": (
+        "Decide whether the agent did `task`. Each of the `key_points` must hold. `actions` is what it did; the "
+        "screenshots are those that matter, with `notes` on each. Filters must be applied, not only be there; a range "
+        "must be exactly the one asked for; what must be submitted must be submitted; an empty result is a success "
+        "only if the right filters led to it. When in doubt it is a failure.",
+        _STATUS_FORM,
+    ),
+    "agenttrek": (
+        "Decide whether the agent did `task`. `actions` is what it did and wrote, step by step; the screenshot is its "
+        "last page. Where information was asked for, the reply must give it; where something was to be changed, the "
+        "page must show it.",
+        _STATUS_FORM,
+    ),
+    "agentrewardbench": (
+        "Answer four questions about the agent's work on `task`: was it done, did it do something unnecessary with "
+        "side effects, how direct was it, did it repeat itself without effect? `actions` is what it did, `answer` what "
+        "it replied, `elements` what the last page holds; the screenshots are its first and its last page.",
+        "Reply with these tags: <reasoning>...</reasoning> <success>Successful or Unsuccessful</success> "
+        "<side>Yes or No</side> <optimal>a number from 1 to 4</optimal> <loop>Yes or No</loop>",
+    ),
+}
+
+
+def _reply(text: str, verdict: Literal["yes", "no"]) -> JudgeReply:
+    return JudgeReply(reason=text.strip(), verdict=verdict)
+
+
+def read_webvoyager(text: str) -> JudgeReply:
+    """Read SUCCESS or NOT SUCCESS. Raises `UnreadableError` for neither."""
+    if "NOT SUCCESS" in text:
+        return _reply(text, "no")
+    if "SUCCESS" not in text:
+        raise UnreadableError("neither SUCCESS nor NOT SUCCESS")
+    return _reply(text, "yes")
+
+
+def _read_key_points(text: str) -> JudgeReply:
+    if not text.strip():
+        raise UnreadableError("no key points")
+    return _reply(text, "yes")
+
+
+def read_score(text: str) -> JudgeReply:
+    """Read a screenshot's score: yes if it is kept. Raises `UnreadableError`."""
+    return _reply(text, "yes" if int(_find_one(_SCORE, text, "a score from 1 to 5")) >= _RELEVANT else "no")
+
+
+def read_status(text: str) -> JudgeReply:
+    """Read `Status: success` or `Status: failure`. Raises `UnreadableError` for none, and for both."""
+    return _reply(text, "yes" if _find_one(_STATUS, text, "a status") == "success" else "no")
+
+
+def read_tags(text: str) -> JudgeReply:
+    """Read the tag `success`. Raises `UnreadableError`."""
+    return _reply(text, "yes" if _find_one(_TAG, text, "the tag <success>") == "successful" else "no")
+
+
+def _find_one(pattern: re.Pattern[str], text: str, what: str) -> str:
+    """Return the value that all matches have, in small letters."""
+    values = {str(match[1]).lower() for match in pattern.finditer(text)}
+    if len(values) != 1:
+        raise UnreadableError(f"{what} is missing, or said twice")
+    return values.pop()
+
+
+def _ask(
+    job: str,
+    trajectory: Trajectory,
+    read: Callable[[str], JudgeReply],
+    indices: Sequence[int] = (),
+    **data: Any,
+) -> JudgeQuestion:
+    rule, form = _TEXTS[job]
+    content = {"task": trajectory.instruction, **data}
+    return JudgeQuestion(job, (rule,), content, caption_images(trajectory, indices), form, read)
+
+
+def _list_shots(trajectory: Trajectory) -> list[int]:
+    """Return the indices of the steps with screenshots. Raises `ChatError` if there is none."""
+    indices = [step.index for step in trajectory.steps if step.observation.screenshot is not None]
+    if not indices:
+        raise ChatError("there is no screenshot to judge by")
+    return indices
+
+
+def _describe(step: Step) -> str:
+    return describe_action(step.action) if step.action else f"none ({step.parse_error})"
+
+
+async def _decide(session: JudgeSession, question: JudgeQuestion) -> bool:
+    verdict: Verdict = await session.vote(question, question.job)
+    session.fields["facts"] = (verdict,)
+    return verdict.passed
+
+
+async def judge_webvoyager(session: JudgeSession) -> bool:
+    """Judge by the answer and the last screenshots; without an answer the task was not done."""
+    trajectory = session.trajectory
+    if trajectory.outcome.stop is not Stop.ANSWERED:
+        return False
+    shown = _list_shots(trajectory)[-session.settings.max_images :]
+    session.fields["key_points"] = tuple(shown)
+    answer = trajectory.outcome.answer or ""
+    return await _decide(session, _ask("webvoyager", trajectory, read_webvoyager, shown, answer=answer))
+
+
+async def judge_webjudge(session: JudgeSession) -> bool:
+    """Judge by key points, actions, and the screenshots that matter."""
+    trajectory, shots = session.trajectory, _list_shots(session.trajectory)
+    points = (await session.ask(_ask("webjudge_key_points", trajectory, _read_key_points))).reason
+    questions = (
+        _ask(
+            "webjudge_score",
+            trajectory,
+            read_score,
+            [index],
+            key_points=points,
+            page=describe_page(trajectory.steps[index]),
+        )
+        for index in shots
+    )
+    scores = await gather_or_cancel(*map(session.ask, questions))
+    limit = min(_MOST, session.settings.max_images)
+    kept = [(index, score.reason) for index, score in zip(shots, scores, strict=True) if score.yes][-limit:]
+    session.fields["key_points"] = tuple(index for index, _ in kept)
+    data = {"key_points": points, "actions": [_describe(step) for step in trajectory.steps]}
+    notes = [reason for _, reason in kept]
+    shown = [index for index, _ in kept]
+    return await _decide(session, _ask("webjudge", trajectory, read_status, shown, **data, notes=notes))
+
+
+async def judge_agenttrek(session: JudgeSession) -> bool:
+    """Judge by what the agent did and wrote, and the last screenshot."""
+    trajectory, shots = session.trajectory, _list_shots(session.trajectory)
+    actions = [{"action": _describe(step), "response": step.response} for step in trajectory.steps]
+    session.fields["key_points"] = (shots[-1],)
+    return await _decide(session, _ask("agenttrek", trajectory, read_status, shots[-1:], actions=actions))
+
+
+async def judge_agentrewardbench(session: JudgeSession) -> bool:
+    """Judge by actions, answer, the last page's elements, first and last screenshot."""
+    trajectory, shots = session.trajectory, _list_shots(session.trajectory)
+    last = trajectory.steps[-1].observation
+    listed = [f"[{one.id}] {one.role} {one.name} {one.value}".strip() for one in last.elements[:_ELEMENTS]]
+    shown = sorted({shots[0], shots[-1]})
+    session.fields["key_points"] = tuple(shown)
+    data = {
+        "actions": [{"url": step.observation.url, "action": _describe(step)} for step in trajectory.steps],
+        "answer": trajectory.outcome.answer or "",
+        "elements": listed or last.html,
+    }
+    return await _decide(session, _ask("agentrewardbench", trajectory, read_tags, shown, **data))
+
+
+def _texts(*jobs: str) -> list[Any]:
+    return [FRAME, *(_TEXTS[job] for job in jobs)]
+
+
+WEBVOYAGER = JudgeProtocol(judge_webvoyager, _texts("webvoyager"))
+WEBJUDGE = JudgeProtocol(judge_webjudge, _texts("webjudge_key_points", "webjudge_score", "webjudge"))
+AGENTTREK = JudgeProtocol(judge_agenttrek, _texts("agenttrek"))
+AGENTREWARDBENCH = JudgeProtocol(judge_agentrewardbench, _texts("agentrewardbench"))
