@@ -11,11 +11,13 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tests import forked
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.errors import VenvError
@@ -105,7 +107,23 @@ def webgym(folder: Path, *arguments: object, code: int = 0) -> Command:
     return command
 
 
-def refused(command: Command) -> tuple[str, str]:
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended, and the files with what it wrote."""
+
+    out: Path
+    err: Path
+
+
+def forked_webgym(folder: Path, *arguments: object, code: int = 0) -> Ended:
+    """Run a command as `webgym` does, without the second that its start takes; what it leaves is not looked at."""
+    ended = Ended(*(folder / f"{uuid.uuid4().hex}.{name}" for name in ("out", "err")))
+    done = forked.webgym(*arguments, cwd=Path.cwd(), streams={1: str(ended.out), 2: str(ended.err)})
+    assert done.returncode == code, ended.err.read_text()[-3000:]
+    return ended
+
+
+def refused(command: Command | Ended) -> tuple[str, str]:
     """Return message and hint of a command that failed: one line each on stderr, and no traceback."""
     lines = command.err.read_text().splitlines()
     assert not [line for line in lines if "Traceback" in line], command.err.read_text()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from webgym_cli.cli.main import main
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds that a command may take on a busy machine."""
 
 _FORKS = multiprocessing.get_context("forkserver")

@@ -255,7 +255,7 @@ def reached(start: set[str]) -> set[str]:
     return found
 
 
-TRAINER = {file for file in trees() if room(file) == "trainer"}
+TRAINER = {name(file) for file in FILES if room(name(file)) == "trainer"}
 
 
 def test_the_trainer_needs_little_of_webgym():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import webgym
 from tests.records.made import trajectory
 from webgym_cli.cli import completion as complete
 from webgym_cli.config.load import known_keys, load
@@ -49,9 +50,8 @@ def asked(shell, *words):
     environment = {"_WEBGYM_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     environment |= {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1)}
     environment["_TYPER_COMPLETE_ARGS"] = " ".join(words)
-    said = subprocess.run(
-        ["webgym"], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}, check=True
-    )
+    said = webgym(cwd=Path.cwd(), **environment)
+    assert said.returncode == 0, said.stderr
     return [line for line in said.stdout.splitlines() if line]
 
 
@@ -204,12 +204,5 @@ def test_it_works_in_fish(place):
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_of_a_shell_can_be_had_by_name(place, shell):
-    said = subprocess.run(
-        ["webgym"],
-        env={**os.environ, "_WEBGYM_COMPLETE": f"source_{shell}"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
+    said = webgym(cwd=place, _WEBGYM_COMPLETE=f"source_{shell}")
     assert f"_WEBGYM_COMPLETE=complete_{shell}" in said.stdout

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from aiohttp import web
 
-from tests.executable import Command, failures, finished, needs_chromium, trajectories, webgym
+from tests.executable import Command, failures, finished, forked_webgym, needs_chromium, trajectories, webgym
 from tests.rewards.scripted_judge import ScriptedJudgeServer
 
 pytestmark = pytest.mark.browser
@@ -51,14 +51,14 @@ def test_however_a_rollout_ends_nothing_is_left_and_the_next_one_goes_on(tmp_pat
         command.until(lambda enough=enough, command=command: len(finished(run)) >= enough and browsers(command))
         assert command.send(how, group=group) == code, command.err.read_text()[-2000:]
         assert "Traceback" not in command.err.read_text()
-    last = webgym(tmp_path, *arguments, "--json")
+    last = forked_webgym(tmp_path, *arguments, "--json")
     summary = json.loads(last.out.read_text().splitlines()[-1])
     assert (summary["episodes"], summary["successes"], summary["owed"]) == (episodes, episodes, 0)
     assert Counter(finished(run)).most_common(1)[0][1] == 1, "no episode twice"
     assert len(finished(run)) == episodes and set(failures(run)) <= {"cancelled"}
     ids = [found["id"] for found in trajectories(run)]
     assert len(ids) == len(set(ids))
-    again = webgym(tmp_path, *arguments)
+    again = forked_webgym(tmp_path, *arguments)
     assert len(finished(run)) == episodes, again.err.read_text()
 
 
@@ -89,12 +89,12 @@ async def test_no_key_is_written_anywhere(tmp_path: Path, monkeypatch):
     run = tmp_path / "run"
     async with ScriptedJudgeServer() as server:
         judged = (*SITES, "-s", f"judge.base_url={server.base_url}", "--policy", "oracle", "--episodes", 2)
-        done = await asyncio.to_thread(webgym, tmp_path, "rollout", run, *judged)
+        done = await asyncio.to_thread(forked_webgym, tmp_path, "rollout", run, *judged)
         assert {asked.authorization for asked in server.asked} == {f"Bearer {key}"}
     refused = ("rollout", tmp_path / "refused", *SITES, "--policy", address, "--episodes", 3)
-    policy = await asyncio.to_thread(webgym, tmp_path, *refused, code=1)
+    policy = await asyncio.to_thread(forked_webgym, tmp_path, *refused, code=1)
     bad = ("judge", run, "--all", "-s", "judge.votes=3", "-s", f"judge.base_url={address}")
-    judge = await asyncio.to_thread(webgym, tmp_path, *bad, code=1)
+    judge = await asyncio.to_thread(forked_webgym, tmp_path, *bad, code=1)
     await runner.cleanup()
     assert f"Bearer {key}" in heard, "the key was used"
     written = files(tmp_path)
@@ -110,6 +110,6 @@ def test_no_key_reaches_the_browser(tmp_path: Path, monkeypatch):
     command = Command(tmp_path, "rollout", run, *SITES, "--policy", "oracle", "--episodes", 20)
     command.until(lambda: browsers(command) and len(finished(run)) >= 1)
     environments = [psutil.Process(pid).environ() for pid in browsers(command)]
-    command.send(signal.SIGTERM)
+    assert command.send(signal.SIGTERM) == 143
     assert environments and all("PATH" in environment for environment in environments)
     assert not [name for environment in environments for name, value in environment.items() if "secret-xyz" in value]

@@ -20,11 +20,11 @@ from tests.executable import (
     file_system,
     fill,
     finished,
+    forked_webgym,
     needs_chromium,
     refused,
     stored,
     trajectories,
-    webgym,
 )
 
 pytestmark = pytest.mark.browser
@@ -47,7 +47,7 @@ def run(tmp_path) -> Path:
 
 
 def fails(folder: Path, code: int, *arguments: object) -> tuple[str, str]:
-    return refused(webgym(folder, *arguments, code=code))
+    return refused(forked_webgym(folder, *arguments, code=code))
 
 
 def test_a_policy_url_that_nobody_serves(chromium, tmp_path, run):
@@ -58,7 +58,7 @@ def test_a_policy_url_that_nobody_serves(chromium, tmp_path, run):
     assert f"127.0.0.1:{port}" in message
     assert "policy_unavailable" in message
     assert set(failures(run)) <= {"policy_unavailable", "cancelled"}
-    webgym(tmp_path, "rollout", run, *ORACLE, 12)
+    forked_webgym(tmp_path, "rollout", run, *ORACLE, 12)
     assert len(set(finished(run))) == 12
 
 
@@ -93,10 +93,10 @@ def small_disk(tmp_path):
         yield folder
 
 
-@pytest.mark.parametrize("pages", ["click-test", "click-dialog,click-tab,focus-text-2"])
-def test_a_full_disk(chromium, tmp_path, small_disk, pages):
+def test_a_full_disk(chromium, tmp_path, small_disk):
     run = small_disk / "run"
-    command = Command(tmp_path, "rollout", run, *ORACLE, 40, "-s", f"tasks.train=miniwob:{pages}")
+    pages = "tasks.train=miniwob:click-dialog,click-tab,focus-text-2"
+    command = Command(tmp_path, "rollout", run, *ORACLE, 40, "-s", pages)
     command.until(lambda: stored(run).count(b"\n") >= 10)
     filler = fill(small_disk)
     before = stored(run)
@@ -109,7 +109,7 @@ def test_a_full_disk(chromium, tmp_path, small_disk, pages):
     assert all(found["id"] for found in trajectories(run)), "each line is whole"
     kept = stored(run)
     filler.unlink()
-    again = webgym(tmp_path, "resume", run)
+    again = forked_webgym(tmp_path, "resume", run)
     assert "damaged" not in again.err.read_text()
     assert stored(run).startswith(kept)
     assert len(finished(run)) == len(set(finished(run))) == 40
@@ -121,22 +121,22 @@ def test_one_writer_a_run(chromium, tmp_path, run):
     first.process.send_signal(signal.SIGSTOP)  # on a busy machine it would end before the others have begun
     message, _ = fails(tmp_path, 75, "rollout", run, *ORACLE, 12)
     assert f"`webgym rollout {run}` (process {first.process.pid} on " in message
-    webgym(tmp_path, "inspect-buffer", run)
-    webgym(tmp_path, "rollout", run, *ORACLE, 12, "--dry-run")
+    forked_webgym(tmp_path, "inspect-buffer", run)
+    forked_webgym(tmp_path, "rollout", run, *ORACLE, 12, "--dry-run")
     first.process.send_signal(signal.SIGCONT)
     assert first.finish() == 0
     assert len(finished(run)) == 12
 
 
 def test_what_a_run_keeps_and_what_may_change(chromium, tmp_path, run):
-    webgym(tmp_path, "rollout", run, *ORACLE, 4)
+    forked_webgym(tmp_path, "rollout", run, *ORACLE, 4)
     before = (run / "config.json").read_bytes()
     frozen = ("-s", "seed=8", "-s", "context_config.interaction_mode=coordinates")
     message, _ = fails(tmp_path, 2, "rollout", run, *ORACLE, 6, *frozen)
     assert "a run keeps these settings: seed (" in message
     assert message.endswith(", not coordinates as in -s context_config.interaction_mode)")
     assert (run / "config.json").read_bytes() == before
-    webgym(tmp_path, "rollout", run, *ORACLE, 6, "-s", "rollout.concurrency=2")
+    forked_webgym(tmp_path, "rollout", run, *ORACLE, 6, "-s", "rollout.concurrency=2")
     assert json.loads((run / "config.json").read_text())["rollout"]["concurrency"] == 2
     assert len(finished(run)) == 6
 
@@ -154,5 +154,5 @@ def test_a_reader_that_has_seen_enough_leaves_a_run_to_resume(chromium, tmp_path
     assert "BrokenPipe" not in said
     assert set(failures(run)) <= {"cancelled"}
     assert len(finished(run)) < 16
-    webgym(tmp_path, "resume", run)
+    forked_webgym(tmp_path, "resume", run)
     assert len(finished(run)) == len(set(finished(run))) == 16

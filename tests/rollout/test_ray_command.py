@@ -20,8 +20,6 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
-ray = pytest.importorskip("ray")
-
 SMALL = {"object_store_memory": 80 * 2**20}
 QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
 EPISODES = 120
@@ -29,7 +27,7 @@ EPISODES = 120
 
 @pytest.fixture(scope="module")
 def cluster():
-    from ray.cluster_utils import Cluster
+    Cluster = pytest.importorskip("ray.cluster_utils").Cluster
 
     head = {**SMALL, "num_cpus": 0, "include_dashboard": False, "_system_config": QUICK}
     cluster = Cluster(initialize_head=True, head_node_args=head)

@@ -13,10 +13,10 @@ from tests.executable import (
     Command,
     failures,
     finished,
+    forked_webgym,
     refused,
     stored,
     trajectories,
-    webgym,
 )
 from tests.stack_fixtures import needs
 
@@ -42,7 +42,7 @@ def copy(sft_run, tmp_path) -> Path:
 
 
 def fails(folder: Path, code: int, *arguments: object) -> tuple[str, str]:
-    return refused(webgym(folder, *arguments, code=code))
+    return refused(forked_webgym(folder, *arguments, code=code))
 
 
 def test_train_needs_a_dataset_that_it_was_not_trained_on(copy, sft_run, tmp_path):
@@ -60,7 +60,7 @@ def test_images_that_are_gone_are_dropped_by_name(copy, tmp_path):
     sha = gone["steps"][0]["observation"]["screenshot"]["sha256"]
     users = [found for found in trajectories(copy) if sha in json.dumps(found)]
     (copy / f"screenshots/{sha[:2]}/{sha}.png").unlink()
-    webgym(tmp_path, "prepare", copy)
+    forked_webgym(tmp_path, "prepare", copy)
     dropped = json.loads((copy / "llamafactory_data/dropped.json").read_text())
     assert dropped["dropped_steps"]["image_missing"] >= len(users)
     before = (copy / "llamafactory_data/finetune_train.json").read_bytes()

@@ -70,23 +70,6 @@ def verdicts(run: Path, iteration: int) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_phase_whole_that_a_reward_model_of_ours_scores(tiny_pages_model_dir, tmp_path):
-    run = tmp_path / "run"
-    by_orm = ("curriculum.score=orm", "judge.base_url=", f"orm.model={tiny_pages_model_dir}", "orm.max_tokens=2048")
-    done = webgym(tmp_path, "curriculum", run, *words(tiny_pages_model_dir, 1, *by_orm), "--json")
-    told = [json.loads(line) for line in done.out.read_text().splitlines()]
-    steps = [(event["phase"], event["step"]) for event in told if event["event"] == "phase_step"]
-    assert steps == [(1, step) for step in ("survey", "generate", "rollout", "score", "train")]
-    checked(run, 1)
-    assert [event["critic"] for event in told if event["event"] == "generate"] == ["orm"]
-    assert {one["source"] for one in verdicts(run, 1)} == {"orm"}
-    assert [event["iteration"] for event in events(run, "evaluation")] == [0, 2]
-    again = Command(tmp_path, "curriculum", run, "--json")
-    before = {path: path.read_bytes() for path in run.rglob("part-*.jsonl")}
-    assert again.finish() == 0
-    assert {path: path.read_bytes() for path in run.rglob("part-*.jsonl")} == before
-
-
 class Killed:
     """A run whose command is killed at one moment after the other; what was stored must never change."""
 
@@ -116,7 +99,7 @@ def _whole(path: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def in_training(tiny_pages_model_dir, tmp_path_factory) -> Killed:
-    """Killed in phase 1's training; tests/loop has all other moments."""
+    """Killed in phase 1's training; tests/loop has all other moments, and phases that a reward model scores."""
     killed = Killed(tmp_path_factory.mktemp("killed"), words(tiny_pages_model_dir, 2))
     run = killed.run
     data = run / "rl_data/rows.jsonl"  # before, only the demonstrations are trained on

@@ -19,8 +19,6 @@ from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, create_or_open, new_attempt
 from webgym_cli.train.execute import execute
 
-ray = pytest.importorskip("ray")
-
 SMALL = {"object_store_memory": 80 * 2**20}
 QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
 
@@ -29,7 +27,7 @@ pytestmark = pytest.mark.stack
 
 @pytest.fixture(scope="module")
 def cluster():
-    from ray.cluster_utils import Cluster
+    Cluster = pytest.importorskip("ray.cluster_utils").Cluster
 
     head = {**SMALL, "num_cpus": 0, "include_dashboard": False, "_system_config": QUICK}
     cluster = Cluster(initialize_head=True, head_node_args=head)
