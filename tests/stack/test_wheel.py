@@ -20,12 +20,12 @@ ROOT = Path(__file__).parents[2]
 def installed(tmp_path_factory) -> Path:
     """The folder of the executables of an environment that holds the wheel and what it depends on."""
     folder = tmp_path_factory.mktemp("wheel")
-    pip = (sys.executable, "-m", "pip", "-q")
-    subprocess.run([*pip, "wheel", "--no-deps", "-w", str(folder), str(ROOT)], check=True)
-    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "-q", "wheel", "--no-deps", "-w", folder, ROOT], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     (wheel,) = folder.glob("webgym-*.whl")
     executables = folder / "venv" / "bin"
-    subprocess.run([str(executables / "python"), *pip[1:], "install", "--no-compile", str(wheel)], check=True)
+    install = (sys.executable, "-I", ROOT / "webgym_cli/venvs/installer.py", "install", executables / "python")
+    subprocess.run([*install, "--quiet", wheel], check=True)
     return executables
 
 
