@@ -123,3 +123,55 @@ def test_a_row_without_a_final_number_is_bad(convert, tmp_path):
     assert said.returncode == 2
     assert "rows:3: answer: it does not end with #### and a number" in said.stderr
     assert not (tmp_path / "out.jsonl").exists()
+
+
+VOYAGER = {"web_name": "Shop", "id": "Shop--0", "ques": "Find a lamp.", "web": "https://shop.example/"}
+MIND = {"task_id": "a1", "confirmed_task": "Find a lamp.", "website": "https://shop.example/", "reference_length": 5}
+START = ("--site", "start=https://search.example/")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "more", "facts"),
+    [
+        ("webvoyager", VOYAGER, (), {"id": "Shop--0", "start_url": "https://shop.example/", "rubric": ()}),
+        ("online-mind2web", {**MIND, "level": "hard"}, (), {"id": "a1", "difficulty": 7}),
+        ("online-mind2web", {**MIND, "level": "medium"}, (), {"id": "a1", "difficulty": 4}),
+        (
+            "deepshop",
+            {**VOYAGER, "attribute": "red", "filter": None, "sort": "cheapest"},
+            (),
+            {"rubric": ("attribute: red", "sort: cheapest")},
+        ),
+        ("webtailbench", {"id": 3, "task_summary": "Find a lamp."}, START, {"id": "3", "start_url": START[1][6:]}),
+        (
+            "assistantbench",
+            {"id": "x", "task": "Find a lamp.", "answer": 12},
+            START,
+            {"reference_answer": "12", "start_url": START[1][6:]},
+        ),
+    ],
+)
+def test_records_of_benchmarks_become_tasks_of_the_open_web(convert, tmp_path, name, value, more, facts):
+    (tmp_path / "raw.json").write_text(json.dumps([value]))
+    said = convert("raw.json", "--format", name, *more, "-o", f"{name}.jsonl")
+    assert said.returncode == 0, said.stderr
+    (task,) = open_tasks(str(tmp_path / f"{name}.jsonl")).read([0])
+    assert (task.environment, task.instruction, task.extra["benchmark"]) == ("web", "Find a lamp.", name)
+    assert {field: getattr(task, field) for field in facts} == facts
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "more"),
+    [
+        ("webvoyager", MIND, ()),
+        ("online-mind2web", {**MIND, "confirmed_task": ""}, ()),
+        ("webvoyager", VOYAGER, START),
+        ("webtailbench", {"id": 3, "task_summary": "Find a lamp."}, ()),
+        ("browsecomp", {"problem": "x", "answer": "y", "canary": "z"}, ()),
+        ("bu-bench", {}, ()),
+    ],
+)
+def test_what_is_no_such_record_or_may_not_be_written_is_refused(convert, tmp_path, name, value, more):
+    (tmp_path / "raw.json").write_text(json.dumps([value]))
+    assert convert("raw.json", "--format", name, *more, "-o", "out.jsonl").returncode == 2
+    assert not (tmp_path / "out.jsonl").exists()

@@ -56,7 +56,9 @@ RawArg = Annotated[
 FormatOpt = Annotated[
     str,
     typer.Option(
-        "--format", metavar="webarena|gsm8k|...", help="Format of the records; your own environments may add others."
+        "--format",
+        metavar="webarena|gsm8k|webvoyager|...",
+        help="Format of the records; your own environments may add others.",
     ),
 ]
 OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Output file (default: stdout).")]
@@ -166,13 +168,16 @@ def convert(
 
     webarena: WebArena's configurations, including WebArena-Lite's, and WebRL's generated instructions. Placeholders of
     sites (`__SHOPPING__`, ...) are replaced by the addresses of --site or of the settings (webarena). gsm8k: GSM8K's
-    published rows, as JSON Lines or Parquet; the number after `####` is the answer. All fields are kept. A record that
+    published rows, as JSON Lines or Parquet; the number after `####` is the answer. webvoyager, online-mind2web,
+    deepshop, webtailbench, assistantbench: the published files of these benchmarks; those without start pages need
+    --site start=URL. browsecomp and bu-bench are refused: their terms forbid it. All fields are kept. A record that
     can't be scored as it is written is bad: each is reported with its number, and nothing is written. Exact repeats
     of a record are left out and counted.
 
     Examples:
       webgym tasks convert test.raw.json --format webarena --site shopping=http://host:7770 -o webarena.jsonl
       webgym tasks convert config_files --format webarena -c webarena.yaml > all.jsonl
+      webgym tasks convert WebVoyager_data.jsonl --format webvoyager -o webvoyager.jsonl
       webgym tasks convert train.jsonl --format gsm8k -o gsm8k_train.jsonl
 
     See also: webgym tasks check, webgym tasks sample, webgym login.

@@ -1,0 +1,95 @@
+"""Conversion of published benchmarks of the open web, from their local files, to tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.config.model import Settings
+from webgym_cli.errors import UsageError
+from webgym_cli.records.task import Task
+from webgym_cli.tasks.convert import convert_records
+from webgym_cli.tasks.format import read_task
+from webgym_cli.tasks.registry import BadTaskError, ConversionResult
+
+Converter = Callable[[Path, Settings, Sequence[str]], ConversionResult]
+
+# Level of a task -> its number of facts, which decides its band.
+_LEVELS = {"easy": 1, "medium": 4, "hard": 7}
+# DeepShop's parts of a query; an absent one counts as met.
+_PARTS = ("attribute", "filter", "sort")
+_START = "start"
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkFormat:
+    """Names of the fields of one benchmark's records."""
+
+    id: str
+    instruction: str
+    start_url: str = ""
+    """Empty: its tasks name no page, `--site start=URL` gives one."""
+    answer: str = ""
+    """Field of the reference answer."""
+    parts: tuple[str, ...] = ()
+    """Fields that are facts to check, where they are given."""
+
+
+FORMATS = {
+    "webvoyager": BenchmarkFormat("id", "ques", "web"),
+    "online-mind2web": BenchmarkFormat("task_id", "confirmed_task", "website"),
+    "deepshop": BenchmarkFormat("id", "ques", "web", parts=_PARTS),
+    "webtailbench": BenchmarkFormat("id", "task_summary"),
+    "assistantbench": BenchmarkFormat("id", "task", answer="answer"),
+}
+# Benchmarks whose authors ask that the tasks never stand in plain text where a crawler or a training may read them.
+_CLOSED = ("browsecomp", "bu-bench")
+
+
+def list_converters() -> dict[str, Converter]:
+    """Return the converter of each format."""
+    open_ones = {name: partial(_convert, name, of) for name, of in FORMATS.items()}
+    return {**open_ones, **{name: partial(_refuse, name) for name in _CLOSED}}
+
+
+def _convert(name: str, of: BenchmarkFormat, path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
+    """Return the tasks of a file. Raises `UsageError` for a missing or superfluous start page."""
+    start = ""
+    if not of.start_url:
+        given = dict(text.partition("=")[::2] for text in sites)
+        if [*given] != [_START] or not (start := given[_START]).startswith(("http://", "https://")):
+            raise UsageError(f"{name}: its tasks name no start page", hint="--site start=https://www.bing.com")
+    elif sites:
+        raise UsageError(f"--site: the tasks of {name} name their pages", hint="leave --site out")
+    return convert_records(path, lambda record, _: _read_record(name, of, record, start))
+
+
+def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], start: str) -> Task:
+    for field in filter(None, (of.id, of.instruction, of.start_url)):
+        if record.get(field) in (None, ""):
+            raise BadTaskError(f"{field}: is missing, this is no record of {name}")
+    used = {of.id, of.instruction, of.start_url, of.answer, *Task.model_fields}
+    answer = record.get(of.answer) if of.answer else None
+    return read_task(
+        {
+            **{key: value for key, value in record.items() if key not in used},
+            "id": str(record[of.id]),
+            "instruction": record[of.instruction],
+            "start_url": record[of.start_url] if of.start_url else start,
+            "environment": "web",
+            "benchmark": name,
+            "difficulty": _LEVELS.get(str(record.get("level", record.get("difficulty"))).casefold(), 1),
+            "rubric": [f"{part}: {record[part]}" for part in of.parts if record.get(part) not in (None, "", "None")],
+            "reference_answer": None if answer in (None, "") else str(answer),
+        }
+    )
+
+
+def _refuse(name: str, path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
+    raise UsageError(
+        f"{name}: its terms forbid to publish its tasks in plain text or to train on them: no task file is written",
+        hint=f"there are: {', '.join(FORMATS)}",
+    )
