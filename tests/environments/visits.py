@@ -64,7 +64,7 @@ class Visit:
         return await self.session.evaluate("() => document.body.innerText")
 
     async def ask(self, function: str, argument: object = None):
-        return await self.session.evaluate(function, argument)
+        return await self.session.page.evaluate(function, argument)
 
 
 @dataclass

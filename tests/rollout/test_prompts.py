@@ -14,7 +14,8 @@ from webgym_cli.agent.prompt import NO_IMAGE, render_step
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.executable import find_chromium
-from webgym_cli.environments.browser.observe import draw_marks, list_elements
+from webgym_cli.environments.browser.marks import draw_marks
+from webgym_cli.environments.browser.observe import list_elements
 from webgym_cli.environments.miniwob.environment import MiniWobPool
 from webgym_cli.errors import VenvError
 from webgym_cli.records.action import Action, ActionName, InteractionMode

@@ -25,6 +25,8 @@ class RawObservation:
     """PNG screenshot, with marks drawn in set_of_marks mode; empty without a browser."""
     elements: tuple[Element, ...] = ()
     """The marked elements, ids 0..n-1 in document order; empty in coordinates mode."""
+    nodes: tuple[str, ...] = ()
+    """The identity of each of them, the same in all observations of a document; empty if unknown."""
     notices: tuple[str, ...] = ()
     """Browser notices (dialogs, downloads, ...) since the previous observation."""
     results: tuple[CallResult, ...] = ()

@@ -35,6 +35,8 @@ class Element(Record):
     """Current value: the typed text, `checked`, the selected option."""
     box: tuple[float, float, float, float]
     """Left, top, width, height in CSS pixels of the viewport."""
+    states: tuple[str, ...] = ()
+    """States that the value does not tell: `disabled`, `required`, `unchecked`, `options: ...`; empty in older runs."""
 
 
 class Screenshot(Record):

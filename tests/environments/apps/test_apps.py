@@ -181,11 +181,11 @@ async def test_a_code_editor_s_text_is_replaced(agent: Agent, address, folder: P
     await agent.open(f"{address('monaco')}/monaco.html")
     held = "() => monaco.editor.getModels()[0].getValue()"
     await agent.act(ActionName.TYPE, "Editor content", text=SCRIPT)
-    assert await agent.environment.session.evaluate(held) == SCRIPT
+    assert await agent.environment.session.page.evaluate(held) == SCRIPT
     await agent.act(ActionName.TYPE, "Editor content", text="\nmore((", append=True)
-    assert await agent.environment.session.evaluate(held) == SCRIPT + "\nmore(("
+    assert await agent.environment.session.page.evaluate(held) == SCRIPT + "\nmore(("
     await agent.act(ActionName.TYPE, here=True, text="")
-    assert await agent.environment.session.evaluate(held) == ""
+    assert await agent.environment.session.page.evaluate(held) == ""
 
 
 def test_a_rollout_on_applications_that_is_killed_and_resumed(chromium, tmp_path: Path, folder: Path):

@@ -53,7 +53,7 @@ async def session(browsers: BrowserPool, tmp_path: Path) -> AsyncIterator[Browse
     (tmp_path / "form.html").write_text(PAGE)
     (tmp_path / "other.html").write_text("<title>Other</title><button>There</button>")
     made = await browsers.session(
-        SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),), upload_folder=tmp_path)
+        SessionOptions(width=SIZE[0], height=SIZE[1], isolated_script=observe_script(), upload_folder=tmp_path)
     )
     await made.goto((tmp_path / "form.html").as_uri())
     yield made
@@ -254,7 +254,7 @@ async def test_a_form_whose_fields_have_the_names_of_methods_is_listed_all_the_s
         + "</form>"
     )
     session = await browsers.session(
-        SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),), upload_folder=tmp_path)
+        SessionOptions(width=SIZE[0], height=SIZE[1], isolated_script=observe_script(), upload_folder=tmp_path)
     )
     await session.goto((tmp_path / "form.html").as_uri())
     assert [seen.element.name for seen in await list_elements(session)] == [

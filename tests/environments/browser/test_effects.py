@@ -23,7 +23,7 @@ MARKS = InteractionMode.SET_OF_MARKS
 
 @pytest.fixture(scope="module")
 async def session(browsers: BrowserPool) -> AsyncIterator[BrowserSession]:
-    made = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),)))
+    made = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], isolated_script=observe_script()))
     yield made
     await made.close()
 

@@ -63,7 +63,7 @@ async def session(browsers: BrowserPool, tmp_path: Path) -> AsyncIterator[Browse
     (tmp_path / "secret.txt").write_text("mine")
     (tmp_path / "files" / "link.txt").symlink_to(tmp_path / "secret.txt")
     options = SessionOptions(
-        width=SIZE[0], height=SIZE[1], init_scripts=(observe_script(),), upload_folder=tmp_path / "files"
+        width=SIZE[0], height=SIZE[1], isolated_script=observe_script(), upload_folder=tmp_path / "files"
     )
     made = await browsers.session(options)
     await made.goto((tmp_path / "hands.html").as_uri())
@@ -87,7 +87,7 @@ async def act(session: BrowserSession, mode: InteractionMode, name: ActionName, 
 
 
 async def ask(session: BrowserSession, expression: str):
-    return await session.evaluate(f"() => {expression}")
+    return await session.page.evaluate(f"() => {expression}")
 
 
 @pytest.mark.parametrize("mode", InteractionMode)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.ticks import count_ticks
 from webgym_cli.environments.browser.html import MAX_CHARACTERS, read_page, simplify, simplify_released
+from webgym_cli.environments.browser.options import SessionOptions
 
 
 def test_elements_texts_and_ids():
@@ -124,6 +125,8 @@ def test_a_page_nests_as_deep_as_it_likes():
 
 class LongPage:
     """A session whose page has very many elements."""
+
+    options = SessionOptions(width=1, height=1)
 
     async def evaluate(self, script, options):
         nodes = [[0, "a", None, [["data-text", f"Entry {number}"]]] for number in range(20_000)]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 
-from PIL import Image
+import pytest
+from PIL import Image, ImageChops
 
-from webgym_cli.environments.browser.observe import draw_marks
+from webgym_cli.environments.browser.marks import _DIGITS, draw_marks, place_labels
 from webgym_cli.records.trajectory import Element
 
 
@@ -31,11 +32,55 @@ def test_same_input_gives_the_same_bytes():
     assert draw_marks(blank(160, 210), elements) == draw_marks(blank(160, 210), elements)
 
 
-def test_a_label_stands_beside_a_small_button():
+def test_a_label_stands_within_its_box_where_that_hides_no_text():
     marked = Image.open(io.BytesIO(draw_marks(blank(160, 210), (element(7, 60, 100, 40, 20),))))
-    inside = marked.crop((62, 102, 98, 118))
-    assert inside.getcolors() == [(inside.width * inside.height, (255, 255, 255))]
-    assert len(marked.getcolors()) == 2
+    changed = ImageChops.invert(marked.convert("L")).getbbox()
+    assert changed == (60, 100, 100, 120)
+
+
+def read_label(marked: Image.Image, label: tuple[int, int, int, int]) -> str:
+    """Read a label's number back: its white pixels against the templates of digits."""
+    scale = (label[3] - label[1] + 1) // 9
+    told = ""
+    for left in range(label[0] + scale, label[2], 6 * scale):
+        pixels = [
+            [marked.getpixel((left + x * scale, label[1] + (y + 1) * scale)) == (255, 255, 255) for x in range(5)]
+            for y in range(7)
+        ]
+        rows = tuple(sum(bit << 4 - x for x, bit in enumerate(row)) for row in pixels)
+        told += str(_DIGITS.index(rows)) if rows in _DIGITS else "?"
+    return told
+
+
+GRIDS = {
+    "a palette": (160, [(8 + 14 * (n % 10), 8 + 14 * (n // 10), 14, 14) for n in range(60)]),
+    "a calendar": (700, [(10 + 40 * (n % 7), 10 + 36 * (n // 7), 40, 36) for n in range(42)]),
+    "a table's cells": (800, [(5.4 + 75.3 * (n % 10), 5.7 + 20.2 * (n // 10), 75.3, 20.2) for n in range(100)]),
+    "buttons in clickable rows": (
+        700,
+        [(10, 10 + 30 * n, 600, 30) for n in range(9)] + [(580, 14 + 30 * n, 22, 22) for n in range(9)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GRIDS)
+def test_labels_are_read_back_and_stand_in_no_other_box(name: str):
+    width, boxes = GRIDS[name]
+    elements = tuple(element(number, *box) for number, box in enumerate(boxes))
+    page = Image.open(io.BytesIO(blank(width, 400)))
+    labels = place_labels(page, elements)
+    marked = Image.open(io.BytesIO(draw_marks(blank(width, 400), elements)))
+    assert [label and read_label(marked, label) for label in labels] == [str(n) for n in range(len(boxes))]
+    for label, (left, top, across, down) in zip(labels, boxes, strict=True):
+        assert label is not None
+        assert left - 1 <= label[0] and label[2] <= left + across and top - 1 <= label[1] and label[3] <= top + down
+
+
+def test_what_has_no_room_for_a_label_is_not_drawn():
+    boxes = [(8 + 8 * (n % 10), 8 + 8 * (n // 10), 8, 8) for n in range(100)]
+    elements = tuple(element(number, *box) for number, box in enumerate(boxes))
+    labels = place_labels(Image.open(io.BytesIO(blank(160, 160))), elements)
+    assert labels[55] is None and labels[0] is not None
 
 
 def test_labels_do_not_cover_each_other():

@@ -124,7 +124,7 @@ CASES = {
     ),
     "a cell only where it can be acted on": (
         "<div role=grid><div role=row><span role=gridcell>1</span><span role=gridcell tabindex=0>2</span></div></div>",
-        [("gridcell", "2")],
+        [("gridcell", "row 1, column 2")],
     ),
     "what lies under a dialog": (
         "<iframe srcdoc='<button>Under</button>' width=200 height=60></iframe>"
@@ -137,7 +137,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 async def session(browsers: BrowserPool) -> AsyncIterator[BrowserSession]:
-    made = await browsers.session(SessionOptions(width=400, height=300, init_scripts=(observe_script(),)))
+    made = await browsers.session(SessionOptions(width=400, height=300, isolated_script=observe_script()))
     yield made
     await made.close()
 
@@ -146,6 +146,25 @@ async def show(session: BrowserSession, folder: Path, html: str) -> None:
     (folder / "page.html").write_text(f"<!doctype html><body>{html}")
     await session.goto((folder / "page.html").as_uri())
     await session.page.wait_for_load_state()
+
+
+HOSTILE = """<script>const Map = 1, Node = 2, Set = 3; let performance = null; class WeakMap {}; window.Reflect = null;
+Element.prototype.matches = () => { throw 1 }; Element.prototype.getBoundingClientRect = () => null;
+Array.prototype.map = Array.prototype.filter = () => []; Document.prototype.elementFromPoint = () => null;
+Object.defineProperty(Element.prototype, "shadowRoot", { get() { throw 2 } }); String.prototype.trim = () => "";
+window.requestAnimationFrame = window.setTimeout = () => {}; EventTarget.prototype.addEventListener = null;</script>"""
+
+
+async def test_a_page_s_scripts_and_ours_are_strangers(session: BrowserSession, tmp_path: Path):
+    inner = HOSTILE.replace('"', "&quot;") + "<button onclick=this.textContent=1>Inside</button>"
+    framed = f'<iframe sandbox=allow-scripts srcdoc="{inner}" width=200 height=60></iframe>'
+    html = f"{HOSTILE}<div id=d>Part</div><script>d.onclick = () => d.textContent = 'hit'</script><br>{framed}"
+    await show(session, tmp_path, html)
+    for names in (["Part", "Inside"], ["hit", "1"]):
+        assert [seen.element.name for seen in await list_elements(session)] == names
+        for number in (0, 1):
+            await click(session, await locate_element(session, number))
+    assert await session.evaluate("() => typeof webgym + typeof window[Symbol.for('webgym')]") == "undefinedobject"
 
 
 @pytest.mark.parametrize("case", CASES)

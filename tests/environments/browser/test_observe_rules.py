@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.environments.browser.test_observe import session, show
+from webgym_cli.environments.browser.frames import ACT_JS
+from webgym_cli.environments.browser.mouse import click
 from webgym_cli.environments.browser.observe import list_elements
 from webgym_cli.environments.browser.session import BrowserSession
 
@@ -105,3 +107,120 @@ async def test_what_a_person_would_take_for_it(session: BrowserSession, tmp_path
     html, expected = CASES[case]
     await show(session, tmp_path, html)
     assert [(seen.element.role, seen.element.name) for seen in await list_elements(session)] == expected
+
+
+FIELD = "display:inline-block;width:200px;height:30px;border:1px solid;position:relative"
+UNSEEN = "opacity:0;width:4px;position:absolute;left:6px"
+TOLD = {
+    "selects behind their frames": (
+        f"<label for=r>Region</label><div style='{FIELD};cursor:pointer'><input id=r role=combobox style='{UNSEEN}'>"
+        f"<i class=icon-down>v</i></div><label for=p>Place</label><div style='{FIELD}' onmousedown=1>"
+        f"<input id=p role=combobox style='{UNSEEN}'><span style='margin-left:12px'>Vienna</span><i>v</i></div>",
+        [("combobox", "Region", "", ()), ("combobox", "Place", "Vienna", ())],
+    ),
+    "a select that is a text": (
+        "<b id=l>Age</b>"
+        "<div role=combobox aria-labelledby=l aria-expanded=false tabindex=0 style='width:90px'>Ten</div>",
+        [("combobox", "Age", "Ten", ())],
+    ),
+    "a slider in its track": (
+        "<div style='width:200px;height:20px;cursor:pointer'><input type=range aria-label=Volume value=30 min=0 max=50 "
+        "style='opacity:0;width:10px;height:10px'></div>",
+        [("slider", "Volume", "30", ("0 to 50",))],
+    ),
+    "a switch of parts": (
+        "<div role=switch aria-checked=false tabindex=0><span>Live</span><span onclick=1 style='display:inline-block;"
+        "width:32px;height:16px;cursor:pointer'><span style='display:inline-block;width:16px;height:16px'>"
+        "</span></span></div>",
+        [("switch", "Live", "", ("unchecked",))],
+    ),
+    "a grid's cells, after all else": (
+        "<table role=grid onmousedown=1><tr><th>Name<th>Age</tr><tr><td>Ann<td>7</tr></table><button>Add</button>",
+        [
+            ("columnheader", "Name", "", ()),
+            ("columnheader", "Age", "", ()),
+            ("button", "Add", "", ()),
+            ("gridcell", "row 1, column Name", "Ann", ()),
+            ("gridcell", "row 1, column Age", "7", ()),
+        ],
+    ),
+    "what is dragged and where it is dropped": (
+        "<div draggable=true>Card</div><div id=l style='width:90px;height:60px'><div>One</div><div>Two</div>"
+        "</div><script>"
+        "for (const type of ['pointerdown', 'dragover']) l.addEventListener(type, () => {})</script>",
+        [
+            ("generic", "Card", "", ()),
+            ("generic", "One", "", ()),
+            ("generic", "Two", "", ()),
+            ("generic", "One Two", "", ()),
+        ],
+    ),
+    "what style sheets write": (
+        "<style>.a::before { content: attr(data-l) } .b::after { content: 'Delete' }"
+        " .c::before { content: '\\e001' }</style>"
+        "<button class=a data-l=Heading></button><button class=b></button><button class=c></button>",
+        [("button", "Heading", "", ()), ("button", "Delete", "", ()), ("button", "", "", ())],
+    ),
+    "states": (
+        "<fieldset disabled><button>Off</button></fieldset><input aria-label=R required readonly>"
+        "<button aria-pressed=false>"
+        "Tog</button><div role=checkbox aria-checked=mixed tabindex=0>Mix</div><a href='#' aria-current=page>Cur</a>"
+        "<input aria-label=I aria-invalid=true aria-errormessage=e><i id=e>wrong</i><input aria-label=F autofocus>"
+        "<div role=option aria-posinset=2 aria-setsize=5>Opt</div>",
+        [
+            ("button", "Off", "", ("disabled",)),
+            ("textbox", "R", "", ("readonly", "required")),
+            ("button", "Tog", "", ("not pressed",)),
+            ("checkbox", "Mix", "", ("mixed",)),
+            ("link", "Cur", "", ("current",)),
+            ("textbox", "I", "", ("invalid: wrong",)),
+            ("textbox", "F", "", ("focused",)),
+            ("option", "Opt", "", ("2 of 5",)),
+        ],
+    ),
+    "the options of native lists": (
+        "<select aria-label=S><option>A<option>B</select><input list=l aria-label=D><datalist id=l><option>C"
+        "</datalist>",
+        [("combobox", "S", "A", ("options: A, B",)), ("combobox", "D", "", ("options: C",))],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOLD)
+async def test_what_a_control_tells(session: BrowserSession, tmp_path: Path, case: str):
+    html, expected = TOLD[case]
+    await show(session, tmp_path, html)
+    told = [seen.element for seen in await list_elements(session)]
+    assert [(one.role, one.name, one.value, one.states) for one in told] == expected
+
+
+async def test_only_the_part_of_a_switch_that_listens_is_clicked(session: BrowserSession, tmp_path: Path):
+    html = TOLD["a switch of parts"][0].replace("onclick=1", "onclick=document.title='on'")
+    await show(session, tmp_path, html)
+    (seen,) = await list_elements(session)
+    await click(session, seen.point)
+    assert await session.evaluate("() => document.title") == "on"
+
+
+async def test_a_box_is_what_is_seen(session: BrowserSession, tmp_path: Path):
+    cover = "<div style='position:fixed;left:60px;top:0;width:100px;height:90px;background:red'></div>"
+    await show(
+        session, tmp_path, f"<input type=range aria-label=S style='position:absolute;left:9px;width:380px'>{cover}"
+    )
+    (seen,) = await list_elements(session)
+    left, _, width, _ = seen.element.box
+    assert abs(left - 160) <= 3 and abs(left + width - 391) <= 4
+
+
+async def test_the_wheel_finds_what_scrolls_in_a_shadow_root_and_a_frame(session: BrowserSession, tmp_path: Path):
+    box = "<div style='width:150px;height:90px;overflow:auto'><p style='height:900px'></p></div>"
+    shadow = f"<x-box><template shadowrootmode=open>{box}</template></x-box>"
+    frame = f'<iframe srcdoc="{box}" width=200 height=120></iframe>'
+    for html, place in (
+        (shadow, (83, 53)),
+        (frame, (93, 63)),
+        (frame.replace("<iframe", "<iframe sandbox"), (108, 68)),
+    ):
+        await show(session, tmp_path, html)
+        point = await session.evaluate(f"() => {ACT_JS}.scrollable(true)")
+        assert [round(side / 10) for side in point] == [round(side / 10) for side in place]

@@ -415,7 +415,14 @@ async def test_heavy_pages_are_observed_within_bounds(nodes: int, monkeypatch):
         await visit.act(ActionName.SCROLL, direction="down")
         assert 0 < len(visit.view.elements) <= MAX_ELEMENTS
         await visit.environment.close()
-    assert {method.partition(".")[0] for method in asked} <= {"Runtime", "Page", "Input", "Target", "Network"}
+    assert {method.partition(".")[0] for method in asked} <= {
+        "Runtime",
+        "Page",
+        "Input",
+        "Target",
+        "Network",
+        "DOMDebugger",
+    }
 
 
 async def test_the_list_stops_at_its_limits(visit: Visit, local_web: SmallWeb):

@@ -217,7 +217,7 @@ for (let at = document.body, depth = 0; depth < 300; depth++) at = at.appendChil
 
 async def test_no_page_forges_an_id_or_stops_the_reader(environment):
     await environment.reset(lab("/injection"), 0)
-    await environment._session.evaluate(f"() => {{ {ATTACK} }}")
+    await environment._session.page.evaluate(f"() => {{ {ATTACK} }}")
     view = (await environment.step(Action(name=ActionName.WAIT, seconds=0))).view
     read = Read()
     read.feed(view.html)
@@ -254,7 +254,7 @@ async def test_a_page_is_read_up_to_a_limit(environment, released):
     session = environment.session
     session.options = replace(session.options, action_timeout=60.0)  # the work counts, not the machine's load
     await session.evaluate(fill)
-    read = f"(options) => {PAGE_JS}.html.read(options, null)"
+    read = f"(options) => {PAGE_JS}.html.read(options)"
     page = await session.evaluate(read, {"limit": MAX_IDS, "released": released})
     assert MAX_CHARACTERS < len(json.dumps(page["nodes"])) < 25 * MAX_CHARACTERS
     assert len((await read_page(session, released=released)).html) == MAX_CHARACTERS

@@ -74,7 +74,8 @@ def format_acted_element(step: Step) -> str:
 def _format_element(element: Element) -> str:
     role = truncate(element.role, ROLE_LIMIT).replace("\n", " ")
     value = f" = {_json(truncate(element.value))}" if element.value else ""
-    return f"{role} {_json(truncate(element.name))}{value}"
+    states = f" ({', '.join(element.states)})".replace("\n", " ") if element.states else ""
+    return f"{role} {_json(truncate(element.name))}{value}{states}"
 
 
 def format_notices(observation: Observation) -> list[str]:

@@ -8,11 +8,11 @@
 //   scrollable()     return the point at which to scroll the wheel;
 //   watch()          start observing scroll events;
 //   hasScrolled()    return whether anything scrolled.
-// If the point or the focus is in a frame that this document can't read, the result is {frame: point}.
+// If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
-  const { rootOf } = webgym.names;
-  const { deepest, innerDocument, isOpaque, offsetOf } = webgym.geometry;
-  const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200, TAKE_MS = 300;
+  const { parentOf, rootOf } = webgym.names;
+  const { boxOf, deepest, innerDocument, inside, isOpaque, numberOf, offsetOf, pointOf } = webgym.geometry;
+  const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200, TAKE_MS = 300, ANIMATION_MS = 1000;
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 
   // A page that is not rendered gets no animation frames: fall back to a timeout.
@@ -24,7 +24,7 @@ webgym.act = (() => {
   const loading = () => document.fonts.status === "loading" ||
     Array.prototype.some.call(document.images, (image) => !image.complete && image.loading !== "lazy");
 
-  const moving = () => loading() || window.jQuery?.timers?.length > 0 || document.getAnimations().some((animation) =>
+  const moving = () => loading() || document.getAnimations().some((animation) =>
     animation.playState === "running" && animation.effect?.getComputedTiming().endTime !== Infinity);
 
   // Images referenced only by style sheets: their loading is not observable, so each is loaded again and awaited.
@@ -69,8 +69,13 @@ webgym.act = (() => {
   const waitUntilIdle = async (limit) => {
     const end = performance.now() + Math.min(limit, patience);
     let changed = performance.now();
-    const observer = new MutationObserver(() => { changed = performance.now(); });
-    observer.observe(document, { childList: true, subtree: true, characterData: true });
+    const begun = performance.now();
+    const observer = new MutationObserver((changes) => {
+      // Scripts animate by styles; what has not come to rest after a while is decoration.
+      const isLong = performance.now() - begun > ANIMATION_MS;
+      if (!isLong || changes.some(({ type }) => type !== "attributes")) changed = performance.now();
+    });
+    observer.observe(document, { childList: true, subtree: true, characterData: true, attributeFilter: ["style"] });
     await frame();
     await frame();
     const restless = () => document.readyState !== "complete" || moving() || performance.now() - changed < QUIET_MS;
@@ -114,7 +119,7 @@ webgym.act = (() => {
 
   const select = ([x, y], text) => {
     const found = deepest(x, y);
-    if (isOpaque(found)) return { frame: [x, y] };
+    if (isOpaque(found)) return { frame: numberOf(found) };
     const list = found?.closest("select") || found?.closest("label")?.control;
     if (list?.localName !== "select") return { error: "there is no list of options; click what opens it, then the option" };
     list.focus();
@@ -125,11 +130,6 @@ webgym.act = (() => {
   const EDITORS = ".monaco-editor,.CodeMirror,.cm-editor,.ace_editor";
   const LINES = ".view-line,.cm-line,.CodeMirror-line,.ace_line";
   let prepared = false, target = null, before = "";
-
-  const centre = (element) => {
-    const box = element.getBoundingClientRect(), at = offsetOf(element);
-    return [at.x + box.left + box.width / 2, at.y + box.top + box.height / 2];
-  };
 
   const editorOf = (field) => field?.closest?.(EDITORS) || null;
   const held = (field) => {
@@ -159,12 +159,12 @@ webgym.act = (() => {
   const prepare = ([x, y], text, append = false) => {
     [prepared, target] = [true, null];
     let field = deepest(x, y);
-    if (isOpaque(field)) return { frame: [x, y] };
+    if (isOpaque(field)) return { frame: numberOf(field) };
     const control = field?.closest?.("select,input[type=file]") || field?.closest?.("label")?.control;
     if (control?.localName === "select") return choose(control, text);
     if (control?.type === "file") return { error: "the field there is for files: it takes no text" };
     field = focused();
-    if (isOpaque(field)) return { frame: centre(field) };
+    if (isOpaque(field)) return { frame: numberOf(field) };
     if (field?.localName === "select") return choose(field, text);
     if (field?.localName === "input" && /^(date|time|month|week|datetime-local|color|range)$/.test(field.type)) {
       return put(field, text);
@@ -214,24 +214,24 @@ webgym.act = (() => {
     return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };
 
-  // The point at which to turn the wheel: the middle, unless only an element elsewhere can scroll in this direction.
+  // The point at which to turn the wheel: the middle, unless only an element elsewhere can scroll in this direction, in
+  // whatever shadow root or frame.
   const scrollable = (down) => {
     const can = (element) => element.scrollHeight > element.clientHeight + 1 &&
       (down ? element.scrollTop + element.clientHeight < element.scrollHeight - 1 : element.scrollTop > 0) &&
-      (element === document.scrollingElement || /auto|scroll/.test(getComputedStyle(element).overflowY) ||
+      (element === element.ownerDocument.scrollingElement || /auto|scroll/.test(getComputedStyle(element).overflowY) ||
         element.localName === "textarea");
     const middle = [innerWidth / 2, innerHeight / 2];
-    for (let at = document.elementFromPoint(...middle); at; at = at.parentElement) if (can(at)) return middle;
-    if (document.scrollingElement && can(document.scrollingElement)) return middle;
-    let best = null, area = 0;
-    for (const element of document.querySelectorAll("div,section,main,ul,ol,textarea,select,table,tbody,pre,nav,aside")) {
-      if (!can(element)) continue;
-      const box = element.getBoundingClientRect();
-      const left = Math.max(box.left, 0), right = Math.min(box.right, innerWidth);
-      const top = Math.max(box.top, 0), bottom = Math.min(box.bottom, innerHeight);
-      const seen = Math.max(right - left, 0) * Math.max(bottom - top, 0);
-      if (seen > area) [best, area] = [[(left + right) / 2, (top + bottom) / 2], seen];
-    }
+    const above = (at) => parentOf(at) || at.ownerDocument.defaultView.frameElement;
+    for (let at = deepest(...middle); at; at = above(at)) if (isOpaque(at) || can(at)) return middle;
+    let best = null, most = 0;
+    inside(document, (element) => {
+      if (!isOpaque(element) && !can(element)) return;
+      const box = boxOf(element, offsetOf(element)), point = box && pointOf(element, box);
+      // what a frame of another origin can do is not known
+      const seen = point ? box.width * box.height / (isOpaque(element) ? 4 : 1) : 0;
+      if (seen > most) [best, most] = [point, seen];
+    });
     return best || middle;
   };
 

@@ -28,6 +28,7 @@ _Executor = Callable[[BrowserSession, Action, mouse.Point | None], Awaitable[str
 _WRONG_ELEMENT = {
     "gone": "element {id} is no longer on the page",
     "covered": "element {id} is covered or out of reach",
+    "silent": "the frame of element {id} does not answer",
 }
 # The policy chose the address: a page that can't be loaded is an action error, not an infrastructure failure.
 _POLICY_FAULTS = (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT)
@@ -78,7 +79,7 @@ def normalise_point(point: tuple[float, float], size: tuple[int, int]) -> tuple[
 async def locate_element(session: BrowserSession, element_id: int) -> tuple[float, float] | str:
     """Return the click point of a listed element in CSS pixels, or the reason why it can't be clicked."""
     if framed := session.framed.get(element_id):
-        result = await locate_framed(*framed)
+        result = await locate_framed(session, *framed)
     else:
         result = await session.evaluate(f"(id) => {OBSERVE_JS}.locate(id)", element_id)
     if "point" in result:

@@ -3,6 +3,9 @@ webgym.geometry = (() => {
   const { rootOf, parentOf } = webgym.names;
   const MIN_SIDE = 3, EDGE = 3, POINTS = 24;
   const GRID = [0.5, 0.2, 0.8, 0.08, 0.92];
+  // The search for the edge of what covers an element: probes this many pixels apart, halvings between two of them, the
+  // inset of the last one, and the share of a side from which on nothing is cut.
+  const PROBE = 48, MOST_PROBES = 6, HALVINGS = 6, INSET = 2, LESS = 0.9;
 
   const clip = (rect, offset) => {
     const left = Math.max(rect.left + offset.x, 0), top = Math.max(rect.top + offset.y, 0);
@@ -34,13 +37,29 @@ webgym.geometry = (() => {
 
   const isOpaque = (element) => Boolean(element) && FRAMES.test(element.localName) && !innerDocument(element);
 
+  // Where a frame's content begins, in coordinates of the frame's own document.
+  const contentOf = (frame) => {
+    const rect = frame.getBoundingClientRect(), style = getComputedStyle(frame);
+    return { x: rect.left + frame.clientLeft + parseFloat(style.paddingLeft), y: rect.top + frame.clientTop + parseFloat(style.paddingTop) };
+  };
+
+  // Opaque frames by number: Python resolves the element behind a number to the frame's document.
+  const frames = [];
+  const numberOf = (frame) => (frames.includes(frame) ? frames.indexOf(frame) : frames.push(frame) - 1);
+  const originOf = (number) => {
+    const frame = frames[number];
+    if (!frame?.isConnected) return null;
+    const offset = offsetOf(frame), content = contentOf(frame);
+    return [offset.x + content.x, offset.y + content.y];
+  };
+
   const opaque = () => {
-    const boxes = [];
+    const shown = [];
     inside(document, (element) => {
-      const box = isOpaque(element) && element.checkVisibility({ visibilityProperty: true }) && clip(element.getBoundingClientRect(), offsetOf(element));
-      if (box) boxes.push([box.left, box.top, box.width, box.height]);
+      if (isOpaque(element) && element.checkVisibility({ visibilityProperty: true }) &&
+        clip(element.getBoundingClientRect(), offsetOf(element))) shown.push(numberOf(element));
     });
-    return boxes;
+    return shown;
   };
 
   const through = (points) => points.map(([x, y]) => isOpaque(deepest(x, y)));
@@ -53,8 +72,8 @@ webgym.geometry = (() => {
       found = inner;
       const content = innerDocument(inner);
       if (content) {
-        const box = inner.getBoundingClientRect();
-        [x, y, root] = [x - box.left - inner.clientLeft, y - box.top - inner.clientTop, content];
+        const origin = contentOf(inner);
+        [x, y, root] = [x - origin.x, y - origin.y, content];
       } else if (rootOf(inner)) root = rootOf(inner);
       else return found;
     }
@@ -99,9 +118,9 @@ webgym.geometry = (() => {
   const offsetOf = (element) => {
     const offset = { x: 0, y: 0 };
     for (let view = element.ownerDocument.defaultView; view && view !== window; view = view.parent) {
-      const frame = view.frameElement, rect = frame.getBoundingClientRect();
-      offset.x += rect.left + frame.clientLeft;
-      offset.y += rect.top + frame.clientTop;
+      const origin = contentOf(view.frameElement);
+      offset.x += origin.x;
+      offset.y += origin.y;
     }
     return offset;
   };
@@ -149,6 +168,32 @@ webgym.geometry = (() => {
     return edge && { face: element, box: rest, point: edge };
   };
 
+  // The part of a box around its click point in which the element is seen, not what covers it.
+  const visiblePart = ({ face, aim, box, point }) => {
+    const sees = (x, y) => { const hit = deepest(x, y); return hit && reaches(face, hit); };
+    const [x, y] = point, right = box.left + box.width, bottom = box.top + box.height;
+    if (aim || !within(point, box)) return box;
+    const reach = (from, far, isSeen) => {
+      const steps = Math.min(MOST_PROBES, Math.max(1, Math.floor(Math.abs(far - from) / PROBE)));
+      let seen = from, hidden = null;
+      for (let step = 1; step <= steps && hidden === null; step++) {
+        const at = from + (far - from) * step / steps;
+        if (isSeen(at)) seen = at;
+        else hidden = at;
+      }
+      if (hidden === null) return far;
+      for (let turn = 0; turn < HALVINGS; turn++) {
+        const middle = (seen + hidden) / 2;
+        [seen, hidden] = isSeen(middle) ? [middle, hidden] : [seen, middle];
+      }
+      return seen;
+    };
+    const across = (far) => reach(x, far, (at) => sees(at, y)), down = (far) => reach(y, far, (at) => sees(x, at));
+    const left = across(box.left + INSET) - INSET, top = down(box.top + INSET) - INSET;
+    const width = across(right - INSET) + INSET - left, height = down(bottom - INSET) + INSET - top;
+    return width < box.width * LESS || height < box.height * LESS ? { left, top, width, height } : box;
+  };
+
   const same = (a, b) => Math.abs(a.left - b.left) < 4 && Math.abs(a.top - b.top) < 4 &&
     Math.abs(a.width - b.width) < 8 && Math.abs(a.height - b.height) < 8;
 
@@ -157,6 +202,6 @@ webgym.geometry = (() => {
 
   const area = ({ box }) => box.width * box.height;
 
-  return Object.freeze({ area, boxOf, deepest, innerDocument, inside, isOpaque, offsetOf, topmostElements, opaque, place, pointOf, same,
-    through, within });
+  return Object.freeze({ area, boxOf, deepest, innerDocument, inside, isOpaque, numberOf, originOf, offsetOf, topmostElements, opaque, place, pointOf, same,
+    through, visiblePart, within, frame: (number) => frames[number] });
 })();

@@ -129,8 +129,8 @@ webgym.html = (() => {
     return nodes;
   };
 
-  const read = ({ limit, released }, ask) => {
-    const listed = webgym.observe.look({ limit }, ask), marked = webgym.observe.marked();
+  const read = ({ limit, released }) => {
+    const listed = webgym.observe.look({ limit }), marked = webgym.observe.marked();
     const ids = new Map(marked.map((element, id) => [element, id])), ways = waysTo(marked);
     const page = { listed, url: location.href, title: title() };
     if (released) return { ...page, nodes: listReleased(ids) };

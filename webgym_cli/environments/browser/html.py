@@ -15,7 +15,8 @@ from typing import Any
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.failures import reading_page
 from webgym_cli.environments.browser.frames import PAGE_JS
-from webgym_cli.environments.browser.observe import LISTENERS_JS, parse_elements
+from webgym_cli.environments.browser.inspection import find_listeners
+from webgym_cli.environments.browser.observe import parse_elements
 from webgym_cli.environments.browser.session import BrowserSession
 
 # Maximum number of elements with ids, in document order.
@@ -44,9 +45,9 @@ async def read_page(session: BrowserSession, *, released: bool = False) -> RawOb
 
     Raises `BoundaryError` if the page can't be read.
     """
-    page = await session.evaluate(
-        f"(options) => {PAGE_JS}.html.read(options, {LISTENERS_JS})", {"limit": MAX_IDS, "released": released}
-    )
+    await find_listeners(session)
+    options = {"limit": MAX_IDS, "released": released}
+    page = await session.evaluate(f"(options) => {PAGE_JS}.html.read(options)", options)
     # A page of 20,000 nodes takes half a second: other episodes must not wait for it.
     return await asyncio.to_thread(_parse_page, page, simplify_released if released else simplify)
 

@@ -1,6 +1,6 @@
 // Classifies elements by how likely they are interactive, and detects pages that only show a busy indicator.
 webgym.kinds = (() => {
-  const { editable, matches, oneLine, parentOf, textOf } = webgym.names;
+  const { editable, matches, oneLine, parentOf, rootOf, textOf } = webgym.names;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -16,14 +16,11 @@ webgym.kinds = (() => {
   // Radix adds click listeners to tooltip triggers only to hide the tooltip.
   const TIPPED = ":is([data-state=closed],[data-state$=-open]):not([aria-haspopup],[aria-expanded],[aria-controls])";
   const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
-  // Maximum number of elements whose listeners are queried; number of event types from which a listener belongs to a
-  // framework's root.
-  const MOST_ASKED = 3000, MANY_EVENTS = 30;
   // Maximum number of levels between an element and its delegated listener.
   const DELEGATION = 5;
   // For list items the listener is on the list, or on an element that contains only the list.
   const LIST_DELEGATION = 2;
-  const listening = new WeakSet();
+  const listening = new WeakSet(), heard = new WeakSet(), roots = new WeakSet(), zones = new WeakSet();
 
   const watchListeners = () => {
     // Pages can't list listeners, so click listeners are recorded as they are added.
@@ -34,22 +31,19 @@ webgym.kinds = (() => {
     };
   };
 
-  // Whether an element has a click listener, according to CDP or our records; null for a framework's root, which
-  // handles
-  // the clicks on all of its descendants.
-  const listeners = (ask) => {
-    const known = new Map();
-    return (element) => {
-      const handles = listening.has(element) || typeof element.onclick === "function";
-      if (!ask || known.size > MOST_ASKED) return handles;
-      if (!known.has(element)) {
-        // React sets an empty `onclick` on its root; on other elements only if they have a handler.
-        const types = Object.keys(ask(element)), isRoot = types.length >= MANY_EVENTS;
-        known.set(element, isRoot ? null : handles || types.some((type) => CLICKS.has(type)));
-      }
-      return known.get(element);
-    };
-  };
+  // Note an element with click listeners, as CDP tells; disregard a framework's root, which handles the clicks on all
+  // of its descendants.
+  const hear = (node) => heard.add(node), disregard = (node) => roots.add(node), receive = (node) => zones.add(node);
+
+  // Whether things are dropped on an element: as a target of them it is listed, whatever it contains.
+  const isZone = (element) => zones.has(element) && !roots.has(element) && element !== element.ownerDocument.body;
+
+  // Whether an element has a click listener; null for a framework's root.
+  const listens = (element) => (roots.has(element) ? null :
+    heard.has(element) || listening.has(element) || typeof element.onclick === "function");
+
+  // Whether an element itself, and not one within it, shows that it handles clicks.
+  const reacts = (element) => element.matches(NATIVE) || Boolean(listens(element)) || Boolean(cursorOf(element));
 
   const cursorOf = (element) => getComputedStyle(element).cursor.match(CURSORS)?.[0];
 
@@ -81,8 +75,18 @@ webgym.kinds = (() => {
     return matches(element, any) ? (matches(element, sure) ? 2 : 1) : 0;
   };
 
-  // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0 none.
-  const interest = (element, listens) => {
+  const CELLS = ":is([role=grid],[role=treegrid]) :is([role=gridcell],td:not([role]))";
+
+  // A cell that can be selected: by the keys that move the focus among cells, or by a listener above it.
+  const isCell = (element) => {
+    if (element.hasAttribute("tabindex") || listens(element)) return true;
+    const grid = element.closest("[role=grid],[role=treegrid]");
+    for (let at = element; at && at !== parentOf(grid); at = parentOf(at)) if (at !== element && listens(at)) return true;
+    return false;
+  };
+
+  // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a grid's cell.
+  const interest = (element) => {
     if (element.matches(NATIVE)) {
       if (element.localName === "option") return element.closest("select[multiple],select[size]") ? 3 : 0;
       return 3;
@@ -92,10 +96,16 @@ webgym.kinds = (() => {
     if (element === element.ownerDocument.body || element === element.ownerDocument.documentElement) return 0;
     if (element.hasAttribute("aria-sort")) return 2;
     if (element.localName === "label" && element.control) return 0;
+    if (element.getAttribute("draggable") === "true") return 2;
     const parent = parentOf(element);
+    // a list that is pressed and receives drops is a board's column: its items are dragged
+    if (parent && isZone(parent) && listens(parent)) return 1;
+    if (isZone(element)) return 1;
     // a change of the cursor starts another element, such as a button within something draggable
     const cursor = cursorOf(element);
     if (cursor && !(parent && cursorOf(parent) === cursor)) return 2;
+    if (matches(element, CELLS)) return isCell(element) ? 0.5 : 0;
+    if (element.localName === "canvas") return 1;
     if (HOLDERS.has(role) || element.localName === "label" || matches(element, TIPPED)) return 0;
     if (getComputedStyle(element).cursor.endsWith("-resize")) return 0;
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
@@ -120,7 +130,8 @@ webgym.kinds = (() => {
     "[class*=splash i],[id*=splash i],[class*=loading i],[id*=loading i],[class*=loader i],[id*=loader i]";
 
   const isEmpty = () => (document.body?.childElementCount ?? 0) < 20 && !document.body?.innerText?.trim() &&
-    !document.querySelector("img,svg,canvas,video,iframe,frame,object,embed,input");
+    !document.querySelector("img,svg,canvas,video,iframe,frame,object,embed,input,button") &&
+    !Array.prototype.some.call(document.querySelectorAll("body *"), rootOf);
 
   // Whether the page shows only a busy indicator: something visible spins or is marked as busy, or a page with scripts
   // is
@@ -138,12 +149,12 @@ webgym.kinds = (() => {
       for (let x = 0.05; x < 1; x += 0.1) {
         for (let at = document.elementFromPoint(innerWidth * x, innerHeight * y); at; at = parentOf(at)) {
           if (matches(at, "form")) continue; // its fields' names shadow its methods
-          if (at.localName.includes("-") || interest(at, () => false) > 1 || matches(at, "iframe,frame")) return false;
+          if (at.localName.includes("-") || interest(at) > 1 || matches(at, "iframe,frame")) return false;
         }
       }
     }
     return true;
   };
 
-  return Object.freeze({ isSplash, interest, listeners, remembered: (element) => listening.has(element), watchListeners });
+  return Object.freeze({ isSplash, disregard, hear, interest, isZone, reacts, receive, remembered: (element) => listening.has(element), watchListeners });
 })();

@@ -21,7 +21,7 @@ webgym.names = (() => {
     "grid|h|inset|items|justify|leading|left|line|list|m[trblxy]?|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]?|" +
     "place|pointer|relative|right|ring|rounded|row|scale|scroll|select|self|shadow|shrink|size|space|stroke|text|top|tracking|" +
     "transition|translate|w|whitespace|z)-");
-  const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50;
+  const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50, MOST_OPTIONS = 20;
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const TICKED = /^(checkbox|radio|switch)$/;
@@ -44,7 +44,7 @@ webgym.names = (() => {
   // Custom elements that may have a closed shadow root, each reported once: only CDP can tell.
   const asked = new WeakSet();
   const mayHost = (element) => element.localName.includes("-") && !rootOf(element) && !asked.has(element) &&
-    customElements.get(element.localName);
+    matches(element, ":defined"); // an isolated world has no custom elements of its own
   const mayHide = () => Array.prototype.some.call(document.querySelectorAll("body :not(form)"), mayHost);
   const hosts = () => Array.prototype.filter.call(document.querySelectorAll("body :not(form)"), mayHost).slice(0, MOST_HOSTS)
     .map((element) => { asked.add(element); return element; });
@@ -68,9 +68,9 @@ webgym.names = (() => {
     return Array.from((rootOf(element) || element).childNodes);
   };
 
-  const oneLine = (text) => {
+  const oneLine = (text, most = 80) => {
     const line = `${(text || "").slice(0, LONGEST).replace(/\s+/g, " ").trim().toWellFormed()}`; // pages replace methods
-    return line.length > 80 ? line.slice(0, 79) + "…" : line;
+    return line.length > most ? line.slice(0, most - 1) + "…" : line;
   };
 
   const matches = (element, selector) => Element.prototype.matches.call(element, selector);
@@ -82,6 +82,7 @@ webgym.names = (() => {
     if (told && told !== "presentation" && told !== "none") return told;
     const tag = element.localName;
     if (tag === "input") return INPUT_ROLES[element.type] || (element.hasAttribute("list") ? "combobox" : "textbox");
+    if (tag === "td" && element.closest("[role=grid],[role=treegrid]")) return "gridcell";
     if (tag === "select") return element.multiple || element.size > 1 ? "listbox" : "combobox";
     return editable(element) ? "textbox" : TAG_ROLES[tag] || "generic";
   };
@@ -104,6 +105,7 @@ webgym.names = (() => {
     const tag = node.localName;
     if (node instanceof HTMLFormElement) return " "; // its fields' names shadow its methods
     if (work.words && matches(node, CONTROLS)) return " ";
+    if (work.unread && matches(node, work.unread)) return " ";
     if (tag === "script" || tag === "style" || tag === "template") return "";
     const style = getComputedStyle(node);
     if (style.display === "none" || style.visibility === "hidden" || node.getAttribute("aria-hidden") === "true") return "";
@@ -112,6 +114,13 @@ webgym.names = (() => {
     const inner = told || (held ? "" : tag === "input" ? node.value : tag === "svg" ? pictured(node) : textOf(node, work));
     return style.display.startsWith("inline") || style.display === "contents" ? inner : ` ${inner} `;
   };
+
+  // Words that a style sheet puts into an element; not the symbols of icon fonts.
+  const generatedIn = (element) => ["::before", "::after"].map((part) => {
+    const content = getComputedStyle(element, part).content, pieces = content.matchAll(/"((?:[^"\\]|\\.)*)"|attr\(([\w-]+)/g);
+    const words = Array.from(pieces, ([, text, name]) => (name ? element.getAttribute(name) : text) || "").join("");
+    return /[\p{L}\p{N}]/u.test(words) ? words : "";
+  }).join(" ");
 
   const pictured = (svg) => Array.prototype.find.call(svg.children, (child) => child.localName === "title")?.textContent || "";
 
@@ -130,11 +139,13 @@ webgym.names = (() => {
   };
 
   // The column header of a cell, or of a field in a cell or in the header itself.
+  const CELLS = "td,[role=gridcell],[role=cell]";
   const headOf = (element) => {
     const cell = element.closest?.("td,th,[role=gridcell],[role=cell],[role=columnheader]");
     if (!cell || matches(cell, "th,[role=columnheader]")) return cell ? textOf(cell) : "";
-    const heads = cell.closest("table,[role=grid],[role=table],[role=treegrid]")?.querySelectorAll("thead th,[role=columnheader]");
-    const at = Array.prototype.filter.call(cell.parentElement.children, (other) => matches(other, "td,[role=gridcell],[role=cell]")).indexOf(cell);
+    const heads = cell.closest("table,[role=grid],[role=table],[role=treegrid]")?.querySelectorAll("thead th,[role=columnheader],tr:first-child>th");
+    const row = Array.from(cell.parentElement.children), cells = row.filter((other) => matches(other, CELLS));
+    const at = (heads?.length === row.length ? row : cells).indexOf(cell);
     return heads?.[at] ? textOf(heads[at]) : "";
   };
 
@@ -148,6 +159,17 @@ webgym.names = (() => {
       if (text.trim()) return text;
     }
     return "";
+  };
+
+  // The name of a grid's cell: its row and its column.
+  const cellName = (element) => {
+    const cell = matches(element, "[role=gridcell],[role=grid] td,[role=treegrid] td") && element, row = cell && cell.closest("tr,[role=row]");
+    if (!row) return "";
+    const cells = Array.prototype.filter.call(row.children, (other) => matches(other, CELLS));
+    const rows = Array.prototype.filter.call(row.parentElement.children, (other) => other.querySelector(CELLS));
+    const head = Array.prototype.find.call(row.children, (other) => other !== cell && matches(other, "th,[role=rowheader]"));
+    const across = oneLine(head && textOf(head)) || row.getAttribute("aria-rowindex") || rows.indexOf(row) + 1;
+    return `row ${across}, column ${oneLine(headOf(cell)) || cell.getAttribute("aria-colindex") || cells.indexOf(cell) + 1}`;
   };
 
   // The nearest text on one side of an element; null if another field, to which the text belongs, is closer.
@@ -196,14 +218,16 @@ webgym.names = (() => {
     const within = () => element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
       () => byIds(element, "aria-labelledby").map((part) => part.getAttribute("aria-label") || textOf(part)).join(" "),
-      () => element.getAttribute("aria-label"), labels, content,
+      () => element.getAttribute("aria-label"), labels, () => cellName(element), content, () => isField ? "" : generatedIn(element),
       () => element.getAttribute("alt") || (tag === "svg" ? pictured(element) : ""),
       () => HINTS.map((hint) => element.getAttribute(hint)).find(Boolean),
       () => within()?.getAttribute("aria-label") || within()?.getAttribute("title") || within()?.getAttribute("alt"),
       () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
-      () => isField || tag === "iframe" ? element.getAttribute("name") : "", () => isField ? element.id : iconOf(element),
+      () => isField || tag === "iframe" ? element.getAttribute("name") : "",
+      () => isField ? !/[\d:]/.test(element.id) && element.id : iconOf(element),
       () => headOf(element), () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element)),
+      () => isField && element.id,
       () => TEST_IDS.map((id) => element.getAttribute(id)).find(Boolean)?.replace(/[-_]+/g, " "),
       () => roleOf(element) === "generic" && classOf(element),
     ]) {
@@ -213,7 +237,52 @@ webgym.names = (() => {
     return "";
   };
 
-  const valueOf = (element) => {
+  // What a person reads in a field's wrapper: its text without icons, buttons, labels and placeholders.
+  const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend,[class*=placeholder i]";
+  const shownIn = (face) => oneLine(textOf(face, { left: MOST_NODES, unread: UNREAD }));
+
+  // The states that the value does not tell.
+  const statesOf = (element) => {
+    const role = roleOf(element), told = (name) => element.getAttribute(`aria-${name}`), is = (name) => told(name) === "true";
+    const isTicked = TICKED.test(role) || role === "menuitemcheckbox" || role === "menuitemradio";
+    const isMixed = element.indeterminate === true || told("checked") === "mixed" || told("pressed") === "mixed";
+    const wrong = told("invalid") && told("invalid") !== "false" || matches(element, ":user-invalid");
+    const message = () => oneLine([...byIds(element, "aria-errormessage"), ...byIds(element, "aria-describedby")]
+      .map((part) => textOf(part)).join(" ") || element.validationMessage);
+    const [least, most] = [element.min || told("valuemin"), element.max || told("valuemax")];
+    const options = optionsOf(element);
+    return [
+      (matches(element, ":disabled") || element.closest("[aria-disabled=true]")) && "disabled",
+      (element.readOnly === true || is("readonly")) && "readonly",
+      (element.required === true || is("required")) && "required",
+      wrong && `invalid${message() && `: ${message()}`}`,
+      isMixed && "mixed",
+      isTicked && !isMixed && !(element.checked ?? is("checked")) && "unchecked",
+      told("pressed") === "false" && "not pressed",
+      told("current") && told("current") !== "false" && "current",
+      element.matches(":focus") && element !== element.ownerDocument.body && "focused",
+      told("posinset") && told("setsize") > 0 && `${told("posinset")} of ${told("setsize")}`,
+      (role === "slider" || role === "spinbutton") && least && most && `${least} to ${most}`,
+      options.length && `options: ${options.join(", ")}`,
+    ].filter(Boolean).map((state) => oneLine(state, LONGEST));
+  };
+
+  // The options of a list whose popup is outside of the page.
+  const optionsOf = (element) => {
+    const list = matches(element, "select:not([multiple],[size])") ? element : element.list;
+    if (!list) return [];
+    const labels = Array.from(list.options, (option) => oneLine(option.label || option.value));
+    return labels.length > MOST_OPTIONS ? [...labels.slice(0, MOST_OPTIONS), `${labels.length - MOST_OPTIONS} more`] : labels;
+  };
+
+  const valueOf = (element, face = element) => {
+    const own = ownValueOf(element), role = roleOf(element);
+    const isEmpty = !own || own === "collapsed" || own === "expanded";
+    if (role === "combobox" && isEmpty && (face !== element || !/^(input|select)$/.test(element.localName))) return shownIn(face) || own;
+    return matches(element, "[role=gridcell],td") ? oneLine(textOf(element)) : own;
+  };
+
+  const ownValueOf = (element) => {
     const tag = element.localName;
     if (tag === "input" && (element.type === "checkbox" || element.type === "radio")) return element.checked ? "checked" : "";
     if (tag === "input" && /^(button|submit|reset|image)$/.test(element.type)) return "";
@@ -228,7 +297,7 @@ webgym.names = (() => {
     return toggled || oneLine(element.getAttribute("aria-valuetext") || element.getAttribute("aria-valuenow"));
   };
 
-  return Object.freeze({ matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf,
+  return Object.freeze({ matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf, statesOf,
     parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

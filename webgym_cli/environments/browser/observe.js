@@ -3,15 +3,22 @@
 //   unlisted()        return the number of elements beyond the limit of the last `look()`;
 //   locate()          return the current click point of one of them;
 //   marked()          return the listed elements themselves;
-//   opaque()          return the boxes of cross-origin frames, whose elements are listed from within;
+//   opaque()          return the numbers of cross-origin frames in sight, whose elements are listed from within;
+//   frame(), originOf()  return such a frame by its number, and where its content begins;
 //   through()         return the points of a list at which a click reaches such a frame;
 //   watchListeners()  start recording click listeners.
 webgym.observe = (() => {
-  const { matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, parentOf } = webgym.names;
-  const { interest, listeners, remembered, watchListeners } = webgym.kinds;
-  const { area, boxOf, inside, offsetOf, topmostElements, opaque, place, pointOf, same, through, within } = webgym.geometry;
+  const { matches, roleOf, nameOf, valueOf, statesOf, textOf, oneLine, editable, parentOf } = webgym.names;
+  const { interest, isZone, reacts, remembered, watchListeners } = webgym.kinds;
+  const { area, boxOf, inside, offsetOf, originOf, topmostElements, opaque, frame, place,
+    pointOf, same, through, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
-  const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem]";
+  const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem],[role=switch]," +
+    "[role=checkbox],[role=radio],[role=slider]";
+  const FIELDS = "input,select,textarea,[contenteditable],[role=textbox],[role=combobox],[role=slider],[role=spinbutton]," +
+    "[role=switch],[role=checkbox],[role=radio]";
+  // Maximum number of levels from a field to its wrapper, and the wrapper's maximum height.
+  const WRAPPERS = 6, TALLEST = 120;
   const ROWS = "[role=option],[role=treeitem],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
@@ -21,22 +28,50 @@ webgym.observe = (() => {
   const THIN = 8;
   let marks = [], left = 0;
 
-  // The visible element to click: the label of a hidden input, the editor of a code editor's field.
+  // A wrapper that stands for the one field in it: what is clicked there, else what has a border or background.
+  const frameOf = (element, seen) => {
+    const labels = Array.from(element.labels || []);
+    let drawn = null, clicked = null;
+    for (let at = parentOf(element), level = 0; at && level < WRAPPERS && at.localName !== "body"; at = parentOf(at), level++) {
+      if (labels.some((label) => label !== at && at.contains(label))) break;
+      if (Array.prototype.some.call(at.querySelectorAll(FIELDS), (other) => other !== element && !isUnused(other))) break;
+      const stands = place(at);
+      if (!stands || isSmall(stands) || stands.box.height > TALLEST) continue;
+      if (interest(at)) clicked = stands;
+      else if (!drawn && isDrawn(at)) drawn = stands;
+    }
+    const isHidden = !seen || isSmall(seen);
+    if (clicked && (isHidden || area(seen) * 2 < area(clicked))) return clicked;
+    return isHidden && (clicked || drawn);
+  };
+
+  // A field of a form behind a component, which nobody sees or reaches.
+  const isUnused = (field) => field.type === "hidden" || field.getAttribute("aria-hidden") === "true" || !field.checkVisibility();
+
+  const isDrawn = (element) => {
+    const style = getComputedStyle(element);
+    return style.borderBottomWidth !== "0px" || !/^rgba\(.*, 0\)$/.test(style.backgroundColor) || style.boxShadow !== "none";
+  };
+
+  const isSmall = ({ box }) => box.width < 8 || box.height < 8;
+
+  // The visible element to click: the label of a hidden input, the wrapper of a transparent field, the editor of a code
+  // editor's field.
   const facing = (element) => {
-    const seen = place(element, element.localName === "input" && HIDDEN_INPUTS.test(element.type));
-    const small = seen && (seen.box.width < 8 || seen.box.height < 8);
-    if (element.localName === "input" && HIDDEN_INPUTS.test(element.type) && (!seen || small)) {
+    const isTicked = element.localName === "input" && HIDDEN_INPUTS.test(element.type);
+    const seen = place(element, isTicked);
+    if (isTicked && (!seen || isSmall(seen))) {
       for (const label of element.labels || []) {
         const stands = place(label);
         if (stands) return stands;
       }
     }
-    const writes = element.checkVisibility() && (element.localName === "textarea" || editable(element) || element.getAttribute("role") === "textbox");
-    if (writes && (!seen || small)) {
-      const editor = parentOf(element)?.closest?.(EDITORS);
-      return (editor && place(editor)) || seen;
-    }
-    return seen;
+    if (!matches(element, FIELDS) || isUnused(element)) return seen;
+    const wrapper = frameOf(element, seen);
+    if (wrapper) return wrapper;
+    const writes = matches(element, "textarea,[role=textbox]") || editable(element);
+    const editor = writes && (!seen || isSmall(seen)) && parentOf(element)?.closest?.(EDITORS);
+    return (editor && place(editor)) || seen;
   };
 
   // A transparent or dimming overlay without content.
@@ -56,11 +91,11 @@ webgym.observe = (() => {
     const share = area(find) / (innerWidth * innerHeight);
     // A listener on a large element is delegation; the element itself is no target.
     const most = sure === 2 || remembered(element) || matches(element, "canvas,svg") ? 0.9 : MOST_OF_SCREEN;
-    if (sure < 3 && share > most) return null;
+    if (sure < 3 && share > most && element.localName !== "canvas") return null;
     // a resize handle between columns or panes
     if (sure === 1 && Math.min(find.box.width, find.box.height) < THIN) return null;
     if (sure === 1 && !remembered(element) && (isVeil(element) || isLayer(element) || nameOf(element).endsWith("…"))) return null;
-    return { element, sure, ...find };
+    return { element, sure, isZone: isZone(element), ...find };
   };
 
   // An icon before the text of a row, such as an expander.
@@ -76,19 +111,24 @@ webgym.observe = (() => {
   const isSurface = (find) => find.element.localName === "svg" && !remembered(find.element) &&
     area(find) > innerWidth * innerHeight * MOST_OF_SCREEN;
 
+  const alike = (outer, inner) => {
+    const text = oneLine(textOf(inner.element));
+    return same(outer.box, inner.box) || (text && text === oneLine(textOf(outer.element))) ||
+      (inner.sure === 3 && nameOf(inner.element) && nameOf(inner.element) === nameOf(outer.element));
+  };
+
   // For two nested elements: "outer" or "inner" if that one only repeats or frames the other one, else null.
   const needless = (outer, inner) => {
-    if (outer.sure === 1 || isSurface(outer)) return "outer";
+    if (outer.isZone || inner.isZone) return outer.isZone && inner.sure < 3 && alike(outer, inner) ? "outer" : null;
+    if (outer.sure <= 1 || isSurface(outer)) return inner.sure < 1 ? "inner" : "outer";
     if (isLeading(outer, inner)) return "inner";
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
     // a column header is more than the field that filters the column
     if (matches(outer.element, "th,[role=columnheader]") && matches(inner.element, "input,select") && textOf(outer.element).trim()) return null;
     if (inner.sure < 3 && matches(outer.element, WHOLE)) return "inner";
-    const text = oneLine(textOf(inner.element));
-    const alike = same(outer.box, inner.box) || (text && text === oneLine(textOf(outer.element))) ||
-      (inner.sure === 3 && nameOf(inner.element) && nameOf(inner.element) === nameOf(outer.element));
-    if (outer.sure < inner.sure) return alike || area(inner) * 2 > area(outer) ? "outer" : null;
-    if (!alike) return null;
+    const isAlike = alike(outer, inner);
+    if (outer.sure < inner.sure) return isAlike || area(inner) * 2 > area(outer) ? "outer" : null;
+    if (!isAlike) return null;
     return inner.element.matches("button,input,select,textarea") || !within(outer.point, inner.box) ? "outer" : "inner";
   };
 
@@ -106,6 +146,10 @@ webgym.observe = (() => {
         if (!outer || dropped.has(outer)) continue;
         const drop = needless(outer, find);
         if (drop) dropped.add(drop === "outer" ? outer : find);
+        if (drop === "inner" && find.sure > 0 && !reacts(outer.element) && (find.sure === 2 || reacts(find.element))) {
+          outer.point = find.point; // only this part of it handles clicks
+          outer.aim ||= find.face;
+        }
         if (drop !== "outer") break;
       }
     }
@@ -125,8 +169,19 @@ webgym.observe = (() => {
     return kept.filter((find) => best.has(find));
   };
 
-  const look = ({ limit, detail }, ask) => {
-    const found = [], known = new Set(), listens = listeners(ask);
+  // Cells, drop zones and drawing areas come after all else.
+  const isLate = ({ element, sure, isZone }) => sure < 1 || isZone || element.localName === "canvas";
+
+  // Numbers by which two looks agree on an element, whatever its name and place are by then.
+  const numbers = new WeakMap();
+  let numbered = 0;
+  const numberOf = (element) => {
+    if (!numbers.has(element)) numbers.set(element, numbered++);
+    return numbers.get(element);
+  };
+
+  const look = ({ limit, detail }) => {
+    const found = [], known = new Set();
     const visit = (element) => {
       if (known.has(element) || found.length >= MOST_FOUND) return;
       known.add(element);
@@ -135,7 +190,7 @@ webgym.observe = (() => {
       const rect = element.getBoundingClientRect();
       const far = element.ownerDocument === document && rect.height > 0 &&
         (rect.top > innerHeight || rect.bottom < 0) && element.localName !== "input";
-      const sure = far ? 0 : interest(element, listens);
+      const sure = far ? 0 : interest(element);
       const find = sure && seen(element, sure);
       if (find) found.push(find);
     };
@@ -143,7 +198,8 @@ webgym.observe = (() => {
     if (known.size >= MOST_VISITED) for (const element of topmostElements()) visit(element);
     const all = withoutRepeats(found), kept = all.length > limit ? foremost(all, limit) : all;
     left = all.length - kept.length;
-    marks = kept.map(({ element, face }) => ({ element, face, within: [] }));
+    kept.sort((one, other) => isLate(one) - isLate(other));
+    marks = kept.map(({ element, face, aim }) => ({ element, face: aim || face, within: [] }));
     const index = new Map(kept.flatMap(({ element, face }, id) => [[face, id], [element, id]]));
     for (const { element } of kept) {
       let above = parentOf(element);
@@ -151,11 +207,12 @@ webgym.observe = (() => {
       if (above) marks[index.get(above)].within.push(element);
     }
     for (const [id, { face, within }] of marks.entries()) {
-      if (within.length) kept[id].point = pointOf(face, kept[id].box, within);
+      if (within.length && !kept[id].aim) kept[id].point = pointOf(face, kept[id].box, within);
     }
-    return kept.map(({ element, box, point }, id) => {
-      const told = { id, role: roleOf(element), name: nameOf(element), value: valueOf(element), point,
-        box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
+    return kept.map((find, id) => {
+      const { element, face, point } = find, box = visiblePart(find);
+      const told = { id, role: roleOf(element), name: nameOf(element), value: valueOf(element, face), states: statesOf(element),
+        node: numberOf(element), point, box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
       if (detail) told.detail = { ...element.dataset, class: element.getAttribute("class") || "", id: element.id, tag: element.localName, typed: element.value ?? "" };
       return told;
     });
@@ -182,6 +239,6 @@ webgym.observe = (() => {
   };
 
   hideCaret();
-  return Object.freeze({ look, locate, unlisted: () => left, opaque, through, watchListeners,
+  return Object.freeze({ look, locate, unlisted: () => left, opaque, frame, originOf, through, watchListeners,
     marked: () => marks.map(({ element }) => element) });
 })();

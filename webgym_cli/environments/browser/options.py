@@ -38,6 +38,8 @@ class SessionOptions:
     """The only folder whose files can be given to pages."""
     init_scripts: tuple[str, ...] = ()
     """Scripts that run in every document before its own."""
+    isolated_script: str = ""
+    """Script that runs in an isolated world of each document, as all calls then do; empty: in the page's own world."""
     context_arguments: dict[str, Any] = field(default_factory=dict)
     """More arguments for Playwright's `new_context`."""
 

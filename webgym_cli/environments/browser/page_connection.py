@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import json
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from webgym_cli.environments.browser.cdp import CDPConnection, CDPSender, CDPSession
-from webgym_cli.environments.browser.failures import ScriptError, has_sign
+from webgym_cli.environments.browser.failures import has_sign
 from webgym_cli.environments.browser.page_activity import DOMAINS, EVENTS, PageActivity
+from webgym_cli.environments.browser.worlds import Worlds
 from webgym_cli.jobs.workers import race
 
 if TYPE_CHECKING:
@@ -35,23 +35,13 @@ class PageConnection:
     traffic: PageActivity
     context: str
     """Chrome's id of the page's context."""
+    worlds: Worlds
+    """Where our scripts run."""
 
     @property
     def is_open(self) -> bool:
         """Whether the page is open, by the events received so far."""
         return not isinstance(self.channel, CDPSession) or self.channel.is_open
-
-    async def run_script(self, function: str, argument: object) -> Any:
-        """Call a JavaScript function in the page and return its value. Raises `ScriptError` where it throws."""
-        expression = f"({function})({json.dumps(argument)})"
-        parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
-        # Only with the functions of the browser's tools can a script ask what listens for clicks.
-        parameters["includeCommandLineAPI"] = True
-        answer = await self.channel.send("Runtime.evaluate", parameters)
-        if "exceptionDetails" in answer:
-            details = answer["exceptionDetails"]
-            raise ScriptError(details.get("exception", {}).get("description") or details.get("text", "it threw"))
-        return answer["result"].get("value")
 
     async def capture_screenshot(self) -> bytes:
         """Return the viewport as PNG bytes.
@@ -75,11 +65,11 @@ class PageConnection:
 
 
 async def connect_page(
-    context: BrowserContext, page: Page, direct: CDPConnection | None, *, watch: bool
+    context: BrowserContext, page: Page, direct: CDPConnection | None, script: str, *, watch: bool
 ) -> PageConnection:
     """Return the connection to a page: direct where there is one to its browser, else through the driver.
 
-    `watch` follows its traffic. Raises `CDPError`, or Playwright's own error.
+    `script` runs in its isolated worlds. `watch` follows its traffic. Raises `CDPError`, or Playwright's own error.
     """
     session = await context.new_cdp_session(page)
     about = (await session.send("Target.getTargetInfo"))["targetInfo"]
@@ -93,4 +83,5 @@ async def connect_page(
             session.on(event, partial(traffic.note, event))
     for domain in DOMAINS if watch else ():
         await channel.send(f"{domain}.enable")
-    return PageConnection(channel, traffic, about.get("browserContextId", ""))
+    worlds = Worlds(channel, about["targetId"], script, direct)
+    return PageConnection(channel, traffic, about.get("browserContextId", ""), worlds)

@@ -18,7 +18,9 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Frame, Page
+    from playwright.async_api import BrowserContext, Page
+
+    from webgym_cli.environments.browser.frames import FrameDocument
 
 _POPUP_TIMEOUT = 3.0
 _REPLACED = 10  # maximum number of successive documents in which a call is retried
@@ -46,7 +48,7 @@ class BrowserSession:
         """Number of episodes served; incremented by its owner."""
         self.pointer = options.width / 2, options.height / 2
         """Mouse position in CSS pixels."""
-        self.framed: dict[int, tuple[Frame, int]] = {}
+        self.framed: dict[int, tuple[FrameDocument, int]] = {}
         """Where listed elements are in frames that the page can't read, by id: the frame, and the number there."""
         self.asks_credentials = False
         """Whether the last loaded address requested HTTP authentication."""
@@ -154,6 +156,11 @@ class BrowserSession:
                 await self.page.wait_for_load_state("domcontentloaded")
         raise BoundaryError(FailureKind.PAGE_TIMEOUT, "the page is replaced again and again")
 
+    async def enter_frame(self, expression: str, frame: str) -> str:
+        """Return the id of the frame whose element an expression in another frame returns."""
+        worlds = (await self.connection()).worlds
+        return await worlds.enter(expression, frame, self._context, self.page)
+
     async def evaluate_once(self, function: str, argument: object = None, seconds: float = 0.0) -> tuple[bool, Any]:
         """Call a JavaScript function that takes up to `seconds`. Returns whether the page survived, and the result."""
         try:
@@ -194,10 +201,11 @@ class BrowserSession:
 
     async def connection(self) -> PageConnection:
         """Return the connection of the current page; use it within `guard`."""
-        watch = self.options.watch_traffic
+        watch, script = self.options.watch_traffic, self.options.isolated_script
         while (page := self.page) not in self.pages.connections:
             try:
-                self.pages.connections[page] = await connect_page(self._context, page, self._direct, watch=watch)
+                connection = await connect_page(self._context, page, self._direct, script, watch=watch)
+                self.pages.connections[page] = connection
             except Exception as error:
                 if not self.pages.moved_on(page, error):  # a popup that closed at once
                     raise
@@ -270,7 +278,7 @@ class BrowserSession:
         async with self.guard("running a script in the page", self.options.action_timeout + seconds):
             page = self.page
             try:
-                return True, await (await self.connection()).run_script(function, argument)
+                return True, await (await self.connection()).worlds.call(function, argument)
             except Exception as error:
                 if not has_sign(error, LOST_CONTEXT) and not self.pages.moved_on(page, error):
                     raise

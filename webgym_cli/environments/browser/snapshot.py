@@ -70,26 +70,21 @@ def _agree(before: RawObservation, after: RawObservation) -> bool:
     if replace(before, elements=()) != replace(after, elements=()) or len(before.elements) != len(after.elements):
         return False
     pairs = zip(before.elements, after.elements, strict=True)
-    return all(_describe(one) == _describe(other) and _shift(one, other) <= _STILL for one, other in pairs)
+    return all(
+        one.model_copy(update={"box": other.box}) == other and _shift(one, other) <= _STILL for one, other in pairs
+    )
 
 
 def _keep_common(before: RawObservation, after: RawObservation) -> RawObservation:
-    """Return the later observation, reduced to the elements that the earlier one has at about the same place."""
+    """Return the later observation, reduced to the elements that the earlier one has too.
+
+    A countdown's button, or a target that moves, stays with its newest name and box.
+    """
     if after.html:  # the text has the elements' ids: it is its own snapshot
         return after
-    known: dict[tuple[str, str, str], list[Element]] = {}
-    for element in before.elements:
-        known.setdefault(_describe(element), []).append(element)
-    kept = (
-        element
-        for element in after.elements
-        if any(_shift(element, other) < min(element.box[2:]) / 2 for other in known.get(_describe(element), ()))
-    )
-    return replace(after, elements=tuple(kept))
-
-
-def _describe(element: Element) -> tuple[str, str, str]:
-    return element.role, element.name, element.value
+    known = set(before.nodes)
+    pairs = [pair for pair in zip(after.elements, after.nodes, strict=True) if pair[1] in known]
+    return replace(after, elements=tuple(pair[0] for pair in pairs), nodes=tuple(pair[1] for pair in pairs))
 
 
 def _shift(one: Element, other: Element) -> float:

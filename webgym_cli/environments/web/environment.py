@@ -17,7 +17,8 @@ from webgym_cli.environments.browser.actions import normalise_point, perform_act
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.failures import OFFLINE, has_sign, reading_page
 from webgym_cli.environments.browser.html import read_page
-from webgym_cli.environments.browser.observe import MAX_ELEMENTS, draw_marks, list_elements, look_at, parse_elements
+from webgym_cli.environments.browser.marks import draw_marks
+from webgym_cli.environments.browser.observe import MAX_ELEMENTS, list_elements, look_at, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.snapshot import is_blank, take_snapshot
@@ -263,7 +264,8 @@ class WebEnvironment(Environment):
             shown = await look_at(session, limit)
             elements = tuple(seen.element for seen in parse_elements(shown["listed"]))
             notices = (f"{count} more elements are in sight, but not marked",) if (count := shown["unlisted"]) else ()
-            return RawObservation(shown["url"], shown["title"], elements=elements, notices=notices)
+            nodes = tuple(str(one["node"]) for one in shown["listed"])
+            return RawObservation(shown["url"], shown["title"], elements=elements, nodes=nodes, notices=notices)
 
     def _notices(self, session: BrowserSession) -> tuple[str, ...]:
         """Return the notices since the last observation: dialogs and downloads."""

@@ -55,7 +55,7 @@ class WebPool:
             watch_traffic=True,
             keep_dialogs=browser.dialogs == "policy",
             scroll_share=_SCROLLED_AS_TEXT if self.as_text else None,
-            init_scripts=(observe_script(as_text=self.as_text),),
+            isolated_script=observe_script(as_text=self.as_text),
         )
         self.credentials = read_credentials(browser.http_credentials)
         """User and password by host, for HTTP authentication."""

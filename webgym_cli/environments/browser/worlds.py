@@ -1,0 +1,106 @@
+"""Isolated worlds, in which our scripts see a page's documents but share no JavaScript object with the page's scripts.
+
+A page that declares its own `Map`, or overrides prototypes, does not change what our scripts see or do.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from webgym_cli.environments.browser.cdp import CDPConnection, CDPSender
+from webgym_cli.environments.browser.failures import ScriptError, attempt, has_sign
+from webgym_cli.environments.browser.page_activity import PageActivity
+
+if TYPE_CHECKING:
+    from playwright.async_api import BrowserContext, Page
+
+_NAME = "webgym"
+_GONE = ("cannot find context", "uniquecontextid not found")
+_SECONDS = 1.0
+# Maximum number of successive documents in which a call is retried.
+_REPLACED = 5
+
+
+@dataclass(slots=True)
+class World:
+    """An isolated world of one document."""
+
+    channel: CDPSender
+    """Sends commands to the process of the document."""
+    context: int
+    """Chrome's number of the world."""
+    known: set[int] = field(default_factory=set)
+    """Nodes whose listeners were passed to our scripts."""
+
+
+class Worlds:
+    """The worlds of a page's frames, each made on first use. Without a script, calls run in the page's own world."""
+
+    def __init__(self, channel: CDPSender, main: str, script: str, direct: CDPConnection | None) -> None:
+        """`main`: id of the main frame. `script`: runs in each new world."""
+        self.channel = channel
+        self.script = script
+        self._main = main
+        self._direct = direct
+        self._channels = {main: channel}
+        self._worlds: dict[str, World] = {}
+
+    async def call(self, function: str, argument: object, frame: str = "") -> Any:
+        """Call a JavaScript function in a frame (default: the main one). Raises `ScriptError` where it throws."""
+        expression = f"({function})({json.dumps(argument)})"
+        parameters = {"expression": expression, "awaitPromise": True, "returnByValue": True}
+        return (await self.evaluate(parameters, frame)).get("value")
+
+    async def evaluate(self, parameters: dict[str, Any], frame: str = "") -> dict[str, Any]:
+        """Return the result object of an expression. A document that was replaced before the call gets a new world."""
+        for retries in reversed(range(_REPLACED)):
+            world = await self.find(frame)
+            place = {"contextId": world.context} if self.script else {}
+            try:
+                answer = await world.channel.send("Runtime.evaluate", {**parameters, **place})
+            except Exception as error:
+                if not has_sign(error, _GONE) or not retries:
+                    raise
+                self._worlds.pop(frame, None)
+                continue
+            if "exceptionDetails" in answer:
+                details = answer["exceptionDetails"]
+                raise ScriptError(details.get("exception", {}).get("description") or details.get("text", "it threw"))
+            result: dict[str, Any] = answer["result"]
+            return result
+        raise AssertionError  # the last turn returned or raised
+
+    async def find(self, frame: str = "") -> World:
+        """Return the world of a frame."""
+        if not self.script:
+            return World(self.channel, 0)
+        if frame not in self._worlds:
+            channel = self._channels.get(frame or self._main, self.channel)
+            made = await channel.send("Page.createIsolatedWorld", {"frameId": frame or self._main, "worldName": _NAME})
+            world = World(channel, int(made["executionContextId"]))
+            await channel.send("Runtime.evaluate", {"expression": self.script, "contextId": world.context})
+            self._worlds[frame] = world
+        return self._worlds[frame]
+
+    async def enter(self, expression: str, frame: str, context: BrowserContext, page: Page) -> str:
+        """Return the id of the frame whose element an expression in another frame returns; it can be called then."""
+        world = await self.find(frame)
+        element = await self.evaluate({"expression": expression}, frame)
+        node = (await world.channel.send("DOM.describeNode", {"objectId": element["objectId"]}))["node"]
+        inner = str(node["frameId"])
+        # A frame without a content document is in another process.
+        if inner not in self._channels:
+            remote = "contentDocument" not in node
+            self._channels[inner] = await self._attach(inner, context, page) if remote else world.channel
+        return inner
+
+    async def _attach(self, frame: str, context: BrowserContext, page: Page) -> CDPSender:
+        if self._direct is not None:
+            return await self._direct.attach(frame, PageActivity(frame))
+        for one in page.frames[1:]:
+            session = await attempt(context.new_cdp_session(one), _SECONDS)  # fails for a frame in its page's process
+            if session and (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"] == frame:
+                return session
+        raise LookupError("the frame is gone")
