@@ -38,6 +38,44 @@ async def perform(session: BrowserSession, name: ActionName, **fields) -> str | 
     return await perform_action(session, Action(name=name, **fields), lambda url: None)
 
 
+SECTIONS = """<style>.s { opacity: 0; padding: 9px } .f:focus-within .s { opacity: 1 }</style><b id=l>Born</b>
+<div class=f role=group aria-labelledby=l style="width:200px;height:36px;border:1px solid"
+onclick="this.querySelector('[contenteditable]').focus()"><div class=s><span contenteditable role=spinbutton
+aria-label=Month>
+MM</span>/<span contenteditable role=spinbutton aria-label=Day>DD</span>/<span contenteditable role=spinbutton
+aria-label=Year>YYYY</span></div></div>"""
+
+
+@pytest.mark.parametrize("text", ["2024-03-17", "03/17/2024", "3.17.2024"])
+async def test_a_date_goes_into_its_sections(session: BrowserSession, tmp_path: Path, text: str):
+    await show(session, tmp_path, SECTIONS)
+    (seen,) = (one.element for one in await list_elements(session))
+    assert (seen.role, seen.name, seen.value) == ("group", "Born", "MM/DD/YYYY")
+    assert await act(session, MARKS, ActionName.TYPE, "Born", text=text) is None
+    listed = [one.element for one in await list_elements(session)]
+    assert [int(one.value) for one in listed] == [3, 17, 2024]
+
+
+async def test_a_date_that_the_sections_do_not_take_is_told(session: BrowserSession, tmp_path: Path):
+    refuses = "<script>addEventListener('beforeinput', (event) => event.preventDefault(), true)</script>"
+    await show(session, tmp_path, SECTIONS + refuses)
+    assert "MM/DD/YYYY" in (await act(session, MARKS, ActionName.TYPE, "Born", text="2024-03-17") or "")
+
+
+async def test_a_drag_without_effect_is_told(session: BrowserSession, tmp_path: Path):
+    box = "display:block;width:90px;height:30px;user-select:none"
+    await show(
+        session,
+        tmp_path,
+        f"<b draggable=true style='{box}'>A</b><b draggable=true style='{box}'>B</b>"
+        f"<p ondragover='event.preventDefault()' ondrop=1 style='{box}'>Zone</p>",
+    )
+    assert await perform(session, ActionName.DRAG, element_id=0, to_element_id=2) is not None
+    assert [one.element.name for one in await list_elements(session)] == ["A", "B", "Zone"]
+    assert await perform(session, ActionName.DRAG, element_id=0, to_element_id=2) is None
+    assert "nothing moved" in (await perform(session, ActionName.DRAG, element_id=0, to_element_id=1) or "")
+
+
 FIELD = "<input aria-label=Name value=old "
 FIELDS = {
     "plain": (FIELD + ">", "new", None),

@@ -2,15 +2,17 @@
 //   settle()         wait until the page is stable and rendered, within a time limit;
 //   waitUntilIdle()  the same for pages of the open web, which may load and change at any time;
 //   prepare()        prepare a field for typing, or set the text of a field that accepts no keys;
+//   section()        focus one section of the prepared field;
 //   paste()          replace the selected text of a code editor;
 //   typed()          check whether the field contains the typed text;
 //   select()         choose the option of the list at a point;
 //   scrollable()     return the point at which to scroll the wheel;
-//   watch()          start observing scroll events;
-//   hasScrolled()    return whether anything scrolled.
+//   watch()          start observing the effects of the wheel or of a drag;
+//   hasChanged()     return whether there was any.
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
   const { parentOf, rootOf } = webgym.names;
+  const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { boxOf, deepest, innerDocument, inside, isOpaque, numberOf, offsetOf, pointOf } = webgym.geometry;
   const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200, TAKE_MS = 300, ANIMATION_MS = 1000;
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
@@ -129,7 +131,7 @@ webgym.act = (() => {
   // Code editors: the focused element only receives keys, and the text is rendered elsewhere.
   const EDITORS = ".monaco-editor,.CodeMirror,.cm-editor,.ace_editor";
   const LINES = ".view-line,.cm-line,.CodeMirror-line,.ace_line";
-  let prepared = false, target = null, before = "";
+  let prepared = false, target = null, before = "", sections = [], planned = null;
 
   const editorOf = (field) => field?.closest?.(EDITORS) || null;
   const held = (field) => {
@@ -157,7 +159,7 @@ webgym.act = (() => {
   // all
   // of its text with keys first.
   const prepare = ([x, y], text, append = false) => {
-    [prepared, target] = [true, null];
+    [prepared, target, planned] = [true, null, null];
     let field = deepest(x, y);
     if (isOpaque(field)) return { frame: numberOf(field) };
     const control = field?.closest?.("select,input[type=file]") || field?.closest?.("label")?.control;
@@ -168,6 +170,12 @@ webgym.act = (() => {
     if (field?.localName === "select") return choose(field, text);
     if (field?.localName === "input" && /^(date|time|month|week|datetime-local|color|range)$/.test(field.type)) {
       return put(field, text);
+    }
+    sections = append ? [] : sectionsOf(field);
+    planned = sections.length > 1 && partsOf(text, sections);
+    if (planned) {
+      target = groupOf(field);
+      return { typing: true, parts: planned };
     }
     const isField = field?.localName === "input" || field?.localName === "textarea";
     const editor = editorOf(field);
@@ -203,6 +211,10 @@ webgym.act = (() => {
       const nowhere = !focus || focus === focus.ownerDocument.body || focus === focus.ownerDocument.documentElement;
       return nowhere ? { error: "no field has the focus: the keys went to the page" } : {};
     }
+    if (planned) {
+      return planned.every((part, at) => holds(sections[at], part)) ? {} :
+        { error: `the field did not take that: it now holds ${JSON.stringify(shown(target.innerText))}` };
+    }
     if (!target.isConnected || focus !== target) return {};
     const has = bare(held(target)), wanted = bare(text);
     const isKept = before && !wanted.includes(before) && (has === before + wanted || has === wanted + before);
@@ -235,36 +247,37 @@ webgym.act = (() => {
     return best || middle;
   };
 
-  // Whether the wheel scrolled anything. A page that handles wheel events itself counts as scrolled.
-  let scrolls = null;
-  const watch = ([x, y]) => {
-    scrolls?.end();
-    const roots = new Set([window]);
-    for (let at = deepest(x, y); at; at = at.parentNode || at.host || at.defaultView?.frameElement) {
+  // Whether the wheel or a drag had an effect. A page that handles wheel events itself, a canvas and a frame of another
+  // origin count as changed.
+  let watched = null;
+  const watch = ([x, y], dragged = false) => {
+    watched?.end();
+    const roots = new Set([window]), start = deepest(x, y);
+    for (let at = start; at; at = at.parentNode || at.host || at.defaultView?.frameElement) {
       if (at.nodeType === Node.DOCUMENT_FRAGMENT_NODE || at.nodeType === Node.DOCUMENT_NODE) roots.add(at);
     }
-    const seen = { scrolled: isOpaque(deepest(x, y)) };
-    const noteScroll = () => { seen.scrolled = true; };
-    const wheeled = (event) => setTimeout(() => { seen.scrolled ||= event.defaultPrevented; });
-    for (const root of roots) root.addEventListener("scroll", noteScroll, { capture: true, passive: true });
-    for (const root of roots) root.addEventListener("wheel", wheeled, { capture: true, passive: true });
-    const observer = new MutationObserver(noteScroll); // content that scrolls by style changes
+    const seen = { changed: isOpaque(start) || dragged && start?.localName === "canvas" };
+    const note = () => { seen.changed = true; };
+    const wheeled = (event) => setTimeout(() => { seen.changed ||= event.defaultPrevented; });
+    const heard = [["scroll", note], ["wheel", wheeled], ...(dragged ? ["input", "drop", "selectionchange"].map((type) => [type, note]) : [])];
+    for (const root of roots) for (const [type, hear] of heard) root.addEventListener(type, hear, { capture: true, passive: true });
+    const observer = new MutationObserver(note); // content that moves by style changes
     observer.observe(document, { attributes: true, childList: true, subtree: true });
     seen.end = () => {
       observer.disconnect();
-      for (const root of roots) root.removeEventListener("scroll", noteScroll, { capture: true });
-      for (const root of roots) root.removeEventListener("wheel", wheeled, { capture: true });
+      for (const root of roots) for (const [type, hear] of heard) root.removeEventListener(type, hear, { capture: true });
     };
-    scrolls = seen;
+    watched = seen;
     return {};
   };
 
-  const hasScrolled = async () => {
-    const end = performance.now() + MOVE_MS, seen = scrolls;
-    while (seen && !seen.scrolled && performance.now() < end) await frame();
+  const hasChanged = async () => {
+    const end = performance.now() + MOVE_MS, seen = watched;
+    while (seen && !seen.changed && performance.now() < end) await frame();
     seen?.end();
-    return { scrolled: !seen || seen.scrolled };
+    return { changed: !seen || seen.changed };
   };
 
-  return Object.freeze({ settle, waitUntilIdle, prepare, paste, typed, select, scrollable, watch, hasScrolled });
+  return Object.freeze({ settle, waitUntilIdle, prepare, paste, typed, select, scrollable, watch, hasChanged,
+    section: (at) => webgym.sections.focus(sections[at]) });
 })();

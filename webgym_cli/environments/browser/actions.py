@@ -118,8 +118,10 @@ async def _drag(session: BrowserSession, action: Action, point: mouse.Point | No
     end = await _find_point(session, action.to_element_id, action.to_coordinate)
     if isinstance(end, str):
         return end
-    await mouse.drag(session, point or session.pointer, end or session.pointer)
-    return None
+    script, start = ActScript(session), point or session.pointer
+    await script.call("watch", start, True)
+    await mouse.drag(session, start, end or session.pointer)
+    return None if (await script.call("hasChanged"))["changed"] else "nothing moved: what is there can't be dragged"
 
 
 async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
@@ -134,7 +136,7 @@ async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | 
     script = ActScript(session)
     await script.call("watch", (x, y))
     await mouse.wheel(session, (x, y), turned if sideways else 0, 0 if sideways else turned)
-    if (await script.call("hasScrolled"))["scrolled"]:
+    if (await script.call("hasChanged"))["changed"]:
         return None
     return f"nothing moved: what is there can't be scrolled {action.direction} any further"
 

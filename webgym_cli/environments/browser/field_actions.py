@@ -44,7 +44,7 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
         return str(ready["error"])
     is_typed = not only_enter and "done" not in ready
     if is_typed:
-        await _type_keys(session, action, ready, text, at_end=point is not None)
+        await _type_keys(session, script, action, ready, text, at_end=point is not None)
         if ready.get("editor") and text and not (await script.call("paste", text)).get("done"):
             async with session.guard("typing", may_close=True):
                 await session.page.keyboard.insert_text(text)
@@ -56,11 +56,16 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
 
 
 async def _type_keys(
-    session: BrowserSession, action: Action, ready: dict[str, Any], text: str, *, at_end: bool
+    session: BrowserSession, script: ActScript, action: Action, ready: dict[str, Any], text: str, *, at_end: bool
 ) -> None:
     """Type into the focused field after `act.js` has prepared it."""
     async with session.guard("typing", may_close=True):
         keyboard = session.page.keyboard
+        for number, part in enumerate(ready.get("parts") or ()):
+            await script.call("section", number)
+            await keyboard.type(part)
+        if "parts" in ready:
+            return
         if action.append and at_end:
             await keyboard.press("Control+End")
         if ready.get("editor") and not action.append:

@@ -117,7 +117,8 @@ async def _look_into(
 
 
 async def _enter(session: BrowserSession, parent: FrameDocument, number: int) -> FrameDocument:
-    inner = await session.enter_frame(f"{OBSERVE_JS}.frame({number})", parent.id)
+    worlds = (await session.connection()).worlds
+    inner = await worlds.enter(f"{OBSERVE_JS}.frame({number})", parent.id, session.page)
     return FrameDocument(inner, (*parent.hops, (parent.id, number)))
 
 

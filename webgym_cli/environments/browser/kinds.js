@@ -104,7 +104,7 @@ webgym.kinds = (() => {
     // a change of the cursor starts another element, such as a button within something draggable
     const cursor = cursorOf(element);
     if (cursor && !(parent && cursorOf(parent) === cursor)) return 2;
-    if (matches(element, CELLS)) return isCell(element) ? 0.5 : 0;
+    if ((role === "gridcell" || element.localName === "td") && matches(element, CELLS)) return isCell(element) ? 0.5 : 0;
     if (element.localName === "canvas") return 1;
     if (HOLDERS.has(role) || element.localName === "label" || matches(element, TIPPED)) return 0;
     if (getComputedStyle(element).cursor.endsWith("-resize")) return 0;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 
 from webgym_cli.environments.browser.session import BrowserSession
@@ -12,6 +13,8 @@ Point = tuple[float, float]
 MODIFIERS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
 # Number of intermediate mouse moves of a drag, since pages track the path.
 _DRAG_MOVES = 8
+# Seconds for which a thing is held before it is moved: boards tell a drag from a scroll by it.
+_HOLD = 0.3
 
 
 async def click(
@@ -41,6 +44,8 @@ async def drag(session: BrowserSession, start: Point, end: Point) -> None:
         mouse = session.page.mouse
         await mouse.move(*start)
         await mouse.down()
+        await asyncio.sleep(_HOLD)
         await mouse.move(*end, steps=_DRAG_MOVES)
+        await mouse.move(*end)
         await mouse.up()
         session.pointer = end

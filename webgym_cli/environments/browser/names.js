@@ -1,4 +1,4 @@
-// Roles, accessible names and values of elements, and the flat tree, in which shadow roots replace their hosts'
+// Roles and accessible names of elements, and the flat tree, in which shadow roots replace their hosts'
 // children and slots contain their assigned nodes.
 webgym.names = (() => {
   const INPUT_ROLES = { button: "button", submit: "button", reset: "button", image: "button", checkbox: "checkbox",
@@ -11,7 +11,6 @@ webgym.names = (() => {
     audio: "audio", iframe: "iframe", object: "object", embed: "embed" };
   // Roles whose content is their value, not their name.
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
-  const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
     "data-title", "data-tip", "aria-description", "data-language"];
   // Test-id attributes.
@@ -21,7 +20,7 @@ webgym.names = (() => {
     "grid|h|inset|items|justify|leading|left|line|list|m[trblxy]?|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]?|" +
     "place|pointer|relative|right|ring|rounded|row|scale|scroll|select|self|shadow|shrink|size|space|stroke|text|top|tracking|" +
     "transition|translate|w|whitespace|z)-");
-  const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50, MOST_OPTIONS = 20;
+  const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50;
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const TICKED = /^(checkbox|radio|switch)$/;
@@ -237,67 +236,7 @@ webgym.names = (() => {
     return "";
   };
 
-  // What a person reads in a field's wrapper: its text without icons, buttons, labels and placeholders.
-  const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend,[class*=placeholder i]";
-  const shownIn = (face) => oneLine(textOf(face, { left: MOST_NODES, unread: UNREAD }));
-
-  // The states that the value does not tell.
-  const statesOf = (element) => {
-    const role = roleOf(element), told = (name) => element.getAttribute(`aria-${name}`), is = (name) => told(name) === "true";
-    const isTicked = TICKED.test(role) || role === "menuitemcheckbox" || role === "menuitemradio";
-    const isMixed = element.indeterminate === true || told("checked") === "mixed" || told("pressed") === "mixed";
-    const wrong = told("invalid") && told("invalid") !== "false" || matches(element, ":user-invalid");
-    const message = () => oneLine([...byIds(element, "aria-errormessage"), ...byIds(element, "aria-describedby")]
-      .map((part) => textOf(part)).join(" ") || element.validationMessage);
-    const [least, most] = [element.min || told("valuemin"), element.max || told("valuemax")];
-    const options = optionsOf(element);
-    return [
-      (matches(element, ":disabled") || element.closest("[aria-disabled=true]")) && "disabled",
-      (element.readOnly === true || is("readonly")) && "readonly",
-      (element.required === true || is("required")) && "required",
-      wrong && `invalid${message() && `: ${message()}`}`,
-      isMixed && "mixed",
-      isTicked && !isMixed && !(element.checked ?? is("checked")) && "unchecked",
-      told("pressed") === "false" && "not pressed",
-      told("current") && told("current") !== "false" && "current",
-      element.matches(":focus") && element !== element.ownerDocument.body && "focused",
-      told("posinset") && told("setsize") > 0 && `${told("posinset")} of ${told("setsize")}`,
-      (role === "slider" || role === "spinbutton") && least && most && `${least} to ${most}`,
-      options.length && `options: ${options.join(", ")}`,
-    ].filter(Boolean).map((state) => oneLine(state, LONGEST));
-  };
-
-  // The options of a list whose popup is outside of the page.
-  const optionsOf = (element) => {
-    const list = matches(element, "select:not([multiple],[size])") ? element : element.list;
-    if (!list) return [];
-    const labels = Array.from(list.options, (option) => oneLine(option.label || option.value));
-    return labels.length > MOST_OPTIONS ? [...labels.slice(0, MOST_OPTIONS), `${labels.length - MOST_OPTIONS} more`] : labels;
-  };
-
-  const valueOf = (element, face = element) => {
-    const own = ownValueOf(element), role = roleOf(element);
-    const isEmpty = !own || own === "collapsed" || own === "expanded";
-    if (role === "combobox" && isEmpty && (face !== element || !/^(input|select)$/.test(element.localName))) return shownIn(face) || own;
-    return matches(element, "[role=gridcell],td") ? oneLine(textOf(element)) : own;
-  };
-
-  const ownValueOf = (element) => {
-    const tag = element.localName;
-    if (tag === "input" && (element.type === "checkbox" || element.type === "radio")) return element.checked ? "checked" : "";
-    if (tag === "input" && /^(button|submit|reset|image)$/.test(element.type)) return "";
-    if (tag === "input" && element.type === "password") return "•".repeat(Math.min(element.value.length, 80));
-    if (tag === "input" || tag === "textarea") return oneLine(element.value);
-    if (tag === "select") return oneLine(Array.from(element.selectedOptions, (option) => option.label).join(", "));
-    if (tag === "option") return element.selected ? "selected" : "";
-    if (element.isContentEditable) return oneLine(element.innerText);
-    const expanded = element.getAttribute("aria-expanded");
-    if (expanded === "true" || expanded === "false") return expanded === "true" ? "expanded" : "collapsed";
-    const toggled = (TOGGLES.find((attribute) => element.getAttribute(attribute) === "true") || "").slice(5);
-    return toggled || oneLine(element.getAttribute("aria-valuetext") || element.getAttribute("aria-valuenow"));
-  };
-
-  return Object.freeze({ matches, roleOf, nameOf, valueOf, textOf, oneLine, editable, rootOf, statesOf,
+  return Object.freeze({ matches, roleOf, nameOf, byIds, textOf, oneLine, editable, rootOf,
     parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

@@ -8,7 +8,9 @@
 //   through()         return the points of a list at which a click reaches such a frame;
 //   watchListeners()  start recording click listeners.
 webgym.observe = (() => {
-  const { matches, roleOf, nameOf, valueOf, statesOf, textOf, oneLine, editable, parentOf } = webgym.names;
+  const { matches, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
+  const { valueOf, statesOf } = webgym.values;
+  const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { interest, isZone, reacts, remembered, watchListeners } = webgym.kinds;
   const { area, boxOf, inside, offsetOf, originOf, topmostElements, opaque, frame, place,
     pointOf, same, through, visiblePart, within } = webgym.geometry;
@@ -32,13 +34,14 @@ webgym.observe = (() => {
   const frameOf = (element, seen) => {
     const labels = Array.from(element.labels || []);
     let drawn = null, clicked = null;
+    const sections = sectionsOf(element);
     for (let at = parentOf(element), level = 0; at && level < WRAPPERS && at.localName !== "body"; at = parentOf(at), level++) {
       if (labels.some((label) => label !== at && at.contains(label))) break;
-      if (Array.prototype.some.call(at.querySelectorAll(FIELDS), (other) => other !== element && !isUnused(other))) break;
+      if (Array.prototype.some.call(at.querySelectorAll(FIELDS), (other) => other !== element && !isUnused(other) && !sections.includes(other))) break;
       const stands = place(at);
       if (!stands || isSmall(stands) || stands.box.height > TALLEST) continue;
       if (interest(at)) clicked = stands;
-      else if (!drawn && isDrawn(at)) drawn = stands;
+      else if (!drawn && (isDrawn(at) || sections.length)) drawn = stands;
     }
     const isHidden = !seen || isSmall(seen);
     if (clicked && (isHidden || area(seen) * 2 < area(clicked))) return clicked;
@@ -192,7 +195,12 @@ webgym.observe = (() => {
         (rect.top > innerHeight || rect.bottom < 0) && element.localName !== "input";
       const sure = far ? 0 : interest(element);
       const find = sure && seen(element, sure);
-      if (find) found.push(find);
+      if (!find) return;
+      if (isSection(element) && find.face !== element) { // the sections are one field until they are seen
+        [find.element, find.value] = [groupOf(element), sectionText(element)];
+        if (found.some((other) => other.element === find.element)) return;
+      }
+      found.push(find);
     };
     inside(document, (element) => (known.size < MOST_VISITED ? visit(element) : false));
     if (known.size >= MOST_VISITED) for (const element of topmostElements()) visit(element);
@@ -211,7 +219,7 @@ webgym.observe = (() => {
     }
     return kept.map((find, id) => {
       const { element, face, point } = find, box = visiblePart(find);
-      const told = { id, role: roleOf(element), name: nameOf(element), value: valueOf(element, face), states: statesOf(element),
+      const told = { id, role: roleOf(element), name: nameOf(element), value: find.value ?? valueOf(element, face), states: statesOf(element),
         node: numberOf(element), point, box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
       if (detail) told.detail = { ...element.dataset, class: element.getAttribute("class") || "", id: element.id, tag: element.localName, typed: element.value ?? "" };
       return told;

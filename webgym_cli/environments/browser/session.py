@@ -156,11 +156,6 @@ class BrowserSession:
                 await self.page.wait_for_load_state("domcontentloaded")
         raise BoundaryError(FailureKind.PAGE_TIMEOUT, "the page is replaced again and again")
 
-    async def enter_frame(self, expression: str, frame: str) -> str:
-        """Return the id of the frame whose element an expression in another frame returns."""
-        worlds = (await self.connection()).worlds
-        return await worlds.enter(expression, frame, self._context, self.page)
-
     async def evaluate_once(self, function: str, argument: object = None, seconds: float = 0.0) -> tuple[bool, Any]:
         """Call a JavaScript function that takes up to `seconds`. Returns whether the page survived, and the result."""
         try:

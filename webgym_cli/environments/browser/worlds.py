@@ -14,7 +14,7 @@ from webgym_cli.environments.browser.failures import ScriptError, attempt, has_s
 from webgym_cli.environments.browser.page_activity import PageActivity
 
 if TYPE_CHECKING:
-    from playwright.async_api import BrowserContext, Page
+    from playwright.async_api import Page
 
 _NAME = "webgym"
 _GONE = ("cannot find context", "uniquecontextid not found")
@@ -84,7 +84,7 @@ class Worlds:
             self._worlds[frame] = world
         return self._worlds[frame]
 
-    async def enter(self, expression: str, frame: str, context: BrowserContext, page: Page) -> str:
+    async def enter(self, expression: str, frame: str, page: Page) -> str:
         """Return the id of the frame whose element an expression in another frame returns; it can be called then."""
         world = await self.find(frame)
         element = await self.evaluate({"expression": expression}, frame)
@@ -93,14 +93,16 @@ class Worlds:
         # A frame without a content document is in another process.
         if inner not in self._channels:
             remote = "contentDocument" not in node
-            self._channels[inner] = await self._attach(inner, context, page) if remote else world.channel
+            self._channels[inner] = await self._attach(inner, page) if remote else world.channel
         return inner
 
-    async def _attach(self, frame: str, context: BrowserContext, page: Page) -> CDPSender:
+    async def _attach(self, frame: str, page: Page) -> CDPSender:
         if self._direct is not None:
             return await self._direct.attach(frame, PageActivity(frame))
         for one in page.frames[1:]:
-            session = await attempt(context.new_cdp_session(one), _SECONDS)  # fails for a frame in its page's process
+            session = await attempt(
+                page.context.new_cdp_session(one), _SECONDS
+            )  # fails for a frame in its page's process
             if session and (await session.send("Target.getTargetInfo"))["targetInfo"]["targetId"] == frame:
                 return session
         raise LookupError("the frame is gone")

@@ -1,0 +1,48 @@
+// Date and time fields of editable sections (month, day, year), which may be transparent until they have the focus.
+webgym.sections = (() => {
+  const { matches, oneLine } = webgym.names;
+  const SECTION = "[role=spinbutton][contenteditable]";
+  const KINDS = /year|month|day|hour|minute|second/i;
+  const LETTERS = { Y: "year", M: "month", D: "day", H: "hour", m: "minute", s: "second" };
+  const ISO = /^(\d{4})-(\d\d?)-(\d\d?)(?:[T ](\d\d?):(\d\d?)(?::(\d\d?))?)?$/;
+  const ORDER = ["year", "month", "day", "hour", "minute", "second"];
+
+  const isSection = (element) => Boolean(element) && matches(element, SECTION);
+  const groupOf = (section) => section.closest("[role=group]") || section.parentElement;
+  const sectionsOf = (section) => (isSection(section) ? Array.from(groupOf(section).querySelectorAll(SECTION)) : []);
+
+  const kindOf = (section) => (section.getAttribute("aria-label") || "").match(KINDS)?.[0].toLowerCase() ||
+    LETTERS[section.textContent.trim()[0]];
+
+  // The text of each section: of an ISO date by the sections' kinds, else in the text's own order; null if they don't fit.
+  const partsOf = (text, sections) => {
+    const iso = text.trim().match(ISO);
+    if (iso) {
+      const parts = sections.map((section) => iso[ORDER.indexOf(kindOf(section)) + 1]);
+      if (parts.every((part, at) => part && kindOf(sections[at]))) return parts;
+    }
+    const parts = text.match(/[\p{L}\p{N}]+/gu) || [];
+    return parts.length === sections.length ? parts : null;
+  };
+
+  const holds = (section, part) => {
+    const has = section.textContent.replace(/[^\p{L}\p{N}]/gu, "");
+    return /^\d+$/.test(part) && /^\d+$/.test(has) ? Number(has) === Number(part) : has.toLowerCase().startsWith(part.toLowerCase());
+  };
+
+  // The sections with what stands between them.
+  const textOf = (section) => {
+    const range = section.ownerDocument.createRange(), sections = sectionsOf(section);
+    range.setStartBefore(sections[0]);
+    range.setEndAfter(sections.at(-1));
+    return oneLine(range.toString());
+  };
+
+  const focus = (section) => {
+    section.focus();
+    section.ownerDocument.defaultView.getSelection().selectAllChildren(section);
+    return {};
+  };
+
+  return Object.freeze({ isSection, groupOf, sectionsOf, partsOf, holds, focus, textOf });
+})();

@@ -1,0 +1,68 @@
+// Values and states of elements.
+webgym.values = (() => {
+  const { matches, roleOf, byIds, textOf, oneLine } = webgym.names;
+  const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
+  const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
+  const LONGEST = 400, MOST_NODES = 300, MOST_OPTIONS = 20;
+
+  // What a person reads in a field's wrapper: its text without icons, buttons, labels and placeholders.
+  const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend,[class*=placeholder i]";
+  const shownIn = (face) => oneLine(textOf(face, { left: MOST_NODES, unread: UNREAD }));
+
+  // The states that the value does not tell.
+  const statesOf = (element) => {
+    const role = roleOf(element), told = (name) => element.getAttribute(`aria-${name}`), is = (name) => told(name) === "true";
+    const isMixed = element.indeterminate === true || told("checked") === "mixed" || told("pressed") === "mixed";
+    const wrong = told("invalid") && told("invalid") !== "false" || matches(element, ":user-invalid");
+    const message = () => oneLine([...byIds(element, "aria-errormessage"), ...byIds(element, "aria-describedby")]
+      .map((part) => textOf(part)).join(" ") || element.validationMessage);
+    const [least, most] = [element.min || told("valuemin"), element.max || told("valuemax")];
+    const options = optionsOf(element);
+    return [
+      (matches(element, ":disabled") || element.closest("[aria-disabled=true]")) && "disabled",
+      (element.readOnly === true || is("readonly")) && "readonly",
+      (element.required === true || is("required")) && "required",
+      wrong && `invalid${message() && `: ${message()}`}`,
+      isMixed && "mixed",
+      TICKED.test(role) && !isMixed && !(element.checked ?? is("checked")) && "unchecked",
+      told("pressed") === "false" && "not pressed",
+      told("current") && told("current") !== "false" && "current",
+      element.matches(":focus") && element !== element.ownerDocument.body && "focused",
+      told("posinset") && told("setsize") > 0 && `${told("posinset")} of ${told("setsize")}`,
+      (role === "slider" || role === "spinbutton") && least && most && `${least} to ${most}`,
+      options.length && `options: ${options.join(", ")}`,
+    ].filter(Boolean).map((state) => oneLine(state, LONGEST));
+  };
+
+  // The options of a list whose popup is outside of the page.
+  const optionsOf = (element) => {
+    const list = matches(element, "select:not([multiple],[size])") ? element : element.list;
+    if (!list) return [];
+    const labels = Array.from(list.options, (option) => oneLine(option.label || option.value));
+    return labels.length > MOST_OPTIONS ? [...labels.slice(0, MOST_OPTIONS), `${labels.length - MOST_OPTIONS} more`] : labels;
+  };
+
+  const valueOf = (element, face = element) => {
+    const own = ownValueOf(element), role = roleOf(element);
+    const isEmpty = !own || own === "collapsed" || own === "expanded";
+    if (role === "combobox" && isEmpty && (face !== element || !/^(input|select)$/.test(element.localName))) return shownIn(face) || own;
+    return matches(element, "[role=gridcell],td") ? oneLine(textOf(element)) : own;
+  };
+
+  const ownValueOf = (element) => {
+    const tag = element.localName;
+    if (tag === "input" && (element.type === "checkbox" || element.type === "radio")) return element.checked ? "checked" : "";
+    if (tag === "input" && /^(button|submit|reset|image)$/.test(element.type)) return "";
+    if (tag === "input" && element.type === "password") return "•".repeat(Math.min(element.value.length, 80));
+    if (tag === "input" || tag === "textarea") return oneLine(element.value);
+    if (tag === "select") return oneLine(Array.from(element.selectedOptions, (option) => option.label).join(", "));
+    if (tag === "option") return element.selected ? "selected" : "";
+    if (element.isContentEditable) return oneLine(element.innerText);
+    const expanded = element.getAttribute("aria-expanded");
+    if (expanded === "true" || expanded === "false") return expanded === "true" ? "expanded" : "collapsed";
+    const toggled = (TOGGLES.find((attribute) => element.getAttribute(attribute) === "true") || "").slice(5);
+    return toggled || oneLine(element.getAttribute("aria-valuetext") || element.getAttribute("aria-valuenow"));
+  };
+
+  return Object.freeze({ valueOf, statesOf });
+})();
