@@ -25,7 +25,7 @@ webgym.names = (() => {
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   const TICKED = /^(checkbox|radio|switch)$/;
   // Maximum number of ancestor levels searched for a field's label.
-  const BESIDE = 4;
+  const BESIDE = 6;
   // Roles of input fields by type.
   const PURPOSES = /^(search|email|tel|url|password)$/;
   const closed = new WeakMap();
@@ -104,7 +104,7 @@ webgym.names = (() => {
     const tag = node.localName;
     if (node instanceof HTMLFormElement) return " "; // its fields' names shadow its methods
     if (work.words && matches(node, CONTROLS)) return " ";
-    if (work.unread && matches(node, work.unread)) return " ";
+    if (work.unread?.(node)) return " ";
     if (tag === "script" || tag === "style" || tag === "template") return "";
     const style = getComputedStyle(node);
     if (style.display === "none" || style.visibility === "hidden" || node.getAttribute("aria-hidden") === "true") return "";

@@ -17,10 +17,14 @@ webgym.observe = (() => {
   // Elements that are one unit, whatever they contain.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem],[role=switch]," +
     "[role=checkbox],[role=radio],[role=slider]";
-  const FIELDS = "input,select,textarea,[contenteditable],[role=textbox],[role=combobox],[role=slider],[role=spinbutton]," +
+  const FIELDS = "input,select,textarea,[contenteditable]:not([contenteditable=false]),[role=textbox],[role=combobox],[role=slider],[role=spinbutton]," +
     "[role=switch],[role=checkbox],[role=radio]";
+  // Units that contain more than a field, even if they have only one.
+  const PARTS = "tr,td,th,li,form,fieldset,[role=row],[role=gridcell],[role=option],[role=treeitem],[role^=menuitem]";
   // Maximum number of levels from a field to its wrapper, and the wrapper's maximum height.
   const WRAPPERS = 6, TALLEST = 120;
+  // Fields whose parts are the field.
+  const MOVED = "[type=checkbox],[type=radio],[type=range],[role=switch],[role=checkbox],[role=radio],[role=slider]";
   const ROWS = "[role=option],[role=treeitem],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
@@ -36,7 +40,7 @@ webgym.observe = (() => {
     let drawn = null, clicked = null;
     const sections = sectionsOf(element);
     for (let at = parentOf(element), level = 0; at && level < WRAPPERS && at.localName !== "body"; at = parentOf(at), level++) {
-      if (labels.some((label) => label !== at && at.contains(label))) break;
+      if (matches(at, PARTS) || labels.some((label) => label !== at && at.contains(label))) break;
       if (Array.prototype.some.call(at.querySelectorAll(FIELDS), (other) => other !== element && !isUnused(other) && !sections.includes(other))) break;
       const stands = place(at);
       if (!stands || isSmall(stands) || stands.box.height > TALLEST) continue;
@@ -63,15 +67,15 @@ webgym.observe = (() => {
   const facing = (element) => {
     const isTicked = element.localName === "input" && HIDDEN_INPUTS.test(element.type);
     const seen = place(element, isTicked);
-    if (isTicked && (!seen || isSmall(seen))) {
-      for (const label of element.labels || []) {
-        const stands = place(label);
-        if (stands) return stands;
-      }
+    if (isTicked && seen && !isSmall(seen)) return seen;
+    const labels = isTicked ? Array.from(element.labels || []) : [];
+    const around = labels.find((label) => label.contains(element));
+    if (around && place(around)) return place(around);
+    if (matches(element, FIELDS) && !isUnused(element)) {
+      const wrapper = frameOf(element, seen);
+      if (wrapper) return wrapper;
     }
-    if (!matches(element, FIELDS) || isUnused(element)) return seen;
-    const wrapper = frameOf(element, seen);
-    if (wrapper) return wrapper;
+    for (const label of labels) if (place(label)) return place(label);
     const writes = matches(element, "textarea,[role=textbox]") || editable(element);
     const editor = writes && (!seen || isSmall(seen)) && parentOf(element)?.closest?.(EDITORS);
     return (editor && place(editor)) || seen;
@@ -129,6 +133,8 @@ webgym.observe = (() => {
     // a column header is more than the field that filters the column
     if (matches(outer.element, "th,[role=columnheader]") && matches(inner.element, "input,select") && textOf(outer.element).trim()) return null;
     if (inner.sure < 3 && matches(outer.element, WHOLE)) return "inner";
+    // the track of a slider, a frame without words of its own
+    if (outer.sure < 3 && inner.sure === 3 && matches(inner.element, FIELDS) && !oneLine(textOf(outer.element))) return "outer";
     const isAlike = alike(outer, inner);
     if (outer.sure < inner.sure) return isAlike || area(inner) * 2 > area(outer) ? "outer" : null;
     if (!isAlike) return null;
@@ -144,7 +150,8 @@ webgym.observe = (() => {
     for (const find of found) {
       if (find.element.localName === "option") continue;
       for (let above = parentOf(find.element); above; above = parentOf(above)) {
-        if (find.sure === 1 && faces.has(above)) dropped.add(find);
+        const isPart = find.sure === 1 || find.sure < 3 && faces.has(above) && matches(faces.get(above).element, MOVED);
+        if (isPart && faces.has(above)) dropped.add(find);
         const outer = index.get(above);
         if (!outer || dropped.has(outer)) continue;
         const drop = needless(outer, find);

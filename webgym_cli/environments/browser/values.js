@@ -3,11 +3,27 @@ webgym.values = (() => {
   const { matches, roleOf, byIds, textOf, oneLine } = webgym.names;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
-  const LONGEST = 400, MOST_NODES = 300, MOST_OPTIONS = 20;
+  const LONGEST = 400, MOST_NODES = 300, MOST_OPTIONS = 20, BESIDE = 3;
 
   // What a person reads in a field's wrapper: its text without icons, buttons, labels and placeholders.
-  const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend,[class*=placeholder i]";
-  const shownIn = (face) => oneLine(textOf(face, { left: MOST_NODES, unread: UNREAD }));
+  const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend";
+  const shownIn = (face) => oneLine(textOf(face, { left: MOST_NODES, unread: (node) => matches(node, UNREAD) || isPale(node) }));
+
+  // A placeholder, which is paler than a text. Some components keep the class for the chosen option.
+  const isPale = (node) => {
+    if (!matches(node, "[class*=placeholder i]")) return false;
+    const [red, green, blue, alpha = 1] = getComputedStyle(node).color.match(/[\d.]+/g).map(Number);
+    return alpha < 0.6 || Math.min(red, green, blue) > 150;
+  };
+
+  // The innermost element around a field with a text, if it has no other field.
+  const aroundOf = (field) => {
+    for (let at = field.parentElement, level = 0; at && level < BESIDE; at = at.parentElement, level++) {
+      if (at.querySelectorAll("input:not([aria-hidden=true]),select,textarea,label").length > 1) break;
+      if (shownIn(at)) return at;
+    }
+    return field;
+  };
 
   // The states that the value does not tell.
   const statesOf = (element) => {
@@ -45,7 +61,8 @@ webgym.values = (() => {
   const valueOf = (element, face = element) => {
     const own = ownValueOf(element), role = roleOf(element);
     const isEmpty = !own || own === "collapsed" || own === "expanded";
-    if (role === "combobox" && isEmpty && (face !== element || !/^(input|select)$/.test(element.localName))) return shownIn(face) || own;
+    const isField = element.localName === "input", chosen = face === element && isField ? aroundOf(element) : face;
+    if (role === "combobox" && isEmpty && element.localName !== "select") return shownIn(chosen) || own;
     return matches(element, "[role=gridcell],td") ? oneLine(textOf(element)) : own;
   };
 
