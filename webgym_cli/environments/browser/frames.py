@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
 from webgym_cli.environments.browser.failures import attempt
 from webgym_cli.environments.browser.mouse import Point
 from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.worlds import FrameDocument
 
 # The injected scripts are stored under a symbol that page scripts do not encounter.
 PAGE_JS = "window[Symbol.for('webgym')]"
@@ -21,16 +21,6 @@ _DEEPEST = 4
 # Maximum number of frames per page, and seconds per frame: frames that do not respond are mostly advertisements.
 _MOST_FRAMES = 8
 _FRAME_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class FrameDocument:
-    """A frame that its page can't read; without arguments the page itself."""
-
-    id: str = ""
-    """Chrome's id of the frame."""
-    hops: tuple[tuple[str, int], ...] = ()
-    """How to find it from the page: the frames on the way, each with the number there of the next one's element."""
 
 
 class ActScript:

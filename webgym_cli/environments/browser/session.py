@@ -14,13 +14,12 @@ from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.page_connection import PageConnection, connect_page
 from webgym_cli.environments.browser.pages import PageTracker
+from webgym_cli.environments.browser.worlds import FrameDocument
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 
 if TYPE_CHECKING:
     from playwright.async_api import BrowserContext, Page
-
-    from webgym_cli.environments.browser.frames import FrameDocument
 
 _POPUP_TIMEOUT = 3.0
 _REPLACED = 10  # maximum number of successive documents in which a call is retried

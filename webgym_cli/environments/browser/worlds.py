@@ -23,6 +23,16 @@ _SECONDS = 1.0
 _REPLACED = 5
 
 
+@dataclass(frozen=True, slots=True)
+class FrameDocument:
+    """A frame that its page can't read; without arguments the page itself."""
+
+    id: str = ""
+    """Chrome's id of the frame."""
+    hops: tuple[tuple[str, int], ...] = ()
+    """How to find it from the page: the frames on the way, each with the number there of the next one's element."""
+
+
 @dataclass(slots=True)
 class World:
     """An isolated world of one document."""
