@@ -21,7 +21,7 @@ EXAMPLES = [
     )
 ]
 EVAL = {"eval_types": ["string_match"], "reference_answers": {"exact_match": "x"}}
-SHOP = "webarena:\n  shopping: {url: 'http://10.0.0.1:7770'}\n"
+SHOP = "sites:\n  shopping: {url: 'http://10.0.0.1:7770'}\n"
 TASK = {"id": "t", "instruction": "Find it.", "start_url": "http://10.0.0.1:7770", "sites": ["shopping"], "eval": EVAL}
 RAW = {"task_id": 1, "sites": ["shopping"], "start_url": "__SHOPPING__", "intent": "Find it.", "eval": EVAL}
 TOOL = (
@@ -35,7 +35,7 @@ JUDGED = (
 )
 ARENA = (
     *("tasks.train=original.jsonl", "tasks.test=lite.jsonl"),
-    *("context_config.prompt_version=webrl", "webarena.shopping.url=http://10.0.0.1:7770"),
+    *("context_config.prompt_version=webrl", "sites.shopping.url=http://10.0.0.1:7770"),
 )
 REALLY = {"export-sharegpt", "report"}
 """Commands whose result is seen, though they have a dry run."""
@@ -58,7 +58,7 @@ def write_inputs(folder):
         "gsm8k_train.json": gsm8k,
         "data/gsm8k_train.json": gsm8k,
         "data/gsm8k_test.json": gsm8k,
-        "webarena.yaml": SHOP,
+        "sites.yaml": SHOP,
         "WebArena-Lite_info.json": json.dumps([RAW]),
         "original.jsonl": arena,
     }.items():

@@ -298,7 +298,12 @@ async def test_keys_travel_in_calls_only(scaled, monkeypatch, tmp_path):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     monkeypatch.setenv("WEBARENA_GITLAB_PASSWORD", "sk-secret too")
     monkeypatch.setenv("WEBARENA_REDDIT_PASSWORD", "of a site that is not there")
-    scaled.world.load("webarena.gitlab.url=http://gitlab.test")
+    accounts = [
+        f"sites.{site}.accounts.user.{name}={value}"
+        for site in ("gitlab", "reddit")
+        for name, value in (("account", "a"), ("password_env_var", f"WEBARENA_{site.upper()}_PASSWORD"))
+    ]
+    scaled.world.load("sites.gitlab.url=http://gitlab.test", *accounts)
     given = []
     opened = ray_worker.RolloutWorker.open
 

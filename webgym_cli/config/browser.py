@@ -44,5 +44,8 @@ class BrowserSettings(ConfigSection):
     http_credentials: dict[str, str] = Field(default_factory=dict)
     """Environment variables with `user:password` for HTTP authentication, by `host` or `host:port` of a task's start
     page: `{"wiki.example": "WIKI_LOGIN"}`. They are sent to that page's origin only and never stored."""
+    auth_folder: str = ""
+    """Folder of the stored logins of `sites`, which grant access to anyone who can read them; empty: `logins` in
+    webgym's own folder (`WEBGYM_HOME`). Runs with the same folder take turns on the sites."""
     private_hosts: tuple[str, ...] = ()
-    """Private addresses (`10.1.2.3`, `10.0.0.0/8`) or host names that pages are allowed to reach."""
+    """Private addresses (`10.1.2.3`, `10.0.0.0/8`) or host names that pages may reach, besides those of `sites`."""

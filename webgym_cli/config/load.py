@@ -180,7 +180,9 @@ def _put(target: dict[str, Any], key: str, value: Any) -> None:
 
 def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsError:
     key, words = explain(error, Settings)
-    source = next((sources[name] for name in sources if f"{key}.".startswith(f"{name}.")), "")
+    dotted, names = f"{key}.", reversed(list(sources))
+    near = (name for name in names if dotted.startswith(f"{name}.") or f"{name}.".startswith(dotted))
+    source = next((sources[name] for name in near), "")
     where = f"{source}: " if source and source != "default" else ""
     what = f"{key}: " if key else ""
     return SettingsError(f"{where}{what}{words}", hint=f"webgym config reference | grep -F {key or 'KEY'}")

@@ -25,10 +25,10 @@ from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.config.section import ConfigSection
 from webgym_cli.config.serve import ServeSettings
+from webgym_cli.config.sites import SiteSettings
 from webgym_cli.config.tasks import TasksSettings
 from webgym_cli.config.train import TrainSettings
 from webgym_cli.config.venvs import VenvsSettings
-from webgym_cli.config.webarena import WebArenaSettings
 
 
 class Settings(ConfigSection):
@@ -46,7 +46,9 @@ class Settings(ConfigSection):
     agent: AgentSettings = AgentSettings()
     image: ImageSettings = ImageSettings()
     browser: BrowserSettings = BrowserSettings()
-    webarena: WebArenaSettings = WebArenaSettings()
+    sites: dict[str, SiteSettings] = Field(default_factory=dict)
+    """The sites of tasks, by name: addresses, accounts by role, logins, isolation of episodes
+    ([fields](#sitesettings)). Several sources are merged key by key, like `sites.shop.url`."""
     rollout: RolloutSettings = RolloutSettings()
     judge: JudgeSettings = JudgeSettings()
     orm: OrmSettings = OrmSettings()

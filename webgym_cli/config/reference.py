@@ -13,6 +13,7 @@ from webgym_cli.config.endpoint import ChatEndpointSettings
 from webgym_cli.config.load import flat_values, is_frozen
 from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import RENAMED
+from webgym_cli.config.sites import SiteAccount, SiteSettings
 
 # A part of a JSON schema.
 Node = Mapping[str, Any]
@@ -48,7 +49,9 @@ def settings_reference() -> str:
     tables: dict[str, list[str]] = {}
     for key, node in _iterate_settings(schema, schema["$defs"]):
         meaning = f"{_join_description(node)}{' *kept*' if is_frozen(key) else ''}"
-        row = _format_row(f"`{key}`", _describe_type(node, schema["$defs"]), f"`{json.dumps(defaults[key])}`", meaning)
+        row = _format_row(
+            f"`{key}`", _describe_type(node, schema["$defs"]), f"`{json.dumps(defaults.get(key, {}))}`", meaning
+        )
         tables.setdefault(key.split(".")[0] if "." in key else "", []).append(row)
     pages = [INTRODUCTION]
     for section, rows in tables.items():
@@ -62,6 +65,8 @@ def settings_reference() -> str:
         f"## ChatEndpointSettings\n\nThe fields of a job of `judge.jobs`.\n\n{fields_table(ChatEndpointSettings)}\n"
         f"## TokenPrices\n\nThe fields of a model of `cost.prices`.\n\n{fields_table(TokenPrices)}\n"
     )
+    for record, what in ((SiteSettings, "a site of `sites`"), (SiteAccount, "an entry of `sites.NAME.accounts`")):
+        pages.append(f"## {record.__name__}\n\nThe fields of {what}.\n\n{fields_table(record)}\n")
     return "\n".join(pages).rstrip()
 
 

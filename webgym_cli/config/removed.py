@@ -51,6 +51,9 @@ REMOVED = {
     "serve.sleep_level": Removed(2, _SLEEP),
     "serve.sleep_memory_gb": Removed(10, _SLEEP),
     "serve.sleep_timeout": Removed(120, _SLEEP),
+    "webarena.login": Removed("auto", "sites.NAME.login sets it for a site", refused=True),
+    "webarena.login_hours": Removed(12.0, "sites.NAME.login_hours sets it for a site", refused=True),
+    "webarena.reset_timeout": Removed(600.0, "sites.NAME.reset_timeout sets it for a site", refused=True),
     "tasks.pool_bounds": Removed([0.2, 0.8], "a task is hard up to 0.2 and easy from 0.8 on", refused=True),
 }
 

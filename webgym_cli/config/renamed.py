@@ -10,6 +10,7 @@ from typing import Any
 from webgym_cli.config.removed import REMOVED, list_notes
 from webgym_cli.errors import SettingsError
 
+_WEBARENA = ("shopping", "shopping_admin", "reddit", "gitlab", "map", "wikipedia", "homepage")
 # Old dotted key or section -> current name.
 RENAMED = {
     "algorithm_config.gradient_checkpointing": "algorithm_config.disable_gradient_checkpointing",
@@ -29,6 +30,13 @@ RENAMED = {
     "num_nodes": "train.nodes",
     "roles": "venvs",
     "serve.between_phases": "serve.during_training",
+    "webarena.auth_folder": "browser.auth_folder",
+    **{
+        f"webarena.{site}.{name}": f"sites.{site}.accounts.user.{name}"
+        for site in _WEBARENA[:4]
+        for name in ("account", "password_env_var")
+    },
+    **{f"webarena.{site}": f"sites.{site}" for site in _WEBARENA},
 }
 
 
@@ -109,6 +117,11 @@ def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, A
                 continue
         is_stored = source.startswith("run ")
         if new.startswith("judge.jobs.") and value == "":  # it meant the judge's own
+            continue
+        if new.startswith("sites.") and (is_stored or not source):
+            # Each run had settings for all of WebArena's sites.
+            if flat.get(f"webarena.{new.split('.')[1]}.url"):
+                renamed.setdefault(new, value)
             continue
         renamed.setdefault(new, value)
         if is_stored and value == usual.get(new, _NONE):

@@ -61,7 +61,8 @@ def add_settings_secrets(settings: Settings) -> None:
 
 def check_secrets(settings: Settings) -> None:
     """Raise `SettingsError` for a variable whose key no HTTP header or form can carry, before anything is started."""
-    typed = {*settings.webarena.password_variables(), *settings.browser.http_credentials.values()}
+    passwords = [variable for site in settings.sites.values() for variable in site.password_variables]
+    typed = {*passwords, *settings.browser.http_credentials.values()}
     for variable in list_variables(settings):
         if variable not in typed:
             require_header_value(variable)

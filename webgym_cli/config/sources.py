@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -17,6 +17,7 @@ from pydantic_settings import SettingsError as SourceError
 from webgym_cli.config.model import Settings
 from webgym_cli.config.renamed import RENAMED, current_name, rename_keys
 from webgym_cli.config.shipped import find_config_file
+from webgym_cli.config.sites import list_site_keys
 from webgym_cli.config.suggest import UPGRADE, keys_of, suggest
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.yaml_text import load_yaml
@@ -27,7 +28,9 @@ RESERVED_VARIABLES = frozenset({"WEBGYM_HOME"})
 # Source name of environment variables.
 ENVIRONMENT = "environment"
 # Settings that are mappings with keys of their own.
-FREE_FORM = frozenset(key for key, field in keys_of(Settings).items() if get_origin(field.annotation) is dict)
+FREE_FORM = frozenset(key for key, field in keys_of(Settings).items() if get_origin(field.annotation) is dict) - {
+    "sites"  # a table of sections, which is merged key by key
+}
 # Dotted key -> value.
 Flat = dict[str, Any]
 
@@ -128,14 +131,18 @@ def known_keys() -> dict[str, Any]:
 def _sections() -> frozenset[str]:
     keys = (key.split(".")[:-1] for key in known_keys())
     known = {".".join(parts[:depth]) for parts in keys for depth in range(1, len(parts) + 1)}
-    return frozenset(known | {old for old in RENAMED if "." not in old})
+    return frozenset(known | {"sites"} | {old for old in RENAMED if "." not in old})
 
 
 def refuse_unknown(key: str, source: str) -> None:
     """Raise `SettingsError` with the nearest name for a key that is no setting."""
-    keys = known_keys()
+    keys: Collection[str] = known_keys()
     if key in keys or any(key.startswith(f"{free}.") for free in FREE_FORM):
         return
+    if key.startswith("sites."):
+        keys = list_site_keys(key)
+        if key in keys:
+            return
     if source.startswith("run "):
         raise SettingsError(f"{source}: unknown setting {key!r}: a newer webgym wrote it", hint=UPGRADE)
     near, words = suggest(key, keys)

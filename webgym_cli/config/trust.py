@@ -54,8 +54,8 @@ _EXECUTED: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(
         ("policy_config.trust_remote_code", "train.extra", "serve.extra_args", "rollout.ray_address"), bool
     ),
-    "webarena.SITE.reset": _is_command,
-    "webarena.SITE.url": _is_elsewhere,
+    "sites.NAME.reset": _is_command,
+    "sites.NAME.url": _is_elsewhere,
     "judge.jobs": _names_server_elsewhere,
     **dict.fromkeys(("judge.base_url", "orm.base_url", "generate.base_url", "rl.replay.base_url"), _is_elsewhere),
 }
@@ -67,7 +67,7 @@ def select_executed(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find_rule(key: str) -> Callable[[Any], bool]:
-    name = re.sub(r"^webarena\.\w+\.(reset|url)$", r"webarena.SITE.\1", key)
+    name = re.sub(r"^sites\.[\w-]+\.(reset|url)$", r"sites.NAME.\1", key)
     # a free-form mapping may be given by the key of one entry
     rules = (rule for executed, rule in _EXECUTED.items() if f"{name}.".startswith(f"{executed}."))
     return next(rules, lambda value: False)

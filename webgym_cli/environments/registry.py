@@ -15,8 +15,9 @@ from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.scoring.check import require_checks
 from webgym_cli.tasks.files import IMAGES, UPLOADS, require_files
 from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
+from webgym_cli.util.registry import lazy
 
-__all__ = ["ENVIRONMENTS", "EnvironmentSpec", "ExclusiveResources", "find_environment"]
+__all__ = ["ENVIRONMENTS", "SITE_RESOURCES", "EnvironmentSpec", "ExclusiveResources", "find_environment"]
 
 # Action sets that messages suggest.
 _USUAL: Mapping[ObservationKind, PromptVersion] = {"picture": PromptVersion.COMPLETE, "text": PromptVersion.WEBRL}
@@ -41,6 +42,16 @@ class ExclusiveResources:
     """Returns that in one line."""
     prepare: Callable[[Settings, Iterable[Task]], Awaitable[Sequence[str]]]
     """Prepares the resources (logs in), and returns those where something was done."""
+
+
+_SCHEDULER = "webgym_cli.environments.sites.site_scheduler"
+# The sites of tasks, for environments with pages.
+SITE_RESOURCES = ExclusiveResources(
+    claim=lazy(f"{_SCHEDULER}:exclusive_sites"),
+    map_isolation=lazy(f"{_SCHEDULER}:map_isolation"),
+    describe=lazy(f"{_SCHEDULER}:describe_isolation"),
+    prepare=lazy(f"{_SCHEDULER}:log_in_to_sites"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

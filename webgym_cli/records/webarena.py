@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 from typing import Any
-from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
@@ -31,15 +30,6 @@ class WebArenaSite(StrEnum):
     def placeholder(self) -> str:
         """Placeholder of its URL in tasks."""
         return f"__{self.upper()}__"
-
-
-def is_address(text: str) -> bool:
-    """Whether a text is a complete HTTP(S) URL."""
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in text
-    except ValueError:  # an invalid port or IPv6 address
-        return False
 
 
 class EvalType(StrEnum):

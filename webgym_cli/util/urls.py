@@ -26,6 +26,15 @@ def site_of(url: str) -> str:
     return _registrable_domain(host) or (f"{host}:{port}" if named else host)
 
 
+def is_address(text: str) -> bool:
+    """Whether a text is a complete HTTP(S) URL."""
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and " " not in text
+    except ValueError:  # an invalid port or IPv6 address
+        return False
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine can connect to a host. Names other than localhost count as reachable."""
     try:

@@ -33,8 +33,15 @@ def login(tmp_path, mail):
     """Run `webgym login` to its end and return its code, the rows on stdout, and stderr."""
 
     async def call(*arguments, password=PASSWORD, as_json=True):
-        given = [f"webarena.auth_folder={tmp_path / 'auth'}", "browser.max_idle_wait=0.5", *mail_settings(SITE, mail)]
-        words = ["login", *(["--json"] * as_json), *arguments, *(word for one in given for word in ("-s", one))]
+        given = [f"browser.auth_folder={tmp_path / 'auth'}", "browser.max_idle_wait=0.5", *mail_settings(SITE, mail)]
+        words = [
+            "login",
+            "-c",
+            "webarena",
+            *(["--json"] * as_json),
+            *arguments,
+            *(word for one in given for word in ("-s", one)),
+        ]
         done = await asyncio.to_thread(webgym, *words, cwd=tmp_path, WEBARENA_GITLAB_PASSWORD=password)
         assert password not in done.stdout + done.stderr
         lines = done.stdout.splitlines()
@@ -52,7 +59,7 @@ def state(tmp_path):
 @pytest.mark.usefixtures("chromium")
 async def test_a_login_is_kept_for_its_owner_alone_and_is_known_to_the_site_until_that_forgets(login, state, mail):
     code, rows, said = await login()
-    row = {"site": SITE, "status": "valid", "account": USER, "file": str(state), "detail": ""}
+    row = {"site": SITE, "role": "user", "status": "valid", "account": USER, "file": str(state), "detail": ""}
     assert (code, rows, said, mail.logins) == (0, [row], "", 1)
     assert stat.S_IMODE(state.stat().st_mode) == 0o600
     cookies = {cookie["name"]: cookie["value"] for cookie in json.loads(state.read_text())["cookies"]}
@@ -85,8 +92,8 @@ async def test_a_wrong_password_is_1_and_says_what_the_site_says(login, state):
     told = f"{SITE} did not let {USER} in: "
     assert (code, row["status"], state.exists()) == (1, "failed", False)
     assert row["detail"].startswith(told) and row["detail"].endswith("it said: User name or password is wrong.")
-    assert said.startswith(f"webgym: 1 of 1 sites were not logged in to: {told}")
-    assert f"next: check webarena.{SITE}.account and the variable WEBARENA_GITLAB_PASSWORD" in said
+    assert said.startswith(f"webgym: 1 of 1 logins failed: {told}")
+    assert f"next: check sites.{SITE}.accounts.user.account and the variable WEBARENA_GITLAB_PASSWORD" in said
 
 
 @pytest.mark.browser
@@ -100,7 +107,7 @@ async def test_a_site_that_is_down_is_1_and_names_its_address(login, state, mail
     code, (row,), said = await login()
     assert (code, row["status"], state.exists()) == (1, "failed", False)
     assert f"{SITE}: {mail.url}/login answers with status 50" in said
-    assert f"next: start the site, or fix webarena.{SITE}.url" in said
+    assert f"next: start the site, or fix sites.{SITE}.url" in said
     if down == "gone":
         mail._runner = None
         await mail.__aenter__()
@@ -109,9 +116,9 @@ async def test_a_site_that_is_down_is_1_and_names_its_address(login, state, mail
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_a_form_that_looks_otherwise_names_the_setting(login):
-    code, _, said = await login("-s", f"webarena.{SITE}.submit=button=Enter here")
+    code, _, said = await login("-s", f"sites.{SITE}.submit=button=Enter here")
     assert code == 1
-    assert f"does not show webarena.{SITE}.submit, 'button=Enter here'" in said
+    assert f"does not show sites.{SITE}.submit, 'button=Enter here'" in said
     assert "Traceback" not in said
 
 
@@ -119,10 +126,14 @@ async def test_a_form_that_looks_otherwise_names_the_setting(login):
     ("arguments", "expected"),
     [
         (["bank"], "there is no site 'bank'"),
-        (["map"], "webarena.map: nobody logs in there"),
-        (["reddit"], "webarena.reddit.url is empty"),
-        (["-s", f"webarena.{SITE}.password_env_var=NO_SUCH"], "the variable NO_SUCH is not set"),
-        (["-s", f"webarena.{SITE}.password_env_var="], "password_env_var is empty"),
+        (
+            ["map", "-s", "sites.map.url=http://m.test"],
+            "sites.map.accounts: nobody logs in as user: it has no accounts",
+        ),
+        (["reddit"], "sites.reddit.url is empty"),
+        (["-s", f"sites.{SITE}.accounts.user.password_env_var=NO_SUCH"], "the variable NO_SUCH is not set"),
+        (["-s", f"sites.{SITE}.accounts.user.password_env_var="], "set password_env_var"),
+        ([SITE, "--role", "boss"], f"sites.{SITE}.accounts: nobody logs in as boss: its roles are user"),
     ],
 )
 async def test_wrong_usage_is_2_and_says_what(login, arguments, expected):
@@ -138,5 +149,5 @@ async def test_a_missing_login_is_3(login, state):
     code, (row,), _ = await login("--check")
     assert (code, row["status"], row["detail"]) == (3, "missing", f"{state} is missing")
     code, lines, said = await login("--check", as_json=False)
-    assert (code, lines) == (3, [f"{SITE}\tmissing\t{USER}\t{state} is missing"])
-    assert said.startswith(f"{SITE}: missing\nwebgym: 1 of 1 logins are of no use")
+    assert (code, lines) == (3, [f"{SITE}\tuser\tmissing\t{USER}\t{state} is missing"])
+    assert said.startswith(f"{SITE} user: missing\nwebgym: 1 of 1 logins are of no use")

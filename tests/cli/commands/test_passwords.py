@@ -89,8 +89,8 @@ LITERAL = [f"http://user:{SECRET}@127.0.0.1:9/v1", f"http://127.0.0.1:9/v1?api_k
 LITERAL_ELSEWHERE = [
     *[("train.extra", {"hub_token": SECRET}), ("train.extra", {"swanlab_api_key": SECRET})],
     *[("serve.extra_args", ["--api-key", SECRET]), ("serve.extra_args", [f"--hf-token={SECRET}"])],
-    *[("browser.args", [f"--proxy-server=http://u:{SECRET}@p:1"]), ("webarena.shopping.url", LITERAL[0])],
-    *[("browser.cdp_urls", [f"wss://h?token={SECRET}"]), ("webarena.gitlab.reset", f"curl http://u:{SECRET}@h")],
+    *[("browser.args", [f"--proxy-server=http://u:{SECRET}@p:1"]), ("sites.shopping.url", LITERAL[0])],
+    *[("browser.cdp_urls", [f"wss://h?token={SECRET}"]), ("sites.gitlab.reset", f"curl http://u:{SECRET}@h")],
     *[(f"{section}.base_url", LITERAL[1]) for section in ("judge", "orm", "generate", "rl.replay")],
     *[(f"judge.jobs.{job}.base_url", LITERAL[0]) for job in ("blocking", "key_points")],
 ]

@@ -51,10 +51,10 @@ def rollout(tmp_path, mail, policy):
         given = [
             "tasks.train=tasks.jsonl",
             "context_config.prompt_version=webrl",
-            f"webarena.auth_folder={tmp_path / 'auth'}",
+            f"browser.auth_folder={tmp_path / 'auth'}",
             *mail_settings(SITE, mail),
         ]
-        words = ["rollout", "run", "--json", "--episodes", "2", "--policy", policy.url]
+        words = ["rollout", "run", "-c", "webarena", "--json", "--episodes", "2", "--policy", policy.url]
         words += [word for one in (*given, *arguments) for word in ("-s", one)]
         done = await asyncio.to_thread(webgym, *words, cwd=tmp_path, WEBARENA_GITLAB_PASSWORD=password)
         assert not password or password not in done.stdout + done.stderr
@@ -67,12 +67,12 @@ async def test_what_a_rollout_lacks_is_told_before_anything_is_written(rollout, 
     code, events, said = await rollout(password="")
     assert (code, events) == (2, [])
     assert "the variable WEBARENA_GITLAB_PASSWORD is not set" in said
-    code, events, said = await rollout("webarena.login=manual")
+    code, events, said = await rollout("sites.gitlab.login=manual")
     assert (code, events) == (3, [])
     assert said == f"webgym: the login of {SITE} is of no use: missing\n  next: webgym login {SITE}\n"
-    code, events, said = await rollout(f"webarena.{SITE}.url=")
+    code, events, said = await rollout(f"sites.{SITE}.url=")
     assert (code, events) == (2, [])
-    assert f"webarena.{SITE}.url is empty: where is the site {SITE}?" in said
+    assert f"sites.{SITE}.url is empty: where is the site {SITE}?" in said
     assert "task t" in said
     assert not (tmp_path / "run").exists()
 
@@ -80,7 +80,7 @@ async def test_what_a_rollout_lacks_is_told_before_anything_is_written(rollout, 
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_each_episode_has_the_site_to_itself_after_a_reset_and_is_logged_in(rollout, mail, tmp_path):
-    reset = (f"webarena.{SITE}.isolation=reset", f"webarena.{SITE}.reset={mail.url}/reset", "rollout.concurrency=2")
+    reset = (f"sites.{SITE}.isolation=reset", f"sites.{SITE}.reset={mail.url}/reset", "rollout.concurrency=2")
     code, events, said = await rollout(*reset)
     assert code == 0, said
     plan, sites, login = events[:3]
@@ -96,7 +96,7 @@ async def test_each_episode_has_the_site_to_itself_after_a_reset_and_is_logged_i
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_a_reset_that_fails_is_a_failure_and_no_score(rollout):
-    broken = (f"webarena.{SITE}.isolation=reset", f"webarena.{SITE}.reset=sh -c 'echo no disk; exit 3'")
+    broken = (f"sites.{SITE}.isolation=reset", f"sites.{SITE}.reset=sh -c 'echo no disk; exit 3'")
     code, events, _ = await rollout(*broken, "rollout.max_attempts=1")
     assert code == 1
     ended = [event for event in events if event["event"] == "trajectory"]

@@ -12,11 +12,15 @@ from webgym_cli.config.load import load
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.sites.doctor import diagnose_sites
 from webgym_cli.environments.sites.login_store import LoginStore
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler, log_in_to_sites
+from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.errors import BoundaryError, MissingStageError, UsageError
+from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
+from webgym_cli.tasks.format import read_task
 
 pytestmark = pytest.mark.browser
 LAB = WebArenaSite.GITLAB
@@ -44,13 +48,13 @@ async def browsers(chromium):
 @pytest.fixture
 def settings(tmp_path, mail, monkeypatch):
     monkeypatch.setenv("WEBARENA_GITLAB_PASSWORD", PASSWORD)
-    given = [f"webarena.auth_folder={tmp_path / 'auth'}", "browser.max_idle_wait=0.5", *mail_settings(LAB, mail)]
-    return lambda *more: load((), [*given, *more])
+    given = [f"browser.auth_folder={tmp_path / 'auth'}", "browser.max_idle_wait=0.5", *mail_settings(LAB, mail)]
+    return lambda *more: load(["webarena"], [*given, *more])
 
 
 @pytest.fixture
 def states(settings):
-    return LoginStore.of(settings().webarena)
+    return LoginStore.of(settings())
 
 
 async def test_a_rollout_logs_in_at_its_start_where_that_is_needed(settings, mail, states):
@@ -63,7 +67,7 @@ async def test_a_rollout_logs_in_at_its_start_where_that_is_needed(settings, mai
 
 
 async def test_a_rollout_that_may_not_log_in_names_the_command(settings, mail, states):
-    manual = settings("webarena.login=manual")
+    manual = settings("sites.gitlab.login=manual")
     with pytest.raises(MissingStageError, match="the login of gitlab is of no use: missing"):
         await log_in_to_sites(manual, [task(LAB)])
     await log_in_to_sites(settings(), [task(LAB)])
@@ -87,7 +91,7 @@ async def test_a_turn_sees_to_a_login_that_an_episode_ended(settings, mail, stat
     os.utime(states.path((LAB,)), (0, time.time() - 13 * 3600))
     async with desk.reserve([LAB]):
         assert (mail.logins, states.fault(LAB)) == (3, "")
-    manual = SiteScheduler(settings("webarena.login=manual"), lambda: browsers)
+    manual = SiteScheduler(settings("sites.gitlab.login=manual"), lambda: browsers)
     mail.sessions.clear()
     with pytest.raises(MissingStageError, match="the login of gitlab is of no use"):
         async with manual.reserve([LAB]):
@@ -95,7 +99,7 @@ async def test_a_turn_sees_to_a_login_that_an_episode_ended(settings, mail, stat
 
 
 async def test_a_reset_that_forgets_the_login_is_followed_by_another(settings, mail, browsers):
-    reset = settings("webarena.gitlab.isolation=reset", f"webarena.gitlab.reset={mail.url}/reset")
+    reset = settings("sites.gitlab.isolation=reset", f"sites.gitlab.reset={mail.url}/reset")
     await log_in_to_sites(reset, [task(LAB)])
     desk = SiteScheduler(reset, lambda: browsers)
     for done in (1, 2):
@@ -104,7 +108,7 @@ async def test_a_reset_that_forgets_the_login_is_followed_by_another(settings, m
 
 
 async def test_episodes_that_share_a_site_ask_it_once_in_a_while(settings, mail, browsers):
-    shared = settings("webarena.gitlab.isolation=parallel")
+    shared = settings("sites.gitlab.isolation=parallel")
     await log_in_to_sites(shared, [task(LAB)])
     desk = SiteScheduler(shared, lambda: browsers)
     async with desk.reserve([LAB]), desk.reserve([LAB]):
@@ -141,8 +145,48 @@ async def test_two_sites_of_one_host_are_refused_before_the_first_episode(settin
 async def test_a_form_is_found_by_names_buttons_and_selectors(settings, mail):
     """As most of WebArena's are; the proof is then that no page asks for a password."""
     form = ("account_field=name=user", "password_field=#password", "submit=button=Log in", "proof=", "login_page=")
-    known = settings(*(f"webarena.gitlab.{one}" for one in form))
+    known = settings(*(f"sites.gitlab.{one}" for one in form))
     assert await log_in_to_sites(known, [task(LAB)]) == (LAB,)
     mail.sessions.clear()
     assert await log_in_to_sites(known, [task(LAB)]) == (LAB,)
     assert mail.logins == 2
+
+
+async def test_a_task_on_the_open_web_starts_on_its_site_as_its_role(settings, mail, monkeypatch):
+    """A loopback address is reached without another setting, and the start page needs the login."""
+    monkeypatch.setenv("DESK", PASSWORD)
+    desk = [
+        one.replace("gitlab", "desk").replace("accounts.user", "accounts.agent") for one in mail_settings(LAB, mail)
+    ]
+    known = settings(*desk, "sites.desk.accounts.agent.password_env_var=DESK")
+    agent = read_task({"id": "t", "instruction": "Read.", "site": "desk", "role": "agent", "start_url": "folder/inbox"})
+    assert agent.environment == "web"
+    assert await log_in_to_sites(known, [agent]) == ("desk@agent",)
+    async with WebPool(known, InteractionMode.SET_OF_MARKS) as pool:
+        for task_, seen in ((agent, "/folder/inbox"), (agent.model_copy(update={"role": ""}), "/login")):
+            environment = pool.new()
+            try:
+                _, view = await environment.reset(task_, 1)
+                assert view.url == f"{mail.url}{seen}"
+            finally:
+                await environment.close()
+        assert not any(lock.locked() for lock in pool.desk._turns.values())
+
+
+async def test_the_doctor_tries_address_reset_and_logins(settings, mail, monkeypatch):
+    monkeypatch.setenv("WEBARENA_REDDIT_PASSWORD", "wrong")
+    known = settings(
+        *mail_settings(WebArenaSite.REDDIT, mail),
+        *("sites.gitlab.isolation=tenant", """sites.gitlab.reset=echo '{"start_url": "/t/{episode}/"}'"""),
+        *("sites.down.url=http://127.0.0.1:1", "sites.gitlab.accounts.boss.account=a"),
+        "sites.gitlab.accounts.boss.password_env_var=NO_SUCH",
+    )
+    checks = {check.name: check async for check in diagnose_sites(known)}
+    assert {name: check.status for name, check in checks.items()} == {
+        **{"site reddit": "ok", "login reddit user": "missing", "site down": "missing"},
+        **{"site gitlab": "ok", "reset gitlab": "ok", "login gitlab user": "ok", "login gitlab boss": "missing"},
+    }
+    assert checks["reset gitlab"].version == "answers with start_url"
+    assert "did not let" in checks["login reddit user"].fix
+    assert "sites.down.url" in checks["site down"].fix
+    assert "NO_SUCH is not set" in checks["login gitlab boss"].fix

@@ -29,7 +29,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
 
-ADDRESSES = [f"webarena.{site}.url=http://10.0.0.1:{7000 + at}" for at, site in enumerate(WebArenaSite)]
+ADDRESSES = [f"sites.{site}.url=http://10.0.0.1:{7000 + at}" for at, site in enumerate(WebArenaSite)]
 
 
 def task(*sites, state=None, environment="webarena"):
@@ -39,12 +39,12 @@ def task(*sites, state=None, environment="webarena"):
 
 @pytest.fixture
 def settings(tmp_path):
-    return lambda *given: load((), [f"webarena.auth_folder={tmp_path / 'auth'}", *given])
+    return lambda *given: load(["webarena"], [f"browser.auth_folder={tmp_path / 'auth'}", *given])
 
 
 @pytest.fixture
 def states(settings):
-    return LoginStore.of(settings().webarena)
+    return LoginStore.of(settings())
 
 
 @pytest.fixture
@@ -63,24 +63,24 @@ def keep(states):
 
 
 def test_placeholders_become_addresses_without_a_slash_too_many(settings):
-    desk = SiteScheduler(settings("webarena.shopping.url=http://h.test:7770/", "webarena.map.url=http://[::1]:3000"))
+    desk = SiteScheduler(settings("sites.shopping.url=http://h.test:7770/", "sites.map.url=http://[::1]:3000"))
     assert desk.address("__SHOPPING__/a __MAP__ __OTHER__") == "http://h.test:7770/a http://[::1]:3000 __OTHER__"
     assert desk.hosts == ("h.test", "::1")
-    with pytest.raises(SettingsError, match=r"webarena\.reddit\.url is empty"):
+    with pytest.raises(SettingsError, match=r"sites\.reddit\.url is empty"):
         desk.address("__REDDIT__/f/books")
 
 
 def test_what_tasks_lack_is_told_with_task_site_and_setting(settings, keep):
     tasks = [task("shopping", state="./.auth/shopping_state.json")]
-    with pytest.raises(SettingsError, match=r"task t1: webarena\.shopping\.url is empty"):
+    with pytest.raises(SettingsError, match=r"task t1: sites\.shopping\.url is empty"):
         require_sites(settings(), tasks)
     with pytest.raises(UsageError, match="WEBARENA_SHOPPING_PASSWORD is not set: shopping needs the password of emma"):
         require_sites(settings(*ADDRESSES), tasks)
     with pytest.raises(MissingStageError, match="the login of shopping is of no use: missing") as missing:
-        require_sites(settings(*ADDRESSES, "webarena.login=manual"), tasks)
+        require_sites(settings(*ADDRESSES, "sites.shopping.login=manual"), tasks)
     assert missing.value.hint == "webgym login shopping"
     keep(WebArenaSite.SHOPPING)
-    require_sites(settings(*ADDRESSES, "webarena.login=manual"), tasks)
+    require_sites(settings(*ADDRESSES, "sites.shopping.login=manual"), tasks)
     require_sites(settings(*ADDRESSES), tasks)
     require_sites(settings(), [task("shopping", environment="web")])
 
@@ -93,10 +93,10 @@ def test_a_password_is_enough_where_we_may_log_in(settings, monkeypatch):
 @pytest.mark.parametrize(
     ("bad", "words"),
     [
-        (task("bank"), "task t1: sites: there is no site 'bank'"),
-        (task("map", state="./.auth/bank_state.json"), "task t1: storage_state: there is no site 'bank'"),
+        (task("bank"), "task t1: sites or storage_state: there is no site 'bank'"),
+        (task("map", state="./.auth/bank_state.json"), "task t1: sites or storage_state: there is no site 'bank'"),
         (task("map", state="cookies.json"), "task t1: storage_state: 'cookies.json' is not named like"),
-        (task("map", state="map_state.json"), "webarena.map: nobody logs in there"),
+        (task("map", state="map_state.json"), "sites.map.accounts: nobody logs in as user: it has no accounts"),
     ],
 )
 def test_a_task_that_names_no_site_is_refused(settings, bad, words):
@@ -104,16 +104,55 @@ def test_a_task_that_names_no_site_is_refused(settings, bad, words):
         require_sites(settings(*ADDRESSES), [bad])
 
 
+ON_DESK = {"id": "d1", "environment": "web", "instruction": "Do.", "site": "desk"}
+DESK = ("sites.desk.url=http://desk.test", "sites.desk.accounts.agent.storage_state=agent.json")
+
+
+def test_a_task_names_its_site_and_role(settings, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    known, plain = settings(*DESK), Task(**ON_DESK)
+    assert (task_sites(plain), login_sites(plain)) == (("desk",), ())
+    require_sites(known, [plain])
+    agent = Task(**ON_DESK, role="agent")
+    assert login_sites(agent) == ("desk@agent",)
+    with pytest.raises(MissingStageError, match="the login of desk@agent is of no use: missing") as missing:
+        require_sites(known, [agent])
+    assert "agent.json" in missing.value.hint
+    (tmp_path / "agent.json").write_text('{"cookies": [], "origins": []}')
+    os.utime(tmp_path / "agent.json", (0, time.time() - 13 * 3600))  # we only read it: its age does not matter
+    require_sites(known, [agent])
+    assert SiteScheduler(known).storage_state(agent) == tmp_path / "agent.json"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"site": "dsk"}, "task d1: site: there is no site 'dsk'"),
+        ({"role": "boss"}, "sites.desk.accounts: nobody logs in as boss: its roles are agent"),
+        ({"site": "", "role": "agent"}, "task d1: role: 'agent' is the role of an account, and the task has no site"),
+    ],
+)
+def test_a_task_on_no_site_of_the_table_is_refused(settings, change, words):
+    with pytest.raises(UsageError, match=words):
+        require_sites(settings(*DESK), [Task(**{**ON_DESK, **change})])
+
+
+def test_tenants_are_for_any_number_of_episodes_and_nodes(settings):
+    known = settings(*DESK, "sites.desk.isolation=tenant", "rollout.executor=ray")
+    require_sites(known, [Task(**ON_DESK)])
+    assert exclusive_sites(known, Task(**ON_DESK)) == frozenset()
+
+
 def test_sites_that_take_one_at_a_time_are_for_one_machine(settings):
     ray = [*ADDRESSES, "rollout.executor=ray"]
-    with pytest.raises(SettingsError, match=r"task t1: reddit takes one episode at a time \(webarena.reddit.isol"):
+    with pytest.raises(SettingsError, match=r"task t1: reddit takes one episode at a time \(sites.reddit.isol"):
         require_sites(settings(*ray), [task("map", "reddit")])
     require_sites(settings(*ray), [task("map")])
-    require_sites(settings(*ray, "webarena.reddit.isolation=parallel"), [task("map", "reddit")])
+    require_sites(settings(*ray, "sites.reddit.isolation=parallel"), [task("map", "reddit")])
 
 
 def test_sites_and_their_isolation_are_told_in_one_order(settings):
-    chosen = settings("webarena.reddit.isolation=reset", "webarena.reddit.reset=/bin/true")
+    chosen = settings("sites.reddit.isolation=reset", "sites.reddit.reset=/bin/true")
     tasks = [task("map", "reddit"), task("gitlab", "map"), task("shopping", environment="web")]
     assert task_sites(tasks[1]) == (WebArenaSite.GITLAB, WebArenaSite.MAP)
     assert map_isolation(chosen, tasks) == {
@@ -121,7 +160,7 @@ def test_sites_and_their_isolation_are_told_in_one_order(settings):
         WebArenaSite.GITLAB: "serial",
         WebArenaSite.MAP: "parallel",
     }
-    words = "sites: reddit one at a time, after a reset; gitlab one at a time; map any number of episodes"
+    words = "sites: gitlab one at a time; map any number of episodes; reddit one at a time, after a reset"
     assert describe_isolation(map_isolation(chosen, tasks)) == words
     assert exclusive_sites(chosen, tasks[0]) == {WebArenaSite.REDDIT}
     assert exclusive_sites(chosen, tasks[2]) == frozenset()
@@ -159,7 +198,7 @@ def test_two_sites_that_overwrite_each_others_login_are_refused(settings, keep):
 
 
 def test_a_login_that_is_missing_or_too_old_fails_the_episode(settings, states, keep):
-    desk, shopping = SiteScheduler(settings("webarena.login_hours=2")), task(state="shopping_state.json")
+    desk, shopping = SiteScheduler(settings("sites.shopping.login_hours=2")), task(state="shopping_state.json")
     with pytest.raises(BoundaryError, match="the login of shopping is missing") as failed:
         desk.storage_state(shopping)
     assert (failed.value.kind, failed.value.hint) == (FailureKind.ENVIRONMENT_ERROR, "webgym login shopping")
@@ -260,13 +299,11 @@ async def test_desks_of_one_folder_take_turns(episodes, settings):
     first, second = (episodes.start(name, WebArenaSite.REDDIT) for name in "ac")
     await first[1].wait()
     third = episodes.start("b", WebArenaSite.REDDIT, desk=SiteScheduler(settings()))
-    elsewhere = SiteScheduler(
-        settings("webarena.auth_folder=" + str(LoginStore.of(settings().webarena).folder / "other"))
-    )
+    elsewhere = SiteScheduler(settings("browser.auth_folder=" + str(LoginStore.of(settings()).folder / "other")))
     other = episodes.start("x", WebArenaSite.REDDIT, desk=elsewhere)
     await other[1].wait()
     assert episodes.there == {"a", "x"}
-    next_ = FileLock(LoginStore.of(settings().webarena).folder / "reddit.next")
+    next_ = FileLock(LoginStore.of(settings()).folder / "reddit.next")
     await asyncio.wait_for(_until_held(next_), 30)
     first[2].set()  # "c" of the same desk is not handed the site: "b" waits at the file for longer
     await third[1].wait()
@@ -292,7 +329,7 @@ from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.records.webarena import WebArenaSite
 
 async def hold():
-    async with SiteScheduler(load((), ["webarena.auth_folder=" + sys.argv[1]])).reserve([WebArenaSite.REDDIT]):
+    async with SiteScheduler(load(["webarena"], ["browser.auth_folder=" + sys.argv[1]])).reserve([WebArenaSite.REDDIT]):
         print("here", flush=True)
         await asyncio.Event().wait()
 
@@ -314,11 +351,11 @@ async def test_a_process_that_dies_gives_its_site_back(episodes, settings, state
 
 async def test_a_folder_that_is_none_is_named(settings, tmp_path):
     (tmp_path / "file").write_text("")
-    desk = SiteScheduler(settings(f"webarena.auth_folder={tmp_path / 'file'}"))
+    desk = SiteScheduler(settings(f"browser.auth_folder={tmp_path / 'file'}"))
     with pytest.raises(StoreError, match="file: can't be made") as refused:
         async with desk.reserve([WebArenaSite.REDDIT]):
             raise AssertionError("the episode began")
-    assert refused.value.hint == "choose another webarena.auth_folder"
+    assert refused.value.hint == "choose another browser.auth_folder"
     (tmp_path / "auth" / "reddit.lock").mkdir(parents=True)
     with pytest.raises(StoreError, match=r"reddit\.lock: can't be locked"):
         async with SiteScheduler(settings()).reserve([WebArenaSite.REDDIT]):
@@ -339,7 +376,7 @@ def resetting(settings, mail):
     """A desk whose reddit is reset by a hook before each episode."""
 
     def make(hook, *given):
-        site = [f"webarena.reddit.url={mail.url}", "webarena.reddit.isolation=reset", f"webarena.reddit.reset={hook}"]
+        site = [f"sites.reddit.url={mail.url}", "sites.reddit.isolation=reset", f"sites.reddit.reset={hook}"]
         return SiteScheduler(settings(*site, *given))
 
     return make
@@ -375,7 +412,7 @@ async def test_a_site_is_reset_by_a_command(resetting, tmp_path):
         ),
         ("no-such-program", (), "ended with 127: can't start no-such-program"),
         ("sh -c 'oh", (), "No closing quotation"),
-        ("sleep 60", ("webarena.reset_timeout=0.5",), "the reset of reddit failed: took longer than 0.5 s"),
+        ("sleep 60", ("sites.reddit.reset_timeout=0.5",), "the reset of reddit failed: took longer than 0.5 s"),
         ("http://127.0.0.1:1/reset", (), "can't be reached"),
     ],
 )
@@ -386,7 +423,7 @@ async def test_a_reset_that_fails_is_the_environments_error_and_gives_the_site_b
             async with asyncio.timeout(60), desk.reserve([WebArenaSite.REDDIT]):
                 raise AssertionError("the episode began")
         assert failed.value.kind is FailureKind.ENVIRONMENT_ERROR
-        assert "webarena.re" in failed.value.hint
+        assert "sites.reddit.re" in failed.value.hint
 
 
 async def test_a_hook_that_says_no_is_told_with_its_status(resetting, mail):
@@ -411,3 +448,58 @@ async def test_a_reset_is_done_when_the_site_answers_again(resetting, mail):
     mail.status = 200
     await asyncio.wait_for(running, 30)
     assert began.is_set()
+
+
+# --- starts of episodes
+
+TENANT = Task(**{**ON_DESK, "start_url": "/orders", "site": "reddit", "role": ""})
+
+
+@pytest.mark.parametrize(
+    ("hook", "start_url", "state", "cookies"),
+    [
+        ("/bin/true", "{site}/orders", None, ()),
+        ("echo made {episode}", "{site}/orders", None, ()),
+        ("""echo '{{"start_url": "/t/{episode}/"}}'""", "{site}/t/train-0-3.1/", None, ()),
+        ("""sh -c 'echo noise; echo "$0"' '{{"start_url": "http://t7.test/{seed}"}}'""", "http://t7.test/7", None, ()),
+        ("""echo '{{"state": {{"tenant": "{episode}-{seed}"}}}}'""", "{site}/orders", {"tenant": "train-0-3.1-7"}, ()),
+        (
+            """echo '{{"cookies": [{{"name": "a", "value": "tenant-cookie"}}]}}'""",
+            "{site}/orders",
+            None,
+            ({"name": "a", "value": "tenant-cookie"},),
+        ),
+    ],
+)
+@pytest.mark.parametrize("isolation", ["tenant", "reset"])
+async def test_a_reset_answers_how_the_episode_starts(
+    resetting, mail, states, hook, start_url, state, cookies, isolation
+):
+    command = hook.replace("{{", "{").replace("}}", "}")
+    desk = resetting(command, f"sites.reddit.isolation={isolation}")
+    async with desk.start_episode(TENANT, "train-0-3.1", 7) as start:
+        assert (start.start_url, start.state) == (start_url.replace("{site}", mail.url), state)
+        assert start.cookies == tuple({"url": mail.url, **cookie} for cookie in cookies)
+    stored = "".join(file.read_text() for file in states.folder.iterdir() if file.is_file())
+    assert "tenant-cookie" not in stored
+
+
+async def test_tenants_are_made_side_by_side(resetting):
+    desk = resetting("/bin/true", "sites.reddit.isolation=tenant")
+    async with desk.start_episode(TENANT, "a", 1), desk.start_episode(TENANT, "b", 2):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ('{"url": "/"}', "the reset of reddit answered with no start of an episode: url: Extra"),
+        ('{"cookies": 5}', "the reset of reddit answered with no start of an episode: cookies"),
+        ("{not json", "the reset of reddit failed: its answer is not JSON"),
+    ],
+)
+async def test_an_answer_that_is_none_is_the_environments_error(resetting, answer, words):
+    with pytest.raises(BoundaryError, match=words) as failed:
+        async with resetting(f"echo '{answer}'").start_episode(TENANT, "a", 1):
+            raise AssertionError("the episode began")
+    assert failed.value.kind is FailureKind.ENVIRONMENT_ERROR

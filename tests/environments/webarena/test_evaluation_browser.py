@@ -48,7 +48,7 @@ async def shop(monkeypatch):
     monkeypatch.setenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", "sesame")
     async with TestServer(app) as server:
         url = str(server.make_url("")).rstrip("/")
-        yield load(overrides=[f"webarena.shopping.url={url}", f"webarena.shopping_admin.url={url}/admin"])
+        yield load(["webarena"], [f"sites.shopping.url={url}", f"sites.shopping_admin.url={url}/admin"])
 
 
 @pytest.mark.parametrize(("sku", "found"), [("B 1", LatestReview("Bo", "20")), ("none", None), ("unknown", None)])
@@ -83,7 +83,7 @@ async def put(session, html):
 @pytest.mark.browser
 @pytest.mark.usefixtures("chromium")
 async def test_pages_are_looked_at_without_touching_the_last_one():
-    settings = load(overrides=[SETTLED, "webarena.shopping.url=http://lab.test"])
+    settings = load(["webarena"], [SETTLED, "sites.shopping.url=http://lab.test"])
     opened = []
     async with WebArenaPool(settings) as pool:
         environment = pool.new()

@@ -79,11 +79,11 @@ class MailServer:
 def mail_settings(site: str, server: MailServer) -> list[str]:
     """The settings by which a site of WebArena is this mail site."""
     return [
-        f"webarena.{site}.url={server.url}",
-        f"webarena.{site}.account={USER}",
-        f"webarena.{site}.login_page=/login",
-        f"webarena.{site}.account_field=label=User name",
-        f"webarena.{site}.password_field=label=Password",
-        f"webarena.{site}.proof_page=/folder/inbox",
-        f"webarena.{site}.proof=text=Log out",
+        f"sites.{site}.url={server.url}",
+        f"sites.{site}.accounts.user.account={USER}",
+        f"sites.{site}.login_page=/login",
+        f"sites.{site}.account_field=label=User name",
+        f"sites.{site}.password_field=label=Password",
+        f"sites.{site}.proof_page=/folder/inbox",
+        f"sites.{site}.proof=text=Log out",
     ]

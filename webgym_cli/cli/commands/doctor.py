@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from webgym_cli.cli.options import DataOptions
 from webgym_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.venvs.doctor import DoctorCheck
 
 
 def doctor(
@@ -16,20 +20,23 @@ def doctor(
         bool, typer.Option("--gpu", help="Check the GPUs instead, with a round of serving and training (two minutes).")
     ] = False,
 ) -> None:
-    """Check the installation, part by part.
+    """Check the installation, part by part, and the sites of the settings.
 
-    Checks the browser, its driver, the role environments, GPUs and disk, each with its version, path and fix. Exits
-    with 1 if something is missing, and --gpu with 2 if there is no GPU.
+    Checks the browser, its driver, the role environments, GPUs and disk, each with its version, path and fix. Of the
+    table sites it tries each address, reset and login. Exits with 1 if something is missing, and --gpu with 2 if there
+    is no GPU.
 
     Examples:
       webgym doctor
       webgym doctor --gpu -c webgym
+      webgym doctor -c site.yaml
       webgym doctor --json | jq -r 'select(.status=="missing").fix'
 
-    See also: webgym setup.
+    See also: webgym setup, webgym login.
     """
     from webgym_cli.cli.gpu_checks import check_gpus
     from webgym_cli.environments.browser.executable import chromium_version, find_chromium
+    from webgym_cli.jobs.signals import run_async
     from webgym_cli.venvs.doctor import diagnose
 
     settings = options.load()
@@ -37,6 +44,7 @@ def doctor(
         parts = tuple(check_gpus(settings))
     else:
         parts = diagnose(settings, lambda: find_chromium(settings.browser), chromium_version)
+        parts = (*parts, *run_async(_list_sites(settings)))
     output = Output(as_json=options.json)
     if options.json:
         for part in parts:
@@ -52,3 +60,9 @@ def doctor(
             output.note(f"{part.name}: {part.fix}")
     if any(part.status == "missing" for part in parts):
         raise typer.Exit(1)
+
+
+async def _list_sites(settings: Settings) -> list[DoctorCheck]:
+    from webgym_cli.environments.sites.doctor import diagnose_sites
+
+    return [check async for check in diagnose_sites(settings)]

@@ -15,45 +15,44 @@ if TYPE_CHECKING:
 
 SitesArg = Annotated[
     list[str] | None,
-    typer.Argument(metavar="SITE...", help="shopping, shopping_admin, reddit, gitlab (default: all with an address)."),
+    typer.Argument(metavar="SITE...", help="Names in the table sites of the settings (default: all with an address)."),
 ]
+RoleOpt = Annotated[str, typer.Option("--role", metavar="ROLE", help="Log in as this role alone (default: all roles).")]
 CheckOpt = Annotated[bool, typer.Option("--check", help="Only check whether the sites accept the stored logins.")]
 
 
-def login(options: DataOptions, sites: SitesArg = None, check: CheckOpt = False) -> None:
-    """Log in to WebArena's sites and store the logins.
+def login(options: DataOptions, sites: SitesArg = None, role: RoleOpt = "", check: CheckOpt = False) -> None:
+    """Log in to sites and store the logins.
 
-    Accounts and login forms are settings (webarena); passwords are read from the environment variables that they name.
-    The logins are stored in webarena.auth_folder as Playwright's storage states, readable by their owner only; rollouts
+    Accounts and login forms are settings (sites); passwords are read from the environment variables that they name.
+    The logins are stored in browser.auth_folder as Playwright's storage states, readable by their owner only; rollouts
     start with them. --check tests each login on its site: valid, expired or missing. It exits with 3 if one is not
     valid.
 
     Examples:
-      webgym login -s webarena.shopping.url=http://localhost:7770
-      webgym login gitlab reddit -c webarena.yaml
-      webgym login --check --json -c webarena.yaml
+      webgym login -c site.yaml
+      webgym login desk --role agent -c site.yaml
+      webgym login --check --json -c webarena -s sites.shopping.url=http://localhost:7770
 
     Exit codes: 3.
 
-    See also: webgym rollout, webgym tasks convert, webgym config show.
+    See also: webgym doctor, webgym rollout, webgym tasks convert, webgym config show.
     """
-    from webgym_cli.environments.sites.login_command import select_sites, visit_sites
+    from webgym_cli.environments.sites.login_command import select_logins, visit_sites
     from webgym_cli.jobs.signals import run_async
 
     settings, output = options.load(), Output(as_json=options.json)
-    wanted = select_sites(settings, sites or ())
+    wanted = select_logins(settings, sites or (), role)
     entries = run_async(visit_sites(settings, wanted, lambda entry: _show_status(output, entry), check=check))
     if not options.json:
-        rows = ((entry.site, entry.status, entry.account, entry.detail or entry.file) for entry in entries)
-        output.table("", ("site", "login", "account", ""), rows)
+        rows = ((entry.site, entry.role, entry.status, entry.account, entry.detail or entry.file) for entry in entries)
+        output.table("", ("site", "role", "login", "account", ""), rows)
     bad = [entry for entry in entries if entry.status != "valid"]
     if bad and check:
-        names = " ".join(entry.site for entry in bad)
+        names = " ".join(dict.fromkeys(entry.site for entry in bad))
         raise MissingStageError(f"{len(bad)} of {len(entries)} logins are of no use", hint=f"webgym login {names}")
     if bad:
-        raise WebGymError(
-            f"{len(bad)} of {len(entries)} sites were not logged in to: {bad[0].detail}", hint=bad[0].hint
-        )
+        raise WebGymError(f"{len(bad)} of {len(entries)} logins failed: {bad[0].detail}", hint=bad[0].hint)
 
 
 def _show_status(output: Output, entry: LoginStatus) -> None:
@@ -61,4 +60,4 @@ def _show_status(output: Output, entry: LoginStatus) -> None:
         output.data(entry.model_dump(mode="json"))
         output.flush()
     else:
-        output.note(f"{entry.site}: {entry.status}")
+        output.note(f"{entry.site} {entry.role}: {entry.status}")

@@ -176,7 +176,7 @@ def convert(
 
     Examples:
       webgym tasks convert test.raw.json --format webarena --site shopping=http://host:7770 -o webarena.jsonl
-      webgym tasks convert config_files --format webarena -c webarena.yaml > all.jsonl
+      webgym tasks convert config_files --format webarena -c webarena -c sites.yaml > all.jsonl
       webgym tasks convert WebVoyager_data.jsonl --format webvoyager -o webvoyager.jsonl
       webgym tasks convert train.jsonl --format gsm8k -o gsm8k_train.jsonl
 

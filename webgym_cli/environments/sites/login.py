@@ -1,4 +1,4 @@
-"""Login to WebArena's sites with a real browser, and check of existing logins."""
+"""Login to sites with a real browser, and check of existing logins. A login is named `SITE` or `SITE@ROLE`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.webarena import AccountSite
+from webgym_cli.config.sites import DEFAULT_ROLE, SiteAccount, SiteSettings
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.util.secrets import read_secret
@@ -39,81 +39,81 @@ class LoginManager:
         self._browsers = browsers
         self._options = SessionOptions.of(settings.browser)
 
-    async def log_in(self, site: WebArenaSite) -> dict[str, Any]:
+    async def log_in(self, login: str) -> dict[str, Any]:
         """Log in to a site and return Playwright's storage state after verifying the login.
 
         Raises `UsageError` without an account or its password, `BoundaryError` if the site can't be reached or rejects
         the login.
         """
-        known = find_account(self._settings, site)
-        secret = read_password(site, known)
+        site, account = find_account(self._settings, login)
+        secret = read_password(login, account)
         async with self._session({}) as session:
-            await self._open(session, site, known.login_page)
-            for place, text in (("account_field", known.account), ("password_field", secret)):
-                await self._fill(session, site, place, text)
-            await self._submit(session, site)
+            await self._open(session, login, site.login_page)
+            for place, text in (("account_field", account.account), ("password_field", secret)):
+                await self._fill(session, login, place, text)
+            await self._submit(session, login)
             complaint = await self._complaint(session)
-            if why := await self._check_session(session, site):
+            if why := await self._check_session(session, login):
                 detail = f"; it said: {complaint}" if complaint else ""
                 raise BoundaryError(
                     FailureKind.ENVIRONMENT_ERROR,
-                    f"{site} did not let {known.account} in: {why}{detail}",
-                    hint=f"check webarena.{site}.account and the variable {known.password_env_var}, "
-                    f"then: webgym login {site}",
+                    f"{login} did not let {account.account} in: {why}{detail}",
+                    hint=f"check {account_key(login)}.account and the variable {account.password_env_var}, "
+                    f"then: {login_command(login)}",
                 )
             async with session.guard("keeping the login"):
                 return dict(await session.page.context.storage_state())
 
-    async def check_session(self, site: WebArenaSite, state: Path) -> str:
+    async def check_session(self, login: str, state: Path) -> str:
         """Return why a site seems to reject a stored login; empty if it accepts it.
 
         Raises `BoundaryError` if the site can't be reached, or the login can't be read.
         """
         async with self._session({"storage_state": str(state)}) as session:
-            return await self._check_session(session, site)
+            return await self._check_session(session, login)
 
-    async def _check_session(self, session: BrowserSession, site: WebArenaSite) -> str:
-        known = find_account(self._settings, site)
-        status = await self._open(session, site, known.proof_page, refusals=True)
+    async def _check_session(self, session: BrowserSession, login: str) -> str:
+        known, _ = find_account(self._settings, login)
+        status = await self._open(session, login, known.proof_page, refusals=True)
         if status >= 400:
             return f"{session.url} answers with status {status}"
-        login, proof = f"{known.url}{known.login_page}", f"{known.url}{known.proof_page}"
-        if _is_below(session.url, login) and not _is_below(proof, login):
+        form, proof = f"{known.url}{known.login_page}", f"{known.url}{known.proof_page}"
+        if _is_below(session.url, form) and not _is_below(proof, form):
             return f"{proof} leads to the login page"
         if known.proof:
             there = await self._appears(session, _locator(session.page, known.proof).first)
-            return "" if there else f"{session.url} does not have webarena.{site}.proof, {known.proof!r}"
+            return "" if there else f"{session.url} does not have {site_key(login)}.proof, {known.proof!r}"
         async with session.guard("looking for a login form"):
             shown = await session.page.locator(_PASSWORD_SHOWN).count()
         return f"{session.url} asks for a password" if shown else ""
 
-    async def _open(self, session: BrowserSession, site: WebArenaSite, page: str, *, refusals: bool = False) -> int:
+    async def _open(self, session: BrowserSession, login: str, page: str, *, refusals: bool = False) -> int:
         """Open a page of a site and return its status. Raises `BoundaryError` if it can't be loaded.
 
         `refusals`: accept status codes from 400 to 499.
         """
-        url = f"{self._settings.webarena.site(site).url}{page}"
-        hint = f"start the site, or fix webarena.{site}.url"
+        url = f"{find_account(self._settings, login)[0].url}{page}"
+        hint = f"start the site, or fix {site_key(login)}.url"
         try:
             status = await session.goto(url)
         except BoundaryError as error:
-            raise BoundaryError(error.kind, f"{site}: {url} can't be opened: {error}", hint=hint) from error
+            raise BoundaryError(error.kind, f"{login}: {url} can't be opened: {error}", hint=hint) from error
         if status >= (500 if refusals else 400):
-            message = f"{site}: {url} answers with status {status}"
+            message = f"{login}: {url} answers with status {status}"
             raise BoundaryError(FailureKind.NAVIGATION_FAILED, message, hint=hint)
         return status
 
-    async def _fill(self, session: BrowserSession, site: WebArenaSite, place: str, text: str) -> None:
-        where = str(getattr(find_account(self._settings, site), place))
-        field = await self._visible(session, site, place, where)
+    async def _fill(self, session: BrowserSession, login: str, place: str, text: str) -> None:
+        where = str(getattr(find_account(self._settings, login)[0], place))
+        field = await self._visible(session, login, place, where)
         async with session.guard(f"filling in {where!r}"):
             await field.fill(text)
 
-    async def _submit(self, session: BrowserSession, site: WebArenaSite) -> None:
+    async def _submit(self, session: BrowserSession, login: str) -> None:
         """Submit the form and wait for the next page, if there is one."""
-        known = find_account(self._settings, site)
-        send = await self._visible(session, site, "submit", known.submit) if known.submit else None
-        field = await self._visible(session, site, "password_field", known.password_field)
+        known, _ = find_account(self._settings, login)
+        send = await self._visible(session, login, "submit", known.submit) if known.submit else None
+        field = await self._visible(session, login, "password_field", known.password_field)
         limit = self._options.navigation_timeout
         async with session.guard("sending the login", limit + 1):
             from playwright.async_api import TimeoutError as PlaywrightTimeout
@@ -124,15 +124,15 @@ class LoginManager:
             except PlaywrightTimeout:
                 return  # a page that logs in without navigation; the login is verified next
 
-    async def _visible(self, session: BrowserSession, site: WebArenaSite, place: str, where: str) -> Locator:
+    async def _visible(self, session: BrowserSession, login: str, place: str, where: str) -> Locator:
         """Return the element at a location of the login form. Raises `BoundaryError` if there is none."""
         locator = _locator(session.page, where).filter(visible=True).first
         if await self._appears(session, locator):
             return locator
         raise BoundaryError(
             FailureKind.ENVIRONMENT_ERROR,
-            f"{site}: {session.url} does not show webarena.{site}.{place}, {where!r}",
-            hint=f"look at the page's login form, then: -s 'webarena.{site}.{place}=...'",
+            f"{login}: {session.url} does not show {site_key(login)}.{place}, {where!r}",
+            hint=f"look at the page's login form, then: -s '{site_key(login)}.{place}=...'",
         )
 
     async def _appears(self, session: BrowserSession, locator: Locator) -> bool:
@@ -176,27 +176,66 @@ async def open_login_manager(settings: Settings) -> AsyncIterator[LoginManager]:
 
 def list_site_hosts(settings: Settings) -> tuple[str, ...]:
     """Return the hosts of the sites, which may be reached although they are private."""
-    hosts = (urlsplit(url).hostname or "" for url in settings.webarena.addresses().values())
-    return tuple(dict.fromkeys(hosts))
+    hosts = (urlsplit(site.url).hostname for site in settings.sites.values())
+    return tuple(dict.fromkeys(host for host in hosts if host))
 
 
-def find_account(settings: Settings, site: WebArenaSite) -> AccountSite:
-    """Return the settings of a site with login. Raises `UsageError` for others."""
-    known = settings.webarena.site(site)
-    if not isinstance(known, AccountSite) or not known.account:
-        raise UsageError(f"webarena.{site}: nobody logs in there, it has no account")
-    if not known.url:
-        raise UsageError(f"webarena.{site}.url is empty", hint=f"-s webarena.{site}.url=http://HOST:PORT")
+def name_login(site: str, role: str) -> str:
+    """Return the name of a role's login."""
+    return site if role == DEFAULT_ROLE else f"{site}@{role}"
+
+
+def site_key(login: str) -> str:
+    """Return the key of a login's site in the settings."""
+    return f"sites.{login.partition('@')[0]}"
+
+
+def account_key(login: str) -> str:
+    """Return the key of a login's account in the settings."""
+    return f"{site_key(login)}.accounts.{login.partition('@')[2] or DEFAULT_ROLE}"
+
+
+def login_command(login: str) -> str:
+    """Return the command that logs in."""
+    site, _, role = login.partition("@")
+    return f"webgym login {site}{f' --role {role}' if role else ''}"
+
+
+def find_site(settings: Settings, name: str, whose: str = "") -> SiteSettings:
+    """Return the settings of a site with an address. Raises `SettingsError`. `whose`: start of its message."""
+    known = settings.sites.get(name)
+    if known is None or not known.url:
+        preset = "-c webarena " if known is None and name in list(WebArenaSite) else ""
+        raise SettingsError(
+            f"{whose}sites.{name}.url is empty: where is the site {name}?",
+            hint=f"{preset}-s sites.{name}.url=http://HOST:PORT",
+        )
     return known
 
 
-def read_password(site: WebArenaSite, known: AccountSite) -> str:
+def find_account(settings: Settings, login: str) -> tuple[SiteSettings, SiteAccount]:
+    """Return the settings of a login's site and of its account. Raises `UsageError` without them."""
+    site, _, role = login.partition("@")
+    role = role or DEFAULT_ROLE
+    known = find_site(settings, site)
+    if role not in known.accounts:
+        there = f"its roles are {', '.join(known.accounts)}" if known.accounts else "it has no accounts"
+        raise UsageError(
+            f"sites.{site}.accounts: nobody logs in as {role}: {there}",
+            hint=f"-s sites.{site}.accounts.{role}.account=NAME -s sites.{site}.accounts.{role}.password_env_var=NAME",
+        )
+    return known, known.accounts[role]
+
+
+def read_password(login: str, known: SiteAccount) -> str:
     """Return an account's password. Raises `UsageError` if its variable is not set."""
     name = known.password_env_var
-    if not name:
-        raise UsageError(f"webarena.{site}.password_env_var is empty: no variable holds the password")
     if not (secret := read_secret(name)):
-        raise UsageError(f"the variable {name} is not set: {site} needs the password of {known.account}")
+        raise UsageError(
+            f"{account_key(login)}.password_env_var: the variable {name} is not set: "
+            f"{login} needs the password of {known.account}",
+            hint=f"export {name}=...",
+        )
     return secret
 
 

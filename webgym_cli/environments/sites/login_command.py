@@ -8,12 +8,17 @@ from typing import Literal
 from pydantic import Field
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.webarena import AccountSite
-from webgym_cli.environments.sites.login import LoginManager, find_account, open_login_manager, read_password
-from webgym_cli.environments.sites.login_store import LoginStore, sort_sites
+from webgym_cli.config.sites import DEFAULT_ROLE
+from webgym_cli.environments.sites.login import (
+    LoginManager,
+    find_account,
+    name_login,
+    open_login_manager,
+    read_password,
+)
+from webgym_cli.environments.sites.login_store import LoginStore
 from webgym_cli.errors import BoundaryError, UsageError
 from webgym_cli.records.base import Record
-from webgym_cli.records.webarena import WebArenaSite
 
 # `failed`: the site could not be reached, or rejected the login.
 LoginState = Literal["valid", "expired", "missing", "failed"]
@@ -22,7 +27,9 @@ LoginState = Literal["valid", "expired", "missing", "failed"]
 class LoginStatus(Record):
     """Status of a site's login."""
 
-    site: WebArenaSite
+    site: str
+    role: str
+    """Role of the account; a site's only one is usually `user`."""
     status: LoginState
     account: str
     file: str
@@ -37,42 +44,51 @@ class LoginStatus(Record):
 OnLoginStatus = Callable[[LoginStatus], None]
 
 
-def select_sites(settings: Settings, names: Sequence[str]) -> tuple[WebArenaSite, ...]:
-    """Return the sites with these names; without names all that have a URL and an account.
+def select_logins(settings: Settings, names: Sequence[str], role: str = "") -> tuple[str, ...]:
+    """Return the logins of the sites with these names, else of all that have a URL; `role`: of that role alone.
 
     Raises `UsageError` for an unknown site, one without URL or account, and if there are none.
     """
-    if unknown := [name for name in names if name not in list(WebArenaSite)]:
-        raise UsageError(f"there is no site {unknown[0]!r}", hint=f"the sites are {', '.join(WebArenaSite)}")
-    known = {site: settings.webarena.site(site) for site in WebArenaSite}
-    with_account = (site for site, its in known.items() if isinstance(its, AccountSite) and its.url and its.account)
-    wanted = sort_sites(map(WebArenaSite, names) if names else with_account)
-    for site in wanted:
-        find_account(settings, site)
+    if unknown := [name for name in names if name not in settings.sites]:
+        there = f"the sites are {', '.join(settings.sites)}" if settings.sites else "-c FILE with a table sites"
+        raise UsageError(f"there is no site {unknown[0]!r}", hint=there)
+    wanted: list[str] = []
+    for name in names or [name for name, site in settings.sites.items() if site.url]:
+        roles = list(settings.sites[name].accounts)
+        if names and (role or not roles):
+            find_account(settings, name_login(name, role or DEFAULT_ROLE))
+        wanted += [name_login(name, known) for known in roles if role in ("", known)]
+    for login in wanted:
+        find_account(settings, login)
     if not wanted:
-        raise UsageError("no site has an address", hint="webgym login -s webarena.shopping.url=http://HOST:PORT")
-    return wanted
+        raise UsageError("no site has an address and an account", hint="webgym login -c FILE, with a table sites")
+    return tuple(wanted)
 
 
 async def visit_sites(
-    settings: Settings, sites: Sequence[WebArenaSite], on_status: OnLoginStatus, *, check: bool
+    settings: Settings, wanted: Sequence[str], on_status: OnLoginStatus, *, check: bool
 ) -> list[LoginStatus]:
     """Log in to each site and store the login; with `check`, only verify the stored logins.
 
     Raises `UsageError` before the first login if a password is missing.
     """
-    states, entries = LoginStore.of(settings.webarena), list[LoginStatus]()
-    for site in () if check else sites:
-        read_password(site, find_account(settings, site))
+    states, entries = LoginStore.of(settings), list[LoginStatus]()
+    for login in () if check else wanted:
+        account = find_account(settings, login)[1]
+        if not account.storage_state:
+            read_password(login, account)
     async with open_login_manager(settings) as logins:
-        for site in sites:
-            path, account = str(states.path((site,))), find_account(settings, site).account
-            entry = LoginStatus(site=site, status="valid", account=account, file=path)
+        for login in wanted:
+            account = find_account(settings, login)[1]
+            site, _, role = login.partition("@")
+            path = str(states.path((login,)))
+            name = account.account or path
+            entry = LoginStatus(site=site, role=role or DEFAULT_ROLE, status="valid", account=name, file=path)
             try:
-                if check:
-                    entry = await _check(states, logins, entry)
+                if check or account.storage_state:
+                    entry = await _check(states, logins, entry, login)
                 else:
-                    states.save(site, await logins.log_in(site))
+                    states.save(login, await logins.log_in(login))
             except BoundaryError as error:
                 entry = entry.model_copy(update={"status": "failed", "detail": str(error), "hint": error.hint})
             on_status(entry)
@@ -80,9 +96,9 @@ async def visit_sites(
     return entries
 
 
-async def _check(states: LoginStore, logins: LoginManager, entry: LoginStatus) -> LoginStatus:
-    fault = states.fault(entry.site)
+async def _check(states: LoginStore, logins: LoginManager, entry: LoginStatus, login: str) -> LoginStatus:
+    fault = states.fault(login)
     if fault in ("missing", "unreadable"):
         return entry.model_copy(update={"status": "missing", "detail": f"{entry.file} is {fault}"})
-    why = fault or await logins.check_session(entry.site, states.path((entry.site,)))
+    why = fault or await logins.check_session(login, states.path((login,)))
     return entry.model_copy(update={"status": "expired", "detail": why}) if why else entry

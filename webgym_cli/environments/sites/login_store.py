@@ -1,20 +1,21 @@
-"""Stored logins of WebArena's sites: Playwright storage states, one file per site, readable by their owner only."""
+"""Stored logins of sites: Playwright storage states, one file per login, readable by their owner only."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from webgym_cli.config.webarena import WebArenaSettings
+from webgym_cli.config.model import Settings
+from webgym_cli.config.sites import DEFAULT_ROLE, SiteSettings
 from webgym_cli.environments.fixture_sites.registry import HOSTS
+from webgym_cli.environments.sites.login import name_login, site_key
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.util.files import read_json, write_atomic
 from webgym_cli.venvs.locate import role_home
 
@@ -27,23 +28,24 @@ class LoginStore:
     """Logins in one folder."""
 
     folder: Path
-    max_age: float
-    """Age in seconds from which a login is expired."""
+    sites: Mapping[str, SiteSettings]
+    """Settings of the sites by name."""
 
     @classmethod
-    def of(cls, settings: WebArenaSettings) -> LoginStore:
+    def of(cls, settings: Settings) -> LoginStore:
         """Return the store of the settings."""
-        named = settings.auth_folder
-        folder = Path(named).expanduser().absolute() if named else role_home() / "webarena"
-        return cls(folder, settings.login_hours * 3600)
+        named = settings.browser.auth_folder
+        folder = Path(named).expanduser().absolute() if named else role_home() / "logins"
+        return cls(folder, settings.sites)
 
-    def path(self, sites: Sequence[WebArenaSite]) -> Path:
-        """Return the file of one site's login, or of several sites' merged logins."""
-        return self.folder / f"{'.'.join(sites)}{_END}"
+    def path(self, logins: Sequence[str]) -> Path:
+        """Return the file of one login, or of several merged ones."""
+        given = self._given(logins[0]) if len(logins) == 1 else ""
+        return Path(given).expanduser().absolute() if given else self.folder / f"{'.'.join(logins)}{_END}"
 
-    def fault(self, site: WebArenaSite) -> str:
+    def fault(self, login: str) -> str:
         """Return the problem of a login according to its file: `missing`, `unreadable`, or `expired`; else empty."""
-        path = self.path((site,))
+        path = self.path((login,))
         if not path.is_file():
             return "missing"
         try:
@@ -52,21 +54,28 @@ class LoginStore:
             return "unreadable"
         if not isinstance(state, dict) or not isinstance(state.get("cookies"), list):
             return "unreadable"
-        age = time.time() - path.stat().st_mtime
-        return f"expired ({age / 3600:.1f} hours old)" if age > self.max_age else ""
+        age, known = time.time() - path.stat().st_mtime, self.sites.get(login.partition("@")[0], SiteSettings())
+        is_old = age > known.login_hours * 3600 and not self._given(login)
+        return f"expired ({age / 3600:.1f} hours old)" if is_old else ""
 
-    def save(self, site: WebArenaSite, state: dict[str, Any]) -> None:
+    def _given(self, login: str) -> str:
+        """Return the file of a login that the settings name, which webgym only reads; else empty."""
+        site, _, role = login.partition("@")
+        account = self.sites.get(site, SiteSettings()).accounts.get(role or DEFAULT_ROLE)
+        return account.storage_state if account else ""
+
+    def save(self, login: str, state: dict[str, Any]) -> None:
         """Store a login. Raises `StoreError`."""
-        self._write(self.path((site,)), state)
+        self._write(self.path((login,)), state)
 
-    def join(self, sites: Sequence[WebArenaSite]) -> Path:
-        """Return the file with the merged logins of these sites, updated if it is older than one of them.
+    def join(self, logins: Sequence[str]) -> Path:
+        """Return the file with these merged logins, updated if it is older than one of them.
 
         Raises `StoreError` if one can't be read, `UsageError` if two logins conflict.
         """
-        path, parts = self.path(sites), [self.path((site,)) for site in sites]
-        if len(sites) > 1 and not _is_newest(path, parts):
-            self._write(path, _merge(dict(zip(sites, map(read_json, parts), strict=True))))
+        path, parts = self.path(logins), [self.path((login,)) for login in logins]
+        if len(logins) > 1 and not _is_newest(path, parts):
+            self._write(path, _merge(dict(zip(logins, map(read_json, parts), strict=True))))
         return path
 
     @staticmethod
@@ -74,51 +83,43 @@ class LoginStore:
         write_atomic(path, json.dumps(state, indent=2, ensure_ascii=False) + "\n", mode=_PRIVATE)
 
 
-def is_fixture(task: Task) -> bool:
-    """Whether a WebArena task starts on the fixture sites, which the running process serves."""
-    starts = task.extra.get("start_urls") or [task.start_url]
-    return task.environment == "webarena" and all(urlsplit(str(url)).hostname in HOSTS for url in starts)
-
-
-def task_sites(task: Task) -> tuple[WebArenaSite, ...]:
-    """Return the sites of a WebArena task, in the order of `WebArenaSite`; empty for other tasks.
-
-    The fixture sites are not included, because each episode has its own. Raises `UsageError` for an unknown site.
-    """
+def task_sites(task: Task) -> tuple[str, ...]:
+    """Return the sites of a task, in the locking order: its `site`, or those of a WebArena task."""
+    if task.site:
+        return (task.site,)
     if task.environment != "webarena" or is_fixture(task):
         return ()
-    return sort_sites(_list_known(task, "sites", task.extra.get("sites") or ()))
+    return sort_sites(map(str, task.extra.get("sites") or ()))
 
 
-def login_sites(task: Task) -> tuple[WebArenaSite, ...]:
-    """Return the sites that a task starts logged in to, from the name of its `storage_state`; empty without one.
+def login_sites(task: Task) -> tuple[str, ...]:
+    """Return the logins with which a task starts: of its `role`, or of a WebArena task's `storage_state`.
 
-    Raises `UsageError` for a state that is not named after sites.
+    Raises `UsageError` for a state that is not named after sites, and for a role without a site.
     """
-    known = task.environment == "webarena" and not is_fixture(task)
-    state = task.extra.get("storage_state") if known else None
+    if task.site and task.role:
+        return (name_login(task.site, task.role),)
+    if task.role:
+        raise UsageError(f"task {task.id}: role: {task.role!r} is the role of an account, and the task has no site")
+    is_known = task.environment == "webarena" and not is_fixture(task)
+    state = task.extra.get("storage_state") if is_known else None
     if not state:
         return ()
     name = Path(str(state)).name
     if not name.endswith(_END):
         raise UsageError(f"task {task.id}: storage_state: {name!r} is not named like shopping{_END}")
-    return _list_known(task, "storage_state", name.removesuffix(_END).split("."))
+    return tuple(name.removesuffix(_END).split("."))
 
 
-def sort_sites(sites: Iterable[WebArenaSite]) -> tuple[WebArenaSite, ...]:
+def sort_sites(sites: Iterable[str]) -> tuple[str, ...]:
     """Return the distinct sites in the global locking order."""
-    wanted = set(sites)
-    return tuple(site for site in WebArenaSite if site in wanted)
+    return tuple(sorted(set(sites)))
 
 
-def _list_known(task: Task, place: str, names: Iterable[object]) -> tuple[WebArenaSite, ...]:
-    logins = []
-    for name in names:
-        if name not in list(WebArenaSite):
-            hint = f"the sites are {', '.join(WebArenaSite)}"
-            raise UsageError(f"task {task.id}: {place}: there is no site {name!r}", hint=hint)
-        logins.append(WebArenaSite(str(name)))
-    return tuple(logins)
+def is_fixture(task: Task) -> bool:
+    """Whether a WebArena task starts on the fixture sites, which the running process serves."""
+    starts = task.extra.get("start_urls") or [task.start_url]
+    return task.environment == "webarena" and all(urlsplit(str(url)).hostname in HOSTS for url in starts)
 
 
 def _is_newest(path: Path, parts: Iterable[Path]) -> bool:
@@ -128,9 +129,9 @@ def _is_newest(path: Path, parts: Iterable[Path]) -> bool:
     return all(part.is_file() and part.stat().st_mtime_ns < written_at for part in parts)
 
 
-def _merge(states: dict[WebArenaSite, Any]) -> dict[str, Any]:
+def _merge(states: dict[str, Any]) -> dict[str, Any]:
     """Return the merged logins. Raises `UsageError` if two sites of one host use a cookie with the same name."""
-    cookies: dict[tuple[str, str, str], tuple[WebArenaSite, Any]] = {}
+    cookies: dict[tuple[str, str, str], tuple[str, Any]] = {}
     origins: dict[str, Any] = {}
     for site, state in states.items():
         for cookie in state.get("cookies", ()):
@@ -139,7 +140,7 @@ def _merge(states: dict[WebArenaSite, Any]) -> dict[str, Any]:
             if known["value"] != cookie["value"]:
                 raise UsageError(
                     f"{other} and {site} keep their logins in the same cookie {key[0]!r} of the host {key[1]}",
-                    hint=f"give them different host names: webarena.{other}.url and webarena.{site}.url",
+                    hint=f"give them different host names: {site_key(other)}.url and {site_key(site)}.url",
                 )
         origins |= {origin["origin"]: origin for origin in state.get("origins", ())}
     return {"cookies": [cookie for _, cookie in cookies.values()], "origins": list(origins.values())}

@@ -1,20 +1,23 @@
-"""Reset of a site by its hook: a URL that receives a POST request, or a command."""
+"""Reset of a site by its hook: a URL that receives a POST request, or a command. It may answer with JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import shlex
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
+from pydantic_core import from_json
 
-from webgym_cli.config.webarena import SiteSettings
+from webgym_cli.config.sites import SiteSettings
+from webgym_cli.environments.episode_start import EpisodeStart, parse_start
 from webgym_cli.errors import BoundaryError, JobError
 from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.util.http_client import BoundedClient
 from webgym_cli.util.secrets import expand_variables
 
@@ -22,27 +25,45 @@ from webgym_cli.util.secrets import expand_variables
 _LOOK_AGAIN = 0.5
 _GRACE = 5.0
 _LONGEST_LOOK = 30.0
+_LONGEST_ANSWER = 2**20
 
 
-async def reset_site(site: WebArenaSite, known: SiteSettings, seconds: float, log: Path) -> None:
-    """Run a site's reset hook and wait until the site responds. Raises `BoundaryError` on failure or timeout.
+async def reset_site(site: str, known: SiteSettings, log: Path, values: Mapping[str, str]) -> EpisodeStart:
+    """Run a site's reset hook, wait until the site responds, and return what the hook answered.
 
-    `log`: output of a command, overwritten each time.
+    `log`: output of a command, overwritten each time; it is removed if the command answers, since cookies grant access.
+    `values`: the placeholders. Raises `BoundaryError` on failure or timeout.
     """
     hook = known.reset.strip()
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(known.reset_timeout):
             if hook.startswith(("http://", "https://")):
-                await _post(site, expand_variables(hook), seconds)
+                address = _fill(hook, {name: quote(value, safe="") for name, value in values.items()})
+                answer = await _post(site, expand_variables(address), known.reset_timeout)
             else:
-                await _run(site, hook, log)
+                answer = await _run(site, hook, log, values)
             await _answers(known.url)
     except TimeoutError:
-        hint = f"raise webarena.reset_timeout, or fix webarena.{site}.reset"
-        raise _to_boundary_error(site, f"took longer than {seconds:g} s", hint) from None
+        hint = f"raise sites.{site}.reset_timeout, or fix sites.{site}.reset"
+        raise _to_boundary_error(site, f"took longer than {known.reset_timeout:g} s", hint) from None
+    if not answer.startswith("{"):
+        return EpisodeStart()
+    try:
+        start = parse_start(from_json(answer), f"the reset of {site}")
+    except ValueError as error:
+        raise _to_boundary_error(site, f"its answer is not JSON: {error}") from None
+    await asyncio.to_thread(log.unlink, missing_ok=True)
+    return start
 
 
-async def _post(site: WebArenaSite, address: str, seconds: float) -> None:
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    """Return a text with the placeholders filled in; other braces stay, as in a command's own templates."""
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
+
+
+async def _post(site: str, address: str, seconds: float) -> str:
     try:
         async with BoundedClient(timeout=seconds, trust_env=False) as client:
             response = await client.post(address)
@@ -50,21 +71,25 @@ async def _post(site: WebArenaSite, address: str, seconds: float) -> None:
         raise _to_boundary_error(site, f"{address} can't be reached: {error or type(error).__name__}") from error
     if response.status_code >= 400:
         raise _to_boundary_error(site, f"{address} answers with status {response.status_code}")
+    return response.text.strip()
 
 
-async def _run(site: WebArenaSite, command: str, log: Path) -> None:
+async def _run(site: str, command: str, log: Path, values: Mapping[str, str]) -> str:
     await asyncio.to_thread(log.unlink, missing_ok=True)
     try:
-        job = Job.spawn(shlex.split(command), env=os.environ, log=log, grace=_GRACE)
+        arguments = [_fill(argument, values) for argument in shlex.split(command)]
+        job = Job.spawn(arguments, env=os.environ, log=log, grace=_GRACE)
     except (JobError, ValueError) as error:  # ValueError: an unclosed quotation mark
         raise _to_boundary_error(site, f"{command!r}: {error}") from error
     try:
         code = await job.wait()
     finally:
         await job.stop()
+    last_line = "".join(last_lines(log, 1, _LONGEST_ANSWER))
     if code:
-        last_line = "".join(f": {line}" for line in last_lines(log, 1))
-        raise _to_boundary_error(site, f"{command!r} ended with {code}{last_line}; log: {log}")
+        detail = f": {last_line}" if last_line else ""
+        raise _to_boundary_error(site, f"{command!r} ended with {code}{detail}; log: {log}")
+    return last_line.strip()
 
 
 async def _answers(url: str) -> None:
@@ -77,6 +102,6 @@ async def _answers(url: str) -> None:
             await asyncio.sleep(_LOOK_AGAIN)  # there is no notification
 
 
-def _to_boundary_error(site: WebArenaSite, what: str, hint: str = "") -> BoundaryError:
+def _to_boundary_error(site: str, what: str, hint: str = "") -> BoundaryError:
     message = f"the reset of {site} failed: {what}"
-    return BoundaryError(FailureKind.ENVIRONMENT_ERROR, message, hint=hint or f"fix webarena.{site}.reset")
+    return BoundaryError(FailureKind.ENVIRONMENT_ERROR, message, hint=hint or f"fix sites.{site}.reset")

@@ -1,4 +1,4 @@
-"""Scheduler of WebArena's sites: URLs, logins, and exclusive access to sites that episodes can't share."""
+"""Scheduler of sites: URLs, logins, resets, and exclusive access to sites that episodes can't share."""
 
 from __future__ import annotations
 
@@ -8,30 +8,36 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 
 from filelock import FileLock, Timeout
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.webarena import Isolation
+from webgym_cli.config.sites import Isolation, SiteSettings
 from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.sites.login import (
     LoginManager,
     find_account,
+    find_site,
     list_site_hosts,
+    login_command,
     open_login_manager,
     read_password,
 )
 from webgym_cli.environments.sites.login_store import LoginStore, login_sites, sort_sites, task_sites
 from webgym_cli.environments.sites.reset import reset_site
-from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError
+from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
+from webgym_cli.util.secrets import add_secret
 
 # Seconds between two attempts to lock a site held by another process.
 _LOOK_AGAIN = 0.2
-_OTHER_FOLDER = "choose another webarena.auth_folder"
+_OTHER_FOLDER = "choose another browser.auth_folder"
+_NO_EPISODE: Mapping[str, str] = MappingProxyType({"episode": "", "seed": "", "role": ""})
 # Seconds for which a verified login of a shared site is trusted.
 _BELIEVED = 60.0
 
@@ -43,10 +49,10 @@ class SiteScheduler:
         """`browsers`: returns browsers behind a proxy that allows `hosts`; None: each login starts its own."""
         self._settings = settings
         self._browsers = browsers
-        self._states = LoginStore.of(settings.webarena)
-        self._turns: defaultdict[WebArenaSite, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._doors: defaultdict[WebArenaSite, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._seen: dict[WebArenaSite, float] = {}
+        self._states = LoginStore.of(settings)
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._doors: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._seen: dict[str, float] = {}
         self.hosts = list_site_hosts(settings)
         """Hosts of the sites, which must be reachable although they are private."""
 
@@ -55,9 +61,9 @@ class SiteScheduler:
 
         Raises `SettingsError` for a site without URL.
         """
-        for site in WebArenaSite:
-            if site.placeholder in text:
-                text = text.replace(site.placeholder, _url(self._settings, site))
+        for site in sort_sites([*WebArenaSite, *self._settings.sites]):
+            if (placeholder := f"__{site.upper()}__") in text:
+                text = text.replace(placeholder, find_site(self._settings, site).url)
         return text
 
     def storage_state(self, task: Task) -> Path | None:
@@ -66,34 +72,64 @@ class SiteScheduler:
         Call it within `reserve`, which ensures valid logins. Raises `BoundaryError` for a missing or expired one,
         `UsageError` if two sites' logins conflict.
         """
-        sites = login_sites(task)
-        for site in sites:
-            if fault := self._states.fault(site):
+        logins = login_sites(task)
+        for login in logins:
+            if fault := self._states.fault(login):
                 raise BoundaryError(
-                    FailureKind.ENVIRONMENT_ERROR, f"the login of {site} is {fault}", hint=f"webgym login {site}"
+                    FailureKind.ENVIRONMENT_ERROR, f"the login of {login} is {fault}", hint=login_command(login)
                 )
-        return self._states.join(sites) if sites else None
+        return self._states.join(logins) if logins else None
 
     @asynccontextmanager
-    async def reserve(self, sites: Sequence[WebArenaSite]) -> AsyncIterator[None]:
+    async def start_episode(self, task: Task, episode: str, seed: int) -> AsyncIterator[EpisodeStart]:
+        """Reserve a task's sites for one episode, and return how it starts. Raises `BoundaryError`."""
+        values = {"episode": episode, "seed": str(seed), "role": task.role}
+        async with self.reserve(task_sites(task), login_sites(task), values) as start:
+            if start.storage_state is None and (login := self.storage_state(task)):
+                start = start.model_copy(update={"storage_state": str(login)})
+            yield self._complete(start, task)
+
+    def _complete(self, start: EpisodeStart, task: Task) -> EpisodeStart:
+        """Return a start with the address of its first page, and cookies that have a place."""
+        url = start.start_url or task.start_url
+        if not task.site:
+            return start.model_copy(update={"start_url": url})
+        site = find_site(self._settings, task.site, f"task {task.id}: ").url
+        own = [cookie if {"url", "domain"} & cookie.keys() else {"url": site, **cookie} for cookie in start.cookies]
+        for cookie in own:
+            add_secret(str(cookie.get("value", "")))
+        return start.model_copy(update={"start_url": complete_url(site, url), "cookies": tuple(own)})
+
+    @asynccontextmanager
+    async def reserve(
+        self, sites: Sequence[str], logins: Sequence[str] | None = None, values: Mapping[str, str] = _NO_EPISODE
+    ) -> AsyncIterator[EpisodeStart]:
         """Reserve sites for one episode: wait for exclusive ones, reset those with a hook, and check the logins.
 
-        First come, first served, within this process and among processes with the same `auth_folder`. All sites are
-        locked in one global order, which prevents deadlocks. Raises `BoundaryError` if a reset or login fails.
+        `logins`: default those of the sites' default role. `values`: placeholders of resets. Yields what the resets
+        answered. First come, first served, within this process and among processes with the same `auth_folder`. All
+        sites are locked in one global order, which prevents deadlocks. Raises `BoundaryError` if a reset or login
+        fails.
         """
-        known, wanted = self._settings.webarena, sort_sites(sites)
+        wanted = sort_sites(sites)
+        known = {site: self._site(site) for site in wanted}
         async with AsyncExitStack() as stack:
             for site in wanted:
-                if known.site(site).isolation != "parallel":
+                if not known[site].is_shared:
                     await stack.enter_async_context(self._lock_exclusively(site))
-            await gather_or_cancel(*(self._reset(site) for site in wanted if known.site(site).isolation == "reset"))
-            for site in wanted:
-                if not self._states.fault(site).startswith("missing"):
-                    await self._enter(site)
-            yield
+            start = EpisodeStart()
+            for answer in await gather_or_cancel(*(self._reset(site, known[site], values) for site in wanted)):
+                start = start.updated_by(answer)
+            for login in wanted if logins is None else logins:
+                if start.storage_state is None and not self._states.fault(login).startswith("missing"):
+                    await self._enter(login)
+            yield start
+
+    def _site(self, name: str) -> SiteSettings:
+        return self._settings.sites.get(name, SiteSettings())
 
     @asynccontextmanager
-    async def _lock_exclusively(self, site: WebArenaSite) -> AsyncIterator[None]:
+    async def _lock_exclusively(self, site: str) -> AsyncIterator[None]:
         """Hold a site exclusively on this host."""
         async with self._turns[site]:
             # The waiting process holds `next`, so that another process can't pass the site on among its own episodes
@@ -111,25 +147,28 @@ class SiteScheduler:
 
     def _lock(self, name: str) -> FileLock:
         try:
-            self._states.folder.mkdir(parents=True, exist_ok=True)
+            self._states.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             message = f"{self._states.folder}: can't be made: {error.strerror}"
             raise StoreError(message, hint=_OTHER_FOLDER) from error
         return FileLock(self._states.folder / name)
 
-    async def _reset(self, site: WebArenaSite) -> None:
-        known = self._settings.webarena
-        await reset_site(site, known.site(site), known.reset_timeout, self._states.folder / f"{site}.reset.log")
+    async def _reset(self, name: str, site: SiteSettings, values: Mapping[str, str]) -> EpisodeStart:
+        if site.isolation not in ("reset", "tenant") or not site.reset.strip():
+            return EpisodeStart()
+        # Resets of one site that run at the same time have a log each.
+        own = f".{values['episode']}" if site.isolation == "tenant" else ""
+        return await reset_site(name, site, self._states.folder / f"{name}{own}.reset.log", values)
 
-    async def _enter(self, site: WebArenaSite) -> None:
+    async def _enter(self, login: str) -> None:
         """Ensure a valid login: an earlier episode or a reset may have ended it."""
-        async with self._doors[site]:
-            shared = self._settings.webarena.site(site).isolation == "parallel"
-            if shared and time.monotonic() - self._seen.get(site, -_BELIEVED) < _BELIEVED:
+        async with self._doors[login]:
+            shared = self._site(login.partition("@")[0]).is_shared
+            if shared and time.monotonic() - self._seen.get(login, -_BELIEVED) < _BELIEVED:
                 return
             async with self._open_logins() as logins:
-                await _renew(self._settings, self._states, logins, site)
-            self._seen[site] = time.monotonic()
+                await _renew(self._settings, self._states, logins, login)
+            self._seen[login] = time.monotonic()
 
     @asynccontextmanager
     async def _open_logins(self) -> AsyncIterator[LoginManager]:
@@ -140,45 +179,61 @@ class SiteScheduler:
             yield logins
 
 
+def complete_url(site: str, url: str) -> str:
+    """Return the URL of a page on a site from an address or a path."""
+    return url if "://" in url else f"{site}/{url.lstrip('/')}"
+
+
 def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
-    """Check that the settings provide what WebArena tasks need; other tasks need nothing.
+    """Check that the settings provide what tasks on sites need; other tasks need nothing.
 
     Raises `SettingsError` or `UsageError` with task, site and setting, `MissingStageError` for a missing or expired
     login that requires `webgym login`.
     """
-    states, logins = LoginStore.of(settings.webarena), set[WebArenaSite]()
+    states, wanted = LoginStore.of(settings), set[str]()
     for task in tasks:
-        claimed = task_sites(task)
-        for site in claimed:
-            _url(settings, site, f"task {task.id}: ")
-        logins.update(login_sites(task))
+        for site in task_sites(task):
+            _require_known(settings, task, site)
+            find_site(settings, site, f"task {task.id}: ")
+        for login in login_sites(task):
+            _require_known(settings, task, login.partition("@")[0])
+            wanted.add(login)
         if settings.rollout.executor == "ray" and (alone := exclusive_sites(settings, task)):
             site = sort_sites(alone)[0]
             raise SettingsError(
-                f"task {task.id}: {site} takes one episode at a time (webarena.{site}.isolation), which can't be seen "
+                f"task {task.id}: {site} takes one episode at a time (sites.{site}.isolation), which can't be seen "
                 "to from several nodes",
-                hint=f"-s rollout.executor=local, or -s webarena.{site}.isolation=parallel where nothing is changed",
+                hint=f"-s rollout.executor=local, or -s sites.{site}.isolation=parallel where nothing is changed",
             )
-    for site in sort_sites(logins):
-        known, fault = find_account(settings, site), states.fault(site)
-        if fault and settings.webarena.login == "auto":
-            read_password(site, known)
+    for login in sorted(wanted):
+        known, account = find_account(settings, login)
+        fault = states.fault(login)
+        if fault and known.login == "auto" and not account.storage_state:
+            read_password(login, account)
         elif fault:
-            raise _no_login(site, fault)
+            raise _no_login(settings, login, fault)
 
 
-async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[WebArenaSite, ...]:
-    """Ensure that all logins of tasks are valid; return the sites that were logged in to.
+def _require_known(settings: Settings, task: Task, site: str) -> None:
+    known = {*settings.sites, *WebArenaSite}
+    if site not in known:
+        place = "site" if task.site else "sites or storage_state"
+        there = ", ".join(settings.sites) or "none: give -c FILE with a table sites"
+        raise UsageError(f"task {task.id}: {place}: there is no site {site!r}", hint=f"the sites are {there}")
+
+
+async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[str, ...]:
+    """Ensure that all logins of tasks are valid; return the logins that were renewed.
 
     Raises `MissingStageError` for one that requires `webgym login`, `BoundaryError` if a site can't be reached or
     rejects the login, `UsageError` if two logins conflict.
     """
-    states, wanted = LoginStore.of(settings.webarena), {login_sites(task) for task in tasks}
-    sites = sort_sites(site for logins in wanted for site in logins)
-    if not sites:
+    states, wanted = LoginStore.of(settings), {login_sites(task) for task in tasks}
+    needed = sort_sites(login for logins in wanted for login in logins)
+    if not needed:
         return ()
     async with open_login_manager(settings) as manager:
-        entered = [site for site in sites if await _renew(settings, states, manager, site)]
+        entered = [login for login in needed if await _renew(settings, states, manager, login)]
     for logins in sorted(wanted - {()}):
         states.join(logins)
     return tuple(entered)
@@ -187,41 +242,41 @@ async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[We
 def map_isolation(settings: Settings, tasks: Iterable[Task]) -> dict[str, Isolation]:
     """Return the isolation of the tasks' sites."""
     sites = sort_sites(site for task in tasks for site in task_sites(task))
-    return {site.value: settings.webarena.site(site).isolation for site in sites}
+    return {site: settings.sites.get(site, SiteSettings()).isolation for site in sites}
 
 
-def exclusive_sites(settings: Settings, task: Task) -> frozenset[WebArenaSite]:
+def exclusive_sites(settings: Settings, task: Task) -> frozenset[str]:
     """Return the sites on which no other episode may run together with this task."""
-    return frozenset(site for site in task_sites(task) if settings.webarena.site(site).isolation != "parallel")
+    return frozenset(site for site in task_sites(task) if not settings.sites.get(site, SiteSettings()).is_shared)
 
 
 def describe_isolation(isolation: Mapping[str, str]) -> str:
     """Return a one-line description of the isolation."""
-    words = {"parallel": "any number of episodes", "serial": "one at a time", "reset": "one at a time, after a reset"}
+    words = {
+        "parallel": "any number of episodes",
+        "serial": "one at a time",
+        "reset": "one at a time, after a reset",
+        "tenant": "any number of episodes, each in its own tenant",
+    }
     return "sites: " + "; ".join(f"{site} {words[kind]}" for site, kind in isolation.items())
 
 
-async def _renew(settings: Settings, states: LoginStore, logins: LoginManager, site: WebArenaSite) -> bool:
+async def _renew(settings: Settings, states: LoginStore, logins: LoginManager, login: str) -> bool:
     """Renew an unusable login. Returns whether that was necessary; raises if only a user may do it."""
-    why = states.fault(site) or await logins.check_session(site, states.path((site,)))
+    why = states.fault(login) or await logins.check_session(login, states.path((login,)))
     if not why:
         return False
-    if settings.webarena.login == "manual":
-        raise _no_login(site, why)
-    states.save(site, await logins.log_in(site))
+    site, account = find_account(settings, login)
+    if site.login == "manual" or account.storage_state:
+        raise _no_login(settings, login, why)
+    states.save(login, await logins.log_in(login))
     return True
 
 
-def _no_login(site: WebArenaSite, why: str) -> MissingStageError:
-    return MissingStageError(f"the login of {site} is of no use: {why}", hint=f"webgym login {site}")
-
-
-def _url(settings: Settings, site: WebArenaSite, whose: str = "") -> str:
-    url = settings.webarena.site(site).url
-    if not url:
-        hint = f"-s webarena.{site}.url=http://HOST:PORT"
-        raise SettingsError(f"{whose}webarena.{site}.url is empty: where is the site {site}?", hint=hint)
-    return url
+def _no_login(settings: Settings, login: str, why: str) -> MissingStageError:
+    given = find_account(settings, login)[1].storage_state
+    hint = f"save Playwright's storage state of a login in {given}" if given else login_command(login)
+    return MissingStageError(f"the login of {login} is of no use: {why}", hint=hint)
 
 
 async def _acquire_lock(lock: FileLock) -> None:

@@ -58,6 +58,7 @@ class WebEnvironment(Environment):
         self._pool = pool
         self._session: BrowserSession | None = None
         self._noticed = (0, 0)
+        self._held = AsyncExitStack()
         self._titles: dict[Page, str] = {}
         self._is_stable = True
         self._settler = PageSettler(pool.max_idle_wait)
@@ -82,8 +83,6 @@ class WebEnvironment(Environment):
         self.start = await self._prepare(task, seed)
         self._noticed, self._is_stable, self._settler = (0, 0), True, PageSettler(self._pool.max_idle_wait)
         options = await self._options(task, seed)
-        if (state := self.start.storage_state) is not None:
-            options = replace(options, context_arguments=options.context_arguments | {"storage_state": state})
         self._session = session = await self._pool.browsers.session(options)
         if self.start.cookies:
             await session.add_cookies(self.start.cookies)
@@ -144,12 +143,14 @@ class WebEnvironment(Environment):
         return self._pool.gate.find_outage(*filter(None, (self.start.start_url, url)))
 
     async def close(self) -> None:
-        """Close the browser context."""
+        """Close the browser context, then release the sites for the next episode."""
         await self._agent_proxy.aclose()
         session, self._session = self._session, None
+        resources, self._held = self._held, AsyncExitStack()
         self._titles = {}
-        if session is not None:
-            await session.close()
+        async with resources:
+            if session is not None:
+                await session.close()
 
     async def _prepare(self, task: Task, seed: int) -> EpisodeStart:
         """Start the episode, then call the set-up function of its site, whose pages may be on a host of their own."""
@@ -160,15 +161,20 @@ class WebEnvironment(Environment):
         return prepared
 
     async def _start_episode(self, task: Task, seed: int) -> EpisodeStart:
-        """Prepare what the episode starts with, before there is a browser context. `start_url` is complete."""
-        return EpisodeStart(start_url=task.start_url)
+        """Reserve the task's sites and prepare what the episode starts with, before there is a browser context."""
+        start = await self._held.enter_async_context(self._pool.desk.start_episode(task, self.episode, seed))
+        if task.site and (host := urlsplit(start.start_url).hostname):  # a tenant may have a host of its own
+            self._pool.gate.rules = self._pool.gate.rules.with_names([host])
+        return start
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
         """Prepare the episode's other resources; return the options of its browser context."""
         options = self._pool.options
+        if state := self.start.storage_state:
+            options = replace(options, context_arguments=options.context_arguments | {"storage_state": state})
         if folder := task.extra.get(UPLOADS):  # checked by `require_files`
             options = replace(options, upload_folder=Path(folder))
-        address = urlsplit(task.start_url)
+        address = urlsplit(self.start.start_url)
         # a host with a port is more specific
         for host in (address.netloc.lower(), address.hostname or ""):
             if login := self._pool.credentials.get(host):

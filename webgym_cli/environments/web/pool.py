@@ -13,6 +13,7 @@ from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.observe import observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
+from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.action import InteractionMode
@@ -59,7 +60,8 @@ class WebPool:
         )
         self.credentials = read_credentials(browser.http_credentials)
         """User and password by host, for HTTP authentication."""
-        self.gate = EgressProxy(AddressRules.of(browser.private_hosts))
+        self.desk = SiteScheduler(settings, lambda: self.browsers)
+        self.gate = EgressProxy(AddressRules.of(browser.private_hosts).with_names(self.desk.hosts))
         self.settings = settings
         self.browsers = BrowserPool(browser)
 

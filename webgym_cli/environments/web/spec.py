@@ -8,11 +8,12 @@ from typing import Any
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
-from webgym_cli.environments.registry import EnvironmentSpec
+from webgym_cli.environments.registry import SITE_RESOURCES, EnvironmentSpec
 from webgym_cli.environments.web.benchmarks import list_converters
 from webgym_cli.environments.web.tasks import complete_address, is_web_record, require_instruction
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
+from webgym_cli.util.registry import lazy
 
 
 def _make_pool(settings: Settings) -> EnvironmentPool:
@@ -46,5 +47,8 @@ SPEC = EnvironmentSpec(
     leaves_dialogs=True,
     is_judged=lambda settings: True,
     require_expert=_require_expert,
+    check_settings=lazy("webgym_cli.environments.sites.site_scheduler:require_sites"),
+    resources=SITE_RESOURCES,
     new_task_fields=_no_new_fields,
+    group_name=lambda task: task.site,
 )

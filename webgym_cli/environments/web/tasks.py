@@ -18,7 +18,8 @@ def is_web_record(record: TaskFields) -> bool:
     """Whether a record without an environment is a web task: it has a URL or a field of WebGym's."""
     url = record.fields.get("start_url")
     is_address = isinstance(url, str) and "://" in url
-    return is_address or "start_url" in record.spelling or "instruction" in record.spelling
+    named = bool({"start_url", "instruction"} & record.spelling.keys() or record.fields.get("site"))
+    return is_address or named
 
 
 def complete_address(record: TaskFields) -> None:
@@ -28,6 +29,9 @@ def complete_address(record: TaskFields) -> None:
     if not isinstance(url, str):
         return  # validation reports the expected type
     url = url.strip()
+    if record.fields.get("site") and "://" not in url:
+        record.fields["start_url"] = f"/{url.lstrip('/')}"
+        return
     if not url:
         raise BadTaskError(f"{name}: a task on the web needs the address that it starts from")
     if not url.lower().startswith(("http://", "https://")):

@@ -20,7 +20,8 @@ def convert_configurations(path: Path, settings: Settings, sites: Sequence[str])
 
     Raises `UsageError` for an invalid URL, and as `convert_webarena`.
     """
-    return convert_webarena(path, {**settings.webarena.addresses(), **_read_addresses(sites)})
+    known = {site: settings.sites[site].url for site in WebArenaSite if site in settings.sites}
+    return convert_webarena(path, {**known, **_read_addresses(sites)})
 
 
 def convert_webarena(path: Path, sites: Mapping[WebArenaSite, str]) -> ConversionResult:

@@ -6,7 +6,6 @@ import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from http import HTTPStatus
-from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentStep, RawObservation
@@ -16,7 +15,6 @@ from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.episode_start import EpisodeStart
 from webgym_cli.environments.fixture_sites.server import SiteServer
 from webgym_cli.environments.sites.login_store import is_fixture, task_sites
-from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.environments.webarena.evaluation import grade
@@ -41,8 +39,6 @@ class WebArenaPool(WebPool):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, InteractionMode.SET_OF_MARKS, as_text=True)
-        self.desk = SiteScheduler(settings, lambda: self.browsers)
-        self.gate.rules = self.gate.rules.with_names(self.desk.hosts)
         self.judge = FuzzyJudge(settings.judge) if settings.judge.base_url else None
         self._fixture: SiteServer | None = None
         self._serving = asyncio.Lock()
@@ -75,7 +71,6 @@ class WebArenaEnvironment(WebEnvironment):
         super().__init__(pool)
         self._arena = pool
         self._task = Task(id="none", environment="webarena")
-        self._held = AsyncExitStack()
         self._seen: tuple[Element, ...] = ()
 
     async def open_to_agent(self, task: Task, seed: int) -> AgentAccess:
@@ -102,17 +97,10 @@ class WebArenaEnvironment(WebEnvironment):
             self._expert = make_webarena_expert(self._task)
         return to_webrl_action(await self._expert.act(self.session, self._seen), self._seen)
 
-    async def close(self) -> None:
-        """Close the browser context, then release the sites for the next episode."""
-        await super().close()
-        resources, self._held = self._held, AsyncExitStack()
-        await resources.aclose()
-
     async def _start_episode(self, task: Task, seed: int) -> EpisodeStart:
         """Reserve the sites, or start an episode on the fixture sites."""
         self._task = task
         if not is_fixture(task):
-            await self._held.enter_async_context(self._arena.desk.reserve(task_sites(task)))
             return await super()._start_episode(task, seed)
         server = await self._arena.fixture()
         token = server.open_world(WORLD)
@@ -120,14 +108,11 @@ class WebArenaEnvironment(WebEnvironment):
         return server.describe_start(token, task.start_url)
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
-        """Load the sites' logins."""
         options = await super()._options(task, seed)
-        arguments: dict[str, Any] = dict(options.context_arguments)
-        if state := self._arena.desk.storage_state(task):
-            arguments["storage_state"] = str(state)
-        if place := task.extra.get("geolocation"):
-            arguments |= {"geolocation": place, "permissions": ["geolocation"]}
-        return replace(options, context_arguments=arguments)
+        if not (place := task.extra.get("geolocation")):
+            return options
+        location = {"geolocation": place, "permissions": ["geolocation"]}
+        return replace(options, context_arguments=options.context_arguments | location)
 
     async def _arrive(self, session: BrowserSession, url: str) -> None:
         """Open each start page in a tab of its own and show the first."""
@@ -171,8 +156,9 @@ class WebArenaEnvironment(WebEnvironment):
 
     async def _require_answer(self) -> None:
         """Raise a failure if the current page is an error page since a site of the task is down."""
-        webarena, session = self._arena.settings.webarena, self.session
-        down = self._arena.gate.find_silent(*(webarena.site(site).url for site in task_sites(self._task)))
+        sites, session = self._arena.settings.sites, self.session
+        known = (sites[site].url for site in task_sites(self._task) if site in sites)
+        down = self._arena.gate.find_silent(*known)
         if down and (
             session.url.startswith("chrome-error:") or (await session.traffic()).status == HTTPStatus.BAD_GATEWAY
         ):

@@ -10,9 +10,10 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.failures import ScriptError
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab
+from webgym_cli.environments.sites.login import find_site
 from webgym_cli.environments.webarena.locators import HelperName
 from webgym_cli.environments.webarena.reviews import fetch_newest_review
-from webgym_cli.errors import BoundaryError
+from webgym_cli.errors import BoundaryError, SettingsError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
 
@@ -86,9 +87,10 @@ class EvaluationBrowser:
         raise ValueError(f"{helper} asks nothing of a page")
 
     def _shop(self) -> str:
-        if not (url := self._settings.webarena.shopping.url):
-            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"webarena.{WebArenaSite.SHOPPING}.url is empty")
-        return url
+        try:
+            return find_site(self._settings, WebArenaSite.SHOPPING).url
+        except SettingsError as error:
+            raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, str(error)) from error
 
 
 def _text(value: Any) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.sites.login import find_account, read_password
+from webgym_cli.environments.sites.login import find_account, find_site, read_password
 from webgym_cli.environments.sites.site_scheduler import require_sites
 from webgym_cli.environments.webarena.locators import HelperCall, HelperName, parse_location
 from webgym_cli.environments.webarena.tasks import evaluation_of
@@ -44,13 +44,10 @@ def require_evaluations(settings: Settings, tasks: Iterable[Task]) -> None:
 
 
 def _require_shop(settings: Settings, task: Task, helpers: set[HelperName]) -> None:
-    if helpers & _OF_SHOP and not settings.webarena.shopping.url:
-        raise SettingsError(
-            f"task {task.id}: its evaluation asks the shop, and webarena.shopping.url is empty",
-            hint="-s webarena.shopping.url=http://HOST:PORT",
-        )
+    if helpers & _OF_SHOP:
+        find_site(settings, WebArenaSite.SHOPPING, f"task {task.id}: its evaluation asks the shop: ")
     if helpers & _OF_ADMIN:
-        read_password(WebArenaSite.SHOPPING_ADMIN, find_account(settings, WebArenaSite.SHOPPING_ADMIN))
+        read_password(WebArenaSite.SHOPPING_ADMIN, find_account(settings, WebArenaSite.SHOPPING_ADMIN)[1])
 
 
 def _helpers(evaluation: Evaluation) -> set[HelperName]:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.sites.login import find_account, read_password
+from webgym_cli.environments.sites.login import find_account, find_site, read_password
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.webarena import WebArenaSite
@@ -33,8 +33,8 @@ async def fetch_newest_review(settings: Settings, sku: str) -> LatestReview | No
 
     Raises `BoundaryError` for an unexpected response, `UsageError` without the shop's admin account.
     """
-    shop, limit = settings.webarena.shopping.url, settings.browser.navigation_timeout
-    known = find_account(settings, WebArenaSite.SHOPPING_ADMIN)
+    shop, limit = find_site(settings, WebArenaSite.SHOPPING).url, settings.browser.navigation_timeout
+    _, known = find_account(settings, WebArenaSite.SHOPPING_ADMIN)
     login = {"username": known.account, "password": read_password(WebArenaSite.SHOPPING_ADMIN, known)}
     try:
         async with BoundedClient(timeout=limit, trust_env=False) as client:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from webgym_cli.environments.registry import EnvironmentSpec, ExclusiveResources
+from webgym_cli.environments.registry import SITE_RESOURCES, EnvironmentSpec
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.registry import select_named
 from webgym_cli.util.registry import lazy
@@ -43,7 +43,6 @@ def _group_name(task: Task) -> str:
     return "+".join(sorted(map(str, sites))) if isinstance(sites, list) else ""
 
 
-_SITES = "webgym_cli.environments.sites.site_scheduler"
 SPEC = EnvironmentSpec(
     name="webarena",
     benchmarks=("webarena", "visualagentbench", "webrl"),
@@ -54,12 +53,7 @@ SPEC = EnvironmentSpec(
     require_expert=lazy("webgym_cli.environments.webarena.fixture_tasks:require_experts"),
     check_settings=lazy("webgym_cli.environments.webarena.requirements:check_settings"),
     scores_unfinished=True,
-    resources=ExclusiveResources(
-        claim=lazy(f"{_SITES}:exclusive_sites"),
-        map_isolation=lazy(f"{_SITES}:map_isolation"),
-        describe=lazy(f"{_SITES}:describe_isolation"),
-        prepare=lazy(f"{_SITES}:log_in_to_sites"),
-    ),
+    resources=SITE_RESOURCES,
     new_task_fields=_new_task_fields,
     group_name=_group_name,
 )

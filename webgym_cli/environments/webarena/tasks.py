@@ -14,9 +14,10 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator
 from webgym_cli.environments.webarena.evaluation import check_evaluation
 from webgym_cli.records.base import Record
 from webgym_cli.records.task import Task
-from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, UrlRule, WebArenaSite, is_address
+from webgym_cli.records.webarena import AND, OR, EvalType, Evaluation, UrlRule, WebArenaSite
 from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.util.text import map_texts
+from webgym_cli.util.urls import is_address
 
 # Site names in WebRL's generated instructions (`task` and `web`).
 GENERATED = {
