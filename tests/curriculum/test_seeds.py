@@ -76,3 +76,11 @@ def test_a_new_task_of_webarena_s_has_a_login_and_no_score_of_its_own():
     report = FileReport("new")
     assert list(Checker().check("new", [task.model_dump_json().encode()], report)) == []
     assert report.tasks == 1
+
+
+def test_a_new_task_on_a_site_starts_there_as_the_same_role():
+    seeds = [web(at, "/orders", site="desk", role=role) for at, role in enumerate("aab")]
+    groups = group_by_site(seeds)
+    assert [(group.site, len(group.seeds)) for group in groups] == [("desk@a", 2), ("desk@b", 1)]
+    task = build_task("Find it all", plan_requests(groups, 1, 2, 0)[0][0])
+    assert (task.site, task.role, task.start_url, task.environment) == ("desk", "a", "/orders", "web")

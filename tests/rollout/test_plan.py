@@ -280,6 +280,18 @@ def test_a_plan_with_gaps_is_kept_and_extended(world):
     ]
 
 
+def test_a_test_seed_keeps_the_evaluation_the_same_over_seeds(world, tasks):
+    def drawn(split, *given):
+        return draw(tasks, world.load(*given), split, 0, 9)
+
+    fixed = ("tasks.test_seed=5",)
+    assert drawn(Split.TEST, "seed=1", *fixed) == drawn(Split.TEST, "seed=2", *fixed) == drawn(Split.TEST, "seed=5")
+    assert (
+        drawn(Split.TEST, "seed=1", "tasks.test_seed=0") == drawn(Split.TEST, "seed=0") != drawn(Split.TEST, "seed=1")
+    )
+    assert drawn(Split.TRAIN, "seed=1", *fixed) == drawn(Split.TRAIN, "seed=1") != drawn(Split.TRAIN, "seed=2", *fixed)
+
+
 @pytest.mark.parametrize("split", Split)
 def test_planned_episodes_on_blocked_sites_wait(world, split):
     world.plan(8, split=split)

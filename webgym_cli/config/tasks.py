@@ -26,6 +26,9 @@ class TasksSettings(ConfigSection):
     digits, `arithmetic:sums-test`: the other 60."""
     test: str = ""
     """Test tasks, in the same form; empty: the training tasks on seeds that training never uses."""
+    test_seed: int | None = Field(default=None, ge=0, lt=2**32)
+    """Seed of the test episodes; null: `seed`. Runs with the same one are evaluated on the same tasks and page seeds,
+    whatever their `seed`."""
     sampler: Literal["uniform", "ratio", "pass_rate"] = "uniform"
     """Sampling of training tasks. `uniform`: all tasks equally; `ratio`: by difficulty band (`difficulty_ratio`);
     `pass_rate`: by the policy's success on each task in the newest iteration that had it (`pool_shares`)."""

@@ -143,7 +143,7 @@ def _collect_known(settings: Settings, groups: Sequence[SeedGroup], index: Index
     for row in index.rows(_ASKED, [generating_environments()]):
         tried.setdefault(row["site"], set()).add(row["instruction"])
     for group in groups:
-        for domain in {site_of(seed.task.start_url) or seed.task.environment for seed in group.seeds}:
+        for domain in {seed.task.site or site_of(seed.task.start_url) or seed.task.environment for seed in group.seeds}:
             known[group.site] |= tried.get(domain, set())
     return known
 

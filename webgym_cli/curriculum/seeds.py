@@ -73,7 +73,7 @@ def generating_environments() -> list[str]:
 
 
 def group_name(task: Task) -> str:
-    """Return the site by which tasks are grouped: WebArena's names joined by `+`, else the URL's host."""
+    """Return the site by which tasks are grouped: its name (with the role) or names, else the URL's host."""
     if name := find_environment(task.environment).group_name(task):
         return name
     try:
@@ -130,6 +130,8 @@ def build_task(instruction: str, request: SeedRequest) -> Task:
         instruction=instruction,
         start_url=start.start_url,
         environment=start.environment,
+        site=start.site,
+        role=start.role,
         difficulty=median_low([seed.task.difficulty for seed in request.group.seeds]),
         extra=extra,
     )

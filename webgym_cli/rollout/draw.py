@@ -47,7 +47,9 @@ class EpisodeSampler:
         `rates`: reads the newest pass rates, for the sampler `pass_rate`.
         """
         if split is Split.TEST:
-            return cls(settings, split, iteration, TaskSampler(tasks, f"{settings.seed}/test"))
+            own = settings.tasks.test_seed
+            seed = settings.seed if own is None else own
+            return cls(settings, split, iteration, TaskSampler(tasks, f"{seed}/test"))
         part = f"new/{iteration}" if new else "train" if settings.tasks.no_repeats else f"train/{iteration}"
         ratio = settings.tasks.difficulty_ratio if settings.tasks.sampler == "ratio" and not new else None
         name, agent = f"{settings.seed}/{part}", settings.agent

@@ -50,5 +50,5 @@ SPEC = EnvironmentSpec(
     check_settings=lazy("webgym_cli.environments.sites.site_scheduler:require_sites"),
     resources=SITE_RESOURCES,
     new_task_fields=_no_new_fields,
-    group_name=lambda task: task.site,
+    group_name=lambda task: "@".join(filter(None, (task.site, task.role))),
 )
