@@ -20,8 +20,8 @@ class EpisodeStart(Record):
     """Address of the first page, or a path on the site; empty: the task's."""
     cookies: tuple[dict[str, Any], ...] = ()
     """Cookies in Playwright's form; one without `url` or `domain` is for the site."""
-    storage_state: dict[str, Any] | str | None = None
-    """Playwright's storage state, or its file, in place of the role's login; None: the login of the task's role."""
+    storage_state: dict[str, Any] | None = None
+    """Playwright's storage state in place of the role's login; None: the login of the task's role."""
     state: Any = None
     """Value that the task's check gets, such as the name of a tenant."""
 

@@ -32,6 +32,7 @@ from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
+from webgym_cli.util.files import read_json
 from webgym_cli.util.secrets import add_secret
 
 # Seconds between two attempts to lock a site held by another process.
@@ -86,7 +87,7 @@ class SiteScheduler:
         values = {"episode": episode, "seed": str(seed), "role": task.role}
         async with self.reserve(task_sites(task), login_sites(task), values) as start:
             if start.storage_state is None and (login := self.storage_state(task)):
-                start = start.model_copy(update={"storage_state": str(login)})
+                start = start.model_copy(update={"storage_state": await asyncio.to_thread(read_json, login)})
             yield self._complete(start, task)
 
     def _complete(self, start: EpisodeStart, task: Task) -> EpisodeStart:
