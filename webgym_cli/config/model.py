@@ -40,15 +40,15 @@ class Settings(ConfigSection):
     """Python files or modules that are imported before a command runs, in this order, but not by commands that only
     read a run. They register environments, advantage estimators, export formats, judge protocols or training backends
     by name."""
+    sites: dict[str, SiteSettings] = Field(default_factory=dict)
+    """The sites of tasks, by name: addresses, accounts by role, logins, isolation of episodes
+    ([fields](#sitesettings)). Several sources are merged key by key, like `sites.shop.url`."""
     tasks: TasksSettings = TasksSettings()
     policy_config: PolicySettings = PolicySettings()
     context_config: ContextSettings = ContextSettings()
     agent: AgentSettings = AgentSettings()
     image: ImageSettings = ImageSettings()
     browser: BrowserSettings = BrowserSettings()
-    sites: dict[str, SiteSettings] = Field(default_factory=dict)
-    """The sites of tasks, by name: addresses, accounts by role, logins, isolation of episodes
-    ([fields](#sitesettings)). Several sources are merged key by key, like `sites.shop.url`."""
     rollout: RolloutSettings = RolloutSettings()
     judge: JudgeSettings = JudgeSettings()
     orm: OrmSettings = OrmSettings()

@@ -124,6 +124,12 @@ def test_a_task_names_its_site_and_role(settings, tmp_path, monkeypatch):
     assert SiteScheduler(known).storage_state(agent) == tmp_path / "agent.json"
 
 
+def test_a_site_without_an_entry_is_a_name(settings):
+    plain = Task(**{**ON_DESK, "site": "mine", "start_url": "http://mine.test/a"})
+    require_sites(settings(), [plain])
+    assert exclusive_sites(settings(), plain) == frozenset()
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [

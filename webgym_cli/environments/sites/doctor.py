@@ -42,10 +42,10 @@ async def _check_address(name: str, site: SiteSettings) -> DoctorCheck:
         reason = str(error) or type(error).__name__
         fix = f"start the site, or fix sites.{name}.url: {reason}"
         return DoctorCheck(f"site {name}", "missing", path=site.url, fix=fix)
-    said = f"answers with status {response.status_code}"
+    status = f"answers with status {response.status_code}"
     if response.status_code >= 500:
-        return DoctorCheck(f"site {name}", "missing", said, site.url, f"look at the site's log: {site.url} {said}")
-    return DoctorCheck(f"site {name}", "ok", said, site.url)
+        return DoctorCheck(f"site {name}", "missing", status, site.url, f"look at the site's log: {site.url} {status}")
+    return DoctorCheck(f"site {name}", "ok", status, site.url)
 
 
 async def _check_reset(settings: Settings, name: str, site: SiteSettings) -> DoctorCheck:

@@ -38,6 +38,8 @@ from webgym_cli.util.secrets import add_secret
 # Seconds between two attempts to lock a site held by another process.
 _LOOK_AGAIN = 0.2
 _OTHER_FOLDER = "choose another browser.auth_folder"
+# A site that has no entry is only a name for set-up functions and experts.
+_ABSENT = SiteSettings(isolation="parallel")
 _NO_EPISODE: Mapping[str, str] = MappingProxyType({"episode": "", "seed": "", "role": ""})
 # Seconds for which a verified login of a shared site is trusted.
 _BELIEVED = 60.0
@@ -93,7 +95,7 @@ class SiteScheduler:
     def _complete(self, start: EpisodeStart, task: Task) -> EpisodeStart:
         """Return a start with the address of its first page, and cookies that have a place."""
         url = start.start_url or task.start_url
-        if not task.site:
+        if task.site not in self._settings.sites:
             return start.model_copy(update={"start_url": url})
         site = find_site(self._settings, task.site, f"task {task.id}: ").url
         own = [cookie if {"url", "domain"} & cookie.keys() else {"url": site, **cookie} for cookie in start.cookies]
@@ -127,7 +129,7 @@ class SiteScheduler:
             yield start
 
     def _site(self, name: str) -> SiteSettings:
-        return self._settings.sites.get(name, SiteSettings())
+        return self._settings.sites.get(name, _ABSENT)
 
     @asynccontextmanager
     async def _lock_exclusively(self, site: str) -> AsyncIterator[None]:
@@ -193,7 +195,8 @@ def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
     """
     states, wanted = LoginStore.of(settings), set[str]()
     for task in tasks:
-        for site in task_sites(task):
+        is_name = task.site and task.site not in settings.sites and not task.role and "://" in task.start_url
+        for site in () if is_name else task_sites(task):
             _require_known(settings, task, site)
             find_site(settings, site, f"task {task.id}: ")
         for login in login_sites(task):
@@ -243,12 +246,12 @@ async def log_in_to_sites(settings: Settings, tasks: Iterable[Task]) -> tuple[st
 def map_isolation(settings: Settings, tasks: Iterable[Task]) -> dict[str, Isolation]:
     """Return the isolation of the tasks' sites."""
     sites = sort_sites(site for task in tasks for site in task_sites(task))
-    return {site: settings.sites.get(site, SiteSettings()).isolation for site in sites}
+    return {site: settings.sites.get(site, _ABSENT).isolation for site in sites}
 
 
 def exclusive_sites(settings: Settings, task: Task) -> frozenset[str]:
     """Return the sites on which no other episode may run together with this task."""
-    return frozenset(site for site in task_sites(task) if not settings.sites.get(site, SiteSettings()).is_shared)
+    return frozenset(site for site in task_sites(task) if not settings.sites.get(site, _ABSENT).is_shared)
 
 
 def describe_isolation(isolation: Mapping[str, str]) -> str:
