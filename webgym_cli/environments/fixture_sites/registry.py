@@ -5,15 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from webgym_cli.environments.fixture_hosts import HOSTS as HOSTS
+from webgym_cli.environments.fixture_hosts import LAB_HOSTS as LAB_HOSTS
+from webgym_cli.environments.fixture_hosts import SITE_HOSTS as SITE_HOSTS
+
 if TYPE_CHECKING:
     from webgym_cli.environments.fixture_sites.web import SitePages
-
-# Sites with episodes.
-SITE_HOSTS = ("shop.test", "mail.test")
-# Hosts of the laboratory; `other.test` serves only frames of `lab.test` from another origin.
-LAB_HOSTS = ("lab.test", "other.test")
-# All served host names. `.test` is reserved (RFC 6761), so the browser must map them to the server.
-HOSTS = (*SITE_HOSTS, *LAB_HOSTS)
 
 
 def find_site(host: str) -> SitePages[Any]:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.sites import DEFAULT_ROLE, SiteSettings
-from webgym_cli.environments.fixture_sites.registry import HOSTS
+from webgym_cli.environments.fixture_hosts import HOSTS
 from webgym_cli.environments.sites.login import name_login, site_key
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.task import Task
