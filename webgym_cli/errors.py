@@ -8,6 +8,7 @@
     │   └── PeerLostError             4   a trainer failed only because another node's was lost
     ├── BelowThresholdError           5   finished, but below --min-success
     ├── StoreError                    1   the run directory can't be read or written
+    ├── OutOfTimeError               85   stopped before the deadline of its job; `webgym resume` goes on
     ├── RunLockedError               75   another webgym works on the run
     ├── VenvError                     2   a role environment or the browser is missing or broken
     └── BoundaryError                 1   a boundary (browser, policy, judge) failed: an episode stores it as a failure
@@ -30,6 +31,7 @@ EXIT_CODES: dict[int, str] = {
     4: "a child process (vLLM, trainer, set-up) failed",
     5: "finished, but below --min-success",
     75: "the run is locked by another webgym",
+    85: "stopped before the end of its job: continue it in another one",
     130: "interrupted (Ctrl-C)",
     143: "terminated (SIGTERM)",
 }
@@ -83,6 +85,12 @@ class BelowThresholdError(WebGymError):
     """The command finished, but the success rate is below `--min-success`."""
 
     exit_code = 5
+
+
+class OutOfTimeError(WebGymError):
+    """The command stopped before the deadline of its job. 85 is what HTCondor, too, takes for "continue me"."""
+
+    exit_code = 85
 
 
 class StoreError(WebGymError):

@@ -10,10 +10,11 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.errors import UsageError, WebGymError
+from webgym_cli.errors import OutOfTimeError, UsageError, WebGymError
 from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.async_loop import AsyncLoop
 from webgym_cli.loop.context import StageContext
+from webgym_cli.loop.deadline import Deadline
 from webgym_cli.loop.loop_plan import LoopPlan, Phase, choose_policy, is_imported
 from webgym_cli.loop.phases import Phases, phase_of
 from webgym_cli.loop.rollout_setup import require_success
@@ -33,6 +34,7 @@ class Loop:
     context: StageContext
     phases: Phases | None = None
     """Collects the training episodes of curriculum phases."""
+    deadline: Deadline | None = None
     failures: list[Event] = field(default_factory=list)
     """Events of failed stages that `keep_going` skipped, oldest first."""
     _error: WebGymError | None = None
@@ -102,10 +104,16 @@ class Loop:
             self.phases.record_finished()
 
     async def _stage(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        """Run a stage; with `keep_going`, record an error other than `UsageError` and continue."""
+        """Run a stage; with `keep_going`, record an error other than `UsageError` and continue.
+
+        Raises `OutOfTimeError` if it can't end before the deadline.
+        """
         try:
+            if self.deadline is not None:
+                self.deadline.require_time(name)
             await work
-        except UsageError:
+        except (UsageError, OutOfTimeError):
+            work.close()
             raise
         except WebGymError as error:
             if not self.plan.keep_going:

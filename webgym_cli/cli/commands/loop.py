@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -41,6 +43,12 @@ MinSuccessOpt = Annotated[
 KeepGoingOpt = Annotated[
     bool, typer.Option("--keep-going", help="Continue after a failed stage: the next round collects more and retries.")
 ]
+StopBeforeOpt = Annotated[
+    str | None,
+    typer.Option(
+        "--stop-before", metavar="TIME", help="Exit with 85 this long before the SLURM job ends, such as 3m, 90s or 1h."
+    ),
+]
 
 
 def loop(
@@ -52,6 +60,7 @@ def loop(
     until: UntilOpt = None,
     min_success: MinSuccessOpt = None,
     keep_going: KeepGoingOpt = False,
+    stop_before: StopBeforeOpt = None,
 ) -> None:
     """Repeat: evaluate, roll out, prepare, train, swap weights.
 
@@ -62,13 +71,15 @@ def loop(
       webgym loop runs/a -c demo --iterations 3
       webgym loop runs/a --iterations 10 --until 0.9 --min-success 0.8
       webgym loop runs/a -s loop.mode=async
+      webgym loop runs/a --stop-before 3m
       webgym loop runs/a --dry-run
 
-    Exit codes: 3, 4, 5, 75.
+    Exit codes: 3, 4, 5, 75, 85.
 
     See also: webgym status, webgym resume, webgym report.
     """
     from webgym_cli.cli.stage import check_model, resolve
+    from webgym_cli.loop.deadline import find_deadline
     from webgym_cli.loop.loop import Loop
     from webgym_cli.loop.loop_plan import Phase, plan_loop
     from webgym_cli.tracking.plan import plan_tracking
@@ -83,11 +94,14 @@ def loop(
         "keep_going": keep_going,
     }
     plan = plan_loop(directory, settings, phase=Phase(phase), **own_options)
+    deadline = find_deadline(directory, stop_before, os.environ)
     if options.dry_run:
         check_model("loop", directory, settings, {"phase": phase})
         output.show({**plan.to_json(), "tracking": plan_tracking(directory, settings).to_json()})
         return
-    work("loop", directory, settings, output, {"phase": phase, **own_options}, lambda context: Loop(plan, context))
+    kept = {"phase": phase, **own_options, "stop_before": stop_before}
+    with deadline.enforced() if deadline is not None else nullcontext():
+        work("loop", directory, settings, output, kept, lambda context: Loop(plan, context, deadline=deadline))
     if other := {"rollout": "update", "update": "rollout"}.get(phase):
         output.next_step(f"webgym loop {run} --phase {other}")
     else:
