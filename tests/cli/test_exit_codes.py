@@ -53,6 +53,11 @@ def locked_out(run):
         return webgym("prepare", run.root, cwd=run.root.parent)
 
 
+def out_of_time(run):
+    given = ("-s", "rollout.policy=oracle", "--stop-before", "1s")
+    return webgym("loop", run.root, *given, cwd=run.root.parent, SLURM_JOB_END_TIME="1")
+
+
 def signalled(number):
     def call(run):
         child = subprocess.Popen(
@@ -74,6 +79,7 @@ CASES = {
     4: (child_failed, "no such device"),
     5: (below, "success rate 0.8 is below --min-success 0.9"),
     75: (locked_out, "webgym train runs/a"),
+    85: (out_of_time, "before the deadline"),
     130: (signalled(signal.SIGINT), "interrupted"),
     143: (signalled(signal.SIGTERM), "terminated"),
 }

@@ -24,7 +24,9 @@ def gateway(
     host: HostOpt = "127.0.0.1",
     port: PortOpt = 8900,
 ) -> None:
-    """Record the sessions of any OpenAI-compatible agent as trajectories, until Ctrl-C.
+    """Record the sessions of any OpenAI-compatible agent.
+
+    They are stored as trajectories, until Ctrl-C.
 
     Agents call the printed base URL with a session's key, by chat completions or Responses. The run's policy answers
     with the run's sampling; each call is stored with its pictures, token ids and log-probabilities before it is

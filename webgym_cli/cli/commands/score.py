@@ -43,7 +43,7 @@ def score(
     unscored: UnscoredOpt = False,
     all_: AllOpt = False,
 ) -> None:
-    """Score stored trajectories with an outcome reward model, or with --check by the checks of their tasks.
+    """Score stored trajectories by reward model, or --check.
 
     The model reads the task, all actions and the last page; the probability of YES as the first token of its response
     is stored beside the trajectory. From orm.threshold on it counts as a success, which is the reward only where
