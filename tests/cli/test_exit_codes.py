@@ -54,8 +54,8 @@ def locked_out(run):
 
 
 def out_of_time(run):
-    given = ("-s", "rollout.policy=oracle", "--stop-before", "1s")
-    return webgym("loop", run.root, *given, cwd=run.root.parent, SLURM_JOB_END_TIME="1")
+    given = ("-s", "tasks.train=miniwob:click-button", "--phase", "rollout", "--stop-before", "1s")
+    return webgym("loop", run.root.with_name("late"), *given, cwd=run.root.parent, SLURM_JOB_END_TIME="1")
 
 
 def signalled(number):

@@ -99,7 +99,7 @@ def test_the_deadline_is_that_long_before_the_end_of_the_job(tmp_path, given, se
     assert find_deadline(RunDir(tmp_path), None, {}) is None
 
 
-@pytest.mark.parametrize(("given", "end"), [("soon", "1800000000"), ("-3m", "1"), ("3m", ""), ("3m", "18:00"), ("3m", None)])
+@pytest.mark.parametrize(("given", "end"), [("soon", "9"), ("-3m", "9"), ("3m", ""), ("3m", "18:00"), ("3m", None)])
 def test_a_time_that_can_not_be_read_is_refused(tmp_path, given, end):
     with pytest.raises(UsageError) as caught:
         find_deadline(RunDir(tmp_path), given, {} if end is None else {END_VARIABLE: end})

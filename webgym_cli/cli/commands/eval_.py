@@ -79,7 +79,7 @@ def eval_(
 
     Exit codes: 3, 4, 75.
 
-    See also: webgym compare, webgym judge, webgym tasks.
+    See also: webgym compare, webgym judge, webgym tasks convert.
     """
     from webgym_cli.cli.stage import check_model, stage
     from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
