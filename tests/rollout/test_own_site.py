@@ -52,6 +52,7 @@ def test_the_user_s_file_has_few_lines():
 
 def test_a_site_of_one_s_own_is_set_up_done_and_checked(folder):
     rollout = ("rollout", "run", "-c", "site.yaml", "--policy", "oracle", "-s", "rollout.max_attempts=1")
+    assert "2 tasks tried" in webgym(folder, "tasks", "check", "tasks.jsonl", "-c", "site.yaml", "--try")
     webgym(folder, *rollout, "--episodes", "4")
     episodes = stored(folder)
     assert [one["outcome"]["reward"] for one in episodes] == [1.0] * 4
@@ -61,7 +62,9 @@ def test_a_site_of_one_s_own_is_set_up_done_and_checked(folder):
         assert one["final"]["state"] == {"tenant": one["id"]} and "Status:" in one["final"]["text"]
         assert one["task"]["id"] in ("close-printer", "urgent-chair") and "cookies" not in json.dumps(one)
     with sqlite3.connect(folder / "desk.db") as database:
-        assert database.execute("SELECT count(DISTINCT tenant) FROM tickets").fetchone() == (4,)
+        assert database.execute("SELECT count(DISTINCT tenant) FROM tickets").fetchone() == (
+            6,
+        )  # with those of the trial
         database.execute("UPDATE tickets SET status = 'open' WHERE tenant = ?", (episodes[0]["id"],))
     assert "scored 0" in webgym(folder, "score", "run", "--check")
     again = webgym(folder, "score", "run", "--check", "--all")

@@ -119,6 +119,14 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
             spec.check_settings(settings, own)
 
 
+def count_unscored(settings: Settings, tasks: Iterable[Task]) -> int:
+    """Return the number of tasks that nothing scores: they have no check, and there is no judge to ask."""
+    if settings.judge.base_url:
+        return 0
+    judged = (own for spec, own in _by_environment(tasks) if spec.is_judged(settings))
+    return sum(not task.check for own in judged for task in own)
+
+
 def _require_answers(spec: EnvironmentSpec, version: str) -> None:
     """Raise `SettingsError` if dialogs are left to a policy whose action set can't answer them."""
     if not spec.leaves_dialogs:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.registry import check_tasks, find_environment, require_experts
+from webgym_cli.environments.registry import check_tasks, count_unscored, find_environment, require_experts
 from webgym_cli.errors import BelowThresholdError, WebGymError
 from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.series import ORACLE, VLLM
@@ -53,6 +54,9 @@ def plan_current_rollout(
     if policy == ORACLE:
         require_experts(settings, (owed.episode.task for owed in plan.owed))
     check_tasks(settings, (owed.episode.task for owed in plan.owed))
+    if count := count_unscored(settings, {owed.episode.task.key: owed.episode.task for owed in plan.owed}.values()):
+        note = f"{format_count(count, 'task')} without a check, and judge.base_url is empty: nothing scores them"
+        return replace(plan, notes=(*plan.notes, note))
     return plan
 
 

@@ -11,7 +11,9 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 import typer
 
 from webgym_cli.cli import completion as complete
+from webgym_cli.cli.commands.expand import expand
 from webgym_cli.cli.commands.generate import generate
+from webgym_cli.cli.commands.try_tasks import try_files
 from webgym_cli.cli.manual import command, make_group
 from webgym_cli.cli.options import DataOptions, SettingsOptions
 from webgym_cli.cli.output import Output
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
     from webgym_cli.tasks.check import FileReport
 
-app = make_group("Check, sample, convert and generate task files.")
+app = make_group("Check, sample, convert, expand and generate task files.")
 
 FilesArg = Annotated[list[str], typer.Argument(metavar="FILE...", help="Task files (JSON Lines); - for stdin.")]
 SourceArg = Annotated[
@@ -32,6 +34,10 @@ SourceArg = Annotated[
         help="A task file, miniwob:all, sites:all, ... (default: tasks.train of the settings).",
         autocompletion=complete.tasks,
     ),
+]
+TryOpt = Annotated[
+    bool,
+    typer.Option("--try", help="Also open each start page with its login, and run set-up and check before any work."),
 ]
 CountOpt = Annotated[int, typer.Option("-n", "--count", min=1, help="Number of distinct tasks.")]
 SamplerOpt = Annotated[
@@ -73,21 +79,26 @@ AddressOpt = Annotated[
 
 
 @command(app)
-def check(files: FilesArg, options: DataOptions) -> None:
+def check(files: FilesArg, options: DataOptions, try_: TryOpt = False) -> None:
     """Check task files and report every bad line.
 
     Also counts the tasks. Exits with 2 if a line is bad. Several files are compared with each other: a test set should
     share no task with the training set. Environments of plugins are known where -s or -c names these.
 
+    With --try each task is started as in an episode: its site is set up, its role logged in, its first page opened, and
+    its check called, which must not be a success yet. Exits with 2 if that fails for a task.
+
     Examples:
       webgym tasks check train.jsonl test.jsonl
       webgym tasks check train.jsonl --json | jq -r 'select(.event=="bad_line").line'
+      webgym tasks check tasks.jsonl -c site.yaml --try
 
     See also: webgym tasks sample, webgym rollout.
     """
     from webgym_cli.tasks.check import Checker, FileReport
 
-    output, checker, reports = Output(as_json=options.json), Checker(options.load()), []
+    settings = options.load()
+    output, checker, reports = Output(as_json=options.json), Checker(settings), []
     for file in files:
         report = FileReport("stdin" if file == "-" else file)
         with _open_source(file) as lines:
@@ -108,6 +119,8 @@ def check(files: FilesArg, options: DataOptions) -> None:
         )
     if empty := next((report.file for report in reports if not report.tasks), None):
         raise UsageError(f"{empty}: no task in the file", hint="put one task a line, as JSON")
+    if try_:
+        try_files(settings, files, output)
 
 
 @command(app)
@@ -209,6 +222,7 @@ def convert(
     output.note(f"{len(lines)} tasks{unscored}{repeated}")
 
 
+command(app)(expand)
 command(app)(generate)
 
 

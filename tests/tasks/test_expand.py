@@ -1,0 +1,98 @@
+"""Tasks from templates: combinations of values, held-out values, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from webgym_cli.errors import UsageError
+from webgym_cli.tasks.expand import expand_templates
+
+TEMPLATE = {
+    "id": "close",
+    "environment": "web",
+    "start_url": "http://desk/",
+    "instruction": "Close '{title}' for {person.name}.",
+    "extra": {"team": "{person.team}", "tags": ["{n}"]},
+}
+
+NUMBERS = "printf '7\\nx\\n7\\n'"
+
+
+def write(folder, **changes):
+    (folder / "people.csv").write_text("name,team\nAda,blue\nBob,red\n")
+    parameters = {
+        "title": ["A b", "C", "D"],
+        "person": {"csv": "people.csv"},
+        "n": {"command": "printf '7\\nx\\n7\\n'"},
+    }
+    path = folder / "templates.yaml"
+    path.write_text(yaml.safe_dump({"parameters": parameters, "templates": [TEMPLATE], **changes}, sort_keys=False))
+    return path
+
+
+def test_every_combination_is_a_task_whose_values_are_its_fields(tmp_path):
+    tasks = expand_templates(write(tmp_path)).train
+    assert len(tasks) == 3 * 2 * 2 and len({task.key for task in tasks}) == 12
+    first = tasks[0]
+    assert (first.id, first.instruction) == ("close-a-b-ada-blue-7", "Close 'A b' for Ada.")
+    person = {"name": "Ada", "team": "blue"}
+    assert first.extra == {"title": "A b", "person": person, "n": 7, "team": "blue", "tags": [7]}
+
+
+@pytest.mark.parametrize(
+    ("held_out", "values"), [({"title": ["C"]}, {"C"}), ({"title": 0.3}, None), ({"n": ["x"]}, None)]
+)
+def test_all_tasks_with_a_held_out_value_are_in_the_test_set(tmp_path, held_out, values):
+    expanded = expand_templates(write(tmp_path, held_out=held_out))
+    ((name, chosen),) = expanded.held_out.items()
+    assert len(chosen) == 1 and (values is None or set(chosen) == values)
+    assert {task.extra[name] for task in expanded.test} == set(chosen)
+    assert not {task.extra[name] for task in expanded.train} & set(chosen)
+    assert expand_templates(write(tmp_path, held_out=held_out)) == expanded
+
+
+def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
+    titles = [f"title {number}" for number in range(20)]
+    shares = []
+    for listed in (titles, titles[::-1]):
+        parameters = {"title": listed, "person": [{"name": "A", "team": "b"}], "n": [1]}
+        shares.append(
+            set(expand_templates(write(tmp_path, parameters=parameters, held_out={"title": 0.25})).held_out["title"])
+        )
+    assert shares[0] == shares[1] and len(shares[0]) == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"templates": []}, "templates"),
+        ({"templates": [TEMPLATE | {"instruction": "{nobody}"}]}, "close: {nobody} is no parameter"),
+        ({"templates": [TEMPLATE | {"instruction": "{person.age}"}]}, "has no column age"),
+        ({"templates": [TEMPLATE, TEMPLATE]}, "two tasks have the id"),
+        ({"templates": [TEMPLATE | {"start_url": ""}]}, "template close: start_url"),
+        ({"held_out": {"title": 1}}, "a share is from 0"),
+        ({"held_out": {"title": ["Z"]}}, "'Z' is no value"),
+        ({"held_out": {"titles": 0.1}}, "held_out.titles is no parameter"),
+        ({"held_out": {"title": ["A b", "C", "D"]}}, "no task for training"),
+        ({"parameters": {"title": {"csv": "nothing.csv"}}}, "nothing.csv can't be read"),
+        ({"parameters": {"title": {"command": "false"}}}, "'false' ended with 1"),
+        ({"parameters": {"title": {"command": "no-such-program"}}}, "can't be run"),
+        ({"parameters": {"title": {}}}, "either csv or command"),
+        ({"parameters": {"title": []}}, "has no values"),
+        ({"parameter": {}}, "parameter: Extra inputs"),
+    ],
+)
+def test_what_can_not_be_expanded_is_refused_with_its_place(tmp_path, changes, words):
+    with pytest.raises(UsageError, match=r"templates.yaml: ") as caught:
+        expand_templates(write(tmp_path, **changes))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"{", b"[]", b"", None])
+def test_a_file_that_is_no_yaml_mapping_is_refused(tmp_path, content):
+    path = tmp_path / "templates.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UsageError, match=r"templates\.yaml: "):
+        expand_templates(path)

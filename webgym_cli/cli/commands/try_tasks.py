@@ -1,0 +1,49 @@
+"""`webgym tasks check --try`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from webgym_cli.cli.output import Output
+from webgym_cli.errors import UsageError
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.records.task import Task
+
+
+def try_files(settings: Settings, files: Sequence[str], output: Output) -> None:
+    """Try the tasks of files and show each problem. Raises `UsageError` if there is one, or nothing scores a task."""
+    from webgym_cli.environments.registry import count_unscored
+    from webgym_cli.jobs.signals import run_async
+    from webgym_cli.loop.task_trial import try_tasks
+    from webgym_cli.tasks.source import open_tasks
+
+    if "-" in files:
+        raise UsageError("--try reads the tasks again: it needs files", hint="webgym tasks check FILE --try")
+    opened = [open_tasks(file) for file in files]
+    tasks = [one.task(number) for one in opened for number in range(len(one))]
+    settings = settings.model_copy(
+        update={"tasks": settings.tasks.model_copy(update={"train": files[0], "test": files[-1]})}
+    )
+    if count := count_unscored(settings, tasks):
+        output.note(f"{count} tasks without a check, and judge.base_url is empty: nothing scores their episodes")
+
+    async def show() -> int:
+        failed = 0
+        async for task, problem in try_tasks(settings, tasks):
+            failed += bool(problem)
+            _show(output, task, problem)
+        return failed
+
+    if failed := run_async(show()):
+        raise UsageError(f"{failed} of {len(tasks)} tasks can't be run as they are", hint="mend what the lines name")
+    output.note(f"{len(tasks)} tasks tried: each starts, and no check is a success before any work")
+
+
+def _show(output: Output, task: Task, problem: str) -> None:
+    if output.as_json:
+        output.data({"event": "tried", "task": task.id, "problem": problem or None})
+    elif problem:
+        output.text(f"task {task.id}: {problem}")

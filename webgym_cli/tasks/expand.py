@@ -1,0 +1,232 @@
+"""Tasks from templates: each template is filled in with the values of its parameters, and some values are held out."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import itertools
+import json
+import math
+import re
+import shlex
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from webgym_cli.errors import UsageError
+from webgym_cli.records.base import describe_invalid
+from webgym_cli.records.task import Task
+from webgym_cli.tasks.format import read_task
+from webgym_cli.tasks.registry import BadTaskError
+from webgym_cli.util.yaml_text import load_yaml
+
+_PLACEHOLDER = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
+_COMMAND_SECONDS = 60.0
+# Maximum number of tasks of one file of templates.
+MAX_TASKS = 1_000_000
+
+
+class ParameterSource(BaseModel):
+    """Values that are not listed in the file of templates itself."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    csv: str = ""
+    """CSV file with a header, relative to the file of templates; each row is a value with its columns."""
+    command: str = ""
+    """Command line, run without a shell in the folder of the file of templates; each line of its output is a value, as
+    JSON or as text."""
+
+
+class TaskTemplates(BaseModel):
+    """A file of templates."""
+
+    model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    parameters: dict[str, list[Any] | ParameterSource] = Field(default_factory=dict)
+    """Values by parameter: a list, or where they come from."""
+    held_out: dict[str, list[Any] | float] = Field(default_factory=dict)
+    """Values by parameter whose tasks are all in the test set: a list, or the share of the values."""
+    templates: list[dict[str, Any]] = Field(min_length=1)
+    """Tasks with `{parameter}` or `{parameter.column}` in their texts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpandedTasks:
+    """The tasks of a file of templates."""
+
+    train: list[Task] = field(default_factory=list)
+    test: list[Task] = field(default_factory=list)
+    """Those with a held-out value."""
+    held_out: dict[str, list[Any]] = field(default_factory=dict)
+    """The held-out values by parameter."""
+
+
+def expand_templates(path: Path) -> ExpandedTasks:
+    """Return the tasks of a file of templates. Raises `UsageError`."""
+    given = _read(path)
+    values = {name: _list_values(path, name, source) for name, source in given.parameters.items()}
+    held_out = {name: _choose(path, name, chosen, values) for name, chosen in given.held_out.items()}
+    expanded, ids = ExpandedTasks(held_out=held_out), set[str]()
+    for template in given.templates:
+        for assigned in _iterate_assignments(path, template, values):
+            task = _fill_task(path, template, assigned)
+            if task.id in ids:
+                raise UsageError(f"{path}: two tasks have the id {task.id}", hint="put each parameter into the id")
+            ids.add(task.id)
+            if len(ids) > MAX_TASKS:
+                raise UsageError(f"{path}: more than {MAX_TASKS:,} tasks", hint="list fewer values")
+            is_held_out = any(assigned[name] in held_out.get(name, ()) for name in assigned)
+            (expanded.test if is_held_out else expanded.train).append(task)
+    if not expanded.train:
+        raise UsageError(f"{path}: held_out leaves no task for training", hint="hold out fewer values")
+    return expanded
+
+
+def _read(path: Path) -> TaskTemplates:
+    try:
+        return TaskTemplates.model_validate(load_yaml(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise UsageError(f"{path}: the templates can't be read: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: no YAML: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        raise UsageError(f"{path}: {describe_invalid(error)}", hint="docs/checks.md has an example") from None
+
+
+def _list_values(path: Path, name: str, source: Sequence[Any] | ParameterSource) -> list[Any]:
+    """Return the distinct values of a parameter, in order."""
+    if not isinstance(source, ParameterSource):
+        listed = list(source)
+    elif bool(source.csv) == bool(source.command):
+        raise UsageError(f"{path}: parameters.{name}: either csv or command is needed")
+    elif source.csv:
+        listed = _read_rows(path, name, source.csv)
+    else:
+        listed = _run_command(path, name, source.command)
+    distinct = list({_key(value): value for value in listed}.values())
+    if not distinct:
+        raise UsageError(f"{path}: parameters.{name} has no values")
+    return distinct
+
+
+def _read_rows(path: Path, name: str, file: str) -> list[dict[str, str]]:
+    try:
+        with (path.parent / file).open(encoding="utf-8", newline="") as rows:
+            return list(csv.DictReader(rows, strict=True))
+    except OSError as error:
+        raise UsageError(f"{path}: parameters.{name}: {file} can't be read: {error.strerror}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: parameters.{name}: {file} is no CSV: {error}") from None
+
+
+def _run_command(path: Path, name: str, command: str) -> list[Any]:
+    where = f"{path}: parameters.{name}: {command!r}"
+    try:
+        arguments = shlex.split(command)
+        done = subprocess.run(
+            arguments, cwd=path.parent, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
+        )
+    except (OSError, ValueError) as error:  # ValueError: an unclosed quotation mark
+        raise UsageError(f"{where} can't be run: {error}") from None
+    except subprocess.TimeoutExpired:
+        raise UsageError(f"{where} took longer than {_COMMAND_SECONDS:g} s") from None
+    if done.returncode:
+        last = "".join(done.stderr.strip().splitlines()[-1:])
+        raise UsageError(f"{where} ended with {done.returncode}: {last}")
+    return [_parse(line) for line in done.stdout.splitlines() if line.strip()]
+
+
+def _parse(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return line.strip()
+
+
+def _choose(path: Path, name: str, chosen: Sequence[Any] | float, values: Mapping[str, list[Any]]) -> list[Any]:
+    """Return the held-out values of a parameter. A share takes those with the smallest hashes; one value remains."""
+    if name not in values:
+        raise UsageError(f"{path}: held_out.{name} is no parameter; there are: {', '.join(values)}")
+    known = values[name]
+    if isinstance(chosen, int | float):
+        if not 0 <= chosen < 1:
+            raise UsageError(f"{path}: held_out.{name}: a share is from 0 to below 1, not {chosen:g}")
+        ranked = sorted(known, key=lambda value: hashlib.sha256(f"{name}/{_key(value)}".encode()).digest())
+        return ranked[: min(math.ceil(chosen * len(known)), len(known) - 1)]
+    if unknown := [value for value in chosen if value not in known]:
+        raise UsageError(f"{path}: held_out.{name}: {unknown[0]!r} is no value of it")
+    return list(chosen)
+
+
+def _iterate_assignments(
+    path: Path, template: Mapping[str, Any], values: Mapping[str, list[Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield each combination of the values of the parameters that a template names."""
+    names = dict.fromkeys(match[1] for text in _iterate_texts(template) for match in _PLACEHOLDER.finditer(text))
+    if unknown := [name for name in names if name not in values]:
+        raise UsageError(
+            f"{path}: template {template.get('id')}: {{{unknown[0]}}} is no parameter",
+            hint=f"there are: {', '.join(values)}",
+        )
+    for combination in itertools.product(*(values[name] for name in names)):
+        yield dict(zip(names, combination, strict=True))
+
+
+def _iterate_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for one in value.values():
+            yield from _iterate_texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _iterate_texts(one)
+
+
+def _fill_task(path: Path, template: Mapping[str, Any], assigned: Mapping[str, Any]) -> Task:
+    """Return one task; its parameters are fields of it, for checks and experts."""
+    record: dict[str, Any] = {**assigned, **_fill(path, dict(template), assigned)}
+    name = str(template.get("id", ""))
+    if name and not _PLACEHOLDER.search(name):
+        record["id"] = "-".join([name, *map(_slug, assigned.values())])
+    try:
+        return read_task(record)
+    except BadTaskError as error:
+        raise UsageError(f"{path}: template {name or '(without an id)'}: {error.with_advice}") from None
+
+
+def _fill(path: Path, value: Any, assigned: Mapping[str, Any]) -> Any:
+    """Return a value with its placeholders filled in; a text that is one placeholder keeps the type of its value."""
+    if isinstance(value, dict):
+        return {name: _fill(path, one, assigned) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_fill(path, one, assigned) for one in value]
+    if not isinstance(value, str):
+        return value
+    if match := _PLACEHOLDER.fullmatch(value):
+        return _look_up(path, match, assigned)
+    return _PLACEHOLDER.sub(lambda match: str(_look_up(path, match, assigned)), value)
+
+
+def _look_up(path: Path, match: re.Match[str], assigned: Mapping[str, Any]) -> Any:
+    value, column = assigned[match[1]], match[2]
+    if column is None:
+        return value
+    if not isinstance(value, Mapping) or column not in value:
+        raise UsageError(f"{path}: {match[0]}: {value!r} has no column {column}")
+    return value[column]
+
+
+def _slug(value: Any) -> str:
+    words: Iterable[Any] = value.values() if isinstance(value, Mapping) else (value,)
+    return re.sub(r"\W+", "-", " ".join(map(str, words))).strip("-").lower()
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
