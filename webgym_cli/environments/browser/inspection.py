@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from webgym_cli.environments.browser.failures import attempt
 from webgym_cli.environments.browser.frames import PAGE_JS
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.browser.worlds import World
+from webgym_cli.environments.browser.worlds import IsolatedWorld
 
 _NAMES_JS, _KINDS_JS = f"{PAGE_JS}.names", f"{PAGE_JS}.kinds"
 _GROUP = "webgym"
@@ -76,7 +76,7 @@ async def _pass_listeners(session: BrowserSession) -> None:
     await send("Runtime.releaseObjectGroup", {"objectGroup": _GROUP})
 
 
-async def _pass_nodes(world: World, nodes: list[int], function: str) -> None:
+async def _pass_nodes(world: IsolatedWorld, nodes: list[int], function: str) -> None:
     """Call a function with these nodes, as far as our scripts may see them."""
     send, place = world.channel.send, {"objectGroup": _GROUP, "executionContextId": world.context}
     asked = (send("DOM.resolveNode", {"backendNodeId": node, **place}) for node in nodes)

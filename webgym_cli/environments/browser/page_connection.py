@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from webgym_cli.environments.browser.cdp import CDPConnection, CDPSender, CDPSession
 from webgym_cli.environments.browser.failures import has_sign
 from webgym_cli.environments.browser.page_activity import DOMAINS, EVENTS, PageActivity
-from webgym_cli.environments.browser.worlds import Worlds
+from webgym_cli.environments.browser.worlds import IsolatedWorlds
 from webgym_cli.jobs.workers import race
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class PageConnection:
     traffic: PageActivity
     context: str
     """Chrome's id of the page's context."""
-    worlds: Worlds
+    worlds: IsolatedWorlds
     """Where our scripts run."""
 
     @property
@@ -83,5 +83,5 @@ async def connect_page(
             session.on(event, partial(traffic.note, event))
     for domain in DOMAINS if watch else ():
         await channel.send(f"{domain}.enable")
-    worlds = Worlds(channel, about["targetId"], script, direct)
+    worlds = IsolatedWorlds(channel, about["targetId"], script, direct)
     return PageConnection(channel, traffic, about.get("browserContextId", ""), worlds)

@@ -34,7 +34,7 @@ class FrameDocument:
 
 
 @dataclass(slots=True)
-class World:
+class IsolatedWorld:
     """An isolated world of one document."""
 
     channel: CDPSender
@@ -45,7 +45,7 @@ class World:
     """Nodes whose listeners were passed to our scripts."""
 
 
-class Worlds:
+class IsolatedWorlds:
     """The worlds of a page's frames, each made on first use. Without a script, calls run in the page's own world."""
 
     def __init__(self, channel: CDPSender, main: str, script: str, direct: CDPConnection | None) -> None:
@@ -55,7 +55,7 @@ class Worlds:
         self._main = main
         self._direct = direct
         self._channels = {main: channel}
-        self._worlds: dict[str, World] = {}
+        self._worlds: dict[str, IsolatedWorld] = {}
 
     async def call(self, function: str, argument: object, frame: str = "") -> Any:
         """Call a JavaScript function in a frame (default: the main one). Raises `ScriptError` where it throws."""
@@ -82,14 +82,14 @@ class Worlds:
             return result
         raise AssertionError  # the last turn returned or raised
 
-    async def find(self, frame: str = "") -> World:
+    async def find(self, frame: str = "") -> IsolatedWorld:
         """Return the world of a frame."""
         if not self.script:
-            return World(self.channel, 0)
+            return IsolatedWorld(self.channel, 0)
         if frame not in self._worlds:
             channel = self._channels.get(frame or self._main, self.channel)
             made = await channel.send("Page.createIsolatedWorld", {"frameId": frame or self._main, "worldName": _NAME})
-            world = World(channel, int(made["executionContextId"]))
+            world = IsolatedWorld(channel, int(made["executionContextId"]))
             await channel.send("Runtime.evaluate", {"expression": self.script, "contextId": world.context})
             self._worlds[frame] = world
         return self._worlds[frame]
