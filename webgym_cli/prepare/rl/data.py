@@ -30,7 +30,7 @@ _MEMBERS = "SELECT group_id, id, episode, reward, reason FROM rl_batch ORDER BY 
 
 
 @dataclass(frozen=True, slots=True)
-class Batch(PreparedData["RlPlan"]):
+class GradientBatch(PreparedData["RlPlan"]):
     """All trajectories of an iteration with their token ids, log-probabilities and rewards.
 
     What plans and writes is imported when it is used: training only reads.
@@ -131,6 +131,6 @@ class Batch(PreparedData["RlPlan"]):
             )
 
 
-BATCH = Batch()
-STEPS = Batch(anchors=True)
-TRANSITIONS = Batch(transitions=True)
+BATCH = GradientBatch()
+STEPS = GradientBatch(anchors=True)
+TRANSITIONS = GradientBatch(transitions=True)
