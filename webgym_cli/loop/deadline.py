@@ -90,8 +90,8 @@ def find_deadline(run: RunDir, stop_before: str | None, environ: Mapping[str, st
     """
     if stop_before is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", stop_before)
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", stop_before)
+    if match is None:
         raise UsageError(f"--stop-before {stop_before}: is no time", hint="--stop-before 3m, 90s or 1h")
     end = environ.get(END_VARIABLE, "")
     if not end.isdecimal():
@@ -99,4 +99,4 @@ def find_deadline(run: RunDir, stop_before: str | None, environ: Mapping[str, st
             f"--stop-before: {END_VARIABLE} {'is not set' if not end else f'is {end}, no seconds since 1970'}",
             hint=f"outside of SLURM: export {END_VARIABLE}=$(date -d '+4 hours' +%s)",
         )
-    return Deadline(run, int(end) - float(found[1]) * _UNITS[found[2]])
+    return Deadline(run, int(end) - float(match[1]) * _UNITS[match[2]])
