@@ -24,6 +24,7 @@ from webgym_cli.environments.sites.site_scheduler import (
     map_isolation,
     require_sites,
 )
+from webgym_cli.environments.sites.site_setup import SETUPS, SiteSetup
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
@@ -124,8 +125,12 @@ def test_a_task_names_its_site_and_role(settings, tmp_path, monkeypatch):
     assert SiteScheduler(known).storage_state(agent) == tmp_path / "agent.json"
 
 
-def test_a_site_without_an_entry_is_a_name(settings):
+def test_a_site_without_an_entry_is_the_name_of_a_set_up_function(settings, monkeypatch):
     plain = Task(**{**ON_DESK, "site": "mine", "start_url": "http://mine.test/a"})
+    require_sites(load(), [plain])
+    with pytest.raises(UsageError, match="there is no site 'mine'"):
+        require_sites(settings(), [plain])
+    monkeypatch.setitem(SETUPS.registered, "mine", SiteSetup.of(lambda context: None, "mine"))
     require_sites(settings(), [plain])
     assert exclusive_sites(settings(), plain) == frozenset()
 

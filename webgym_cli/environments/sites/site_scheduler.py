@@ -27,6 +27,8 @@ from webgym_cli.environments.sites.login import (
 )
 from webgym_cli.environments.sites.login_store import LoginStore, login_sites, sort_sites, task_sites
 from webgym_cli.environments.sites.reset import reset_site
+from webgym_cli.environments.sites.site_expert import EXPERTS
+from webgym_cli.environments.sites.site_setup import SETUPS
 from webgym_cli.errors import BoundaryError, MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.records.failure import FailureKind
@@ -101,7 +103,9 @@ class SiteScheduler:
         own = [cookie if {"url", "domain"} & cookie.keys() else {"url": site, **cookie} for cookie in start.cookies]
         for cookie in own:
             add_secret(str(cookie.get("value", "")))
-        return start.model_copy(update={"start_url": complete_url(site, url), "cookies": tuple(own)})
+        return start.model_copy(
+            update={"start_url": url if "://" in url else f"{site}/{url.lstrip('/')}", "cookies": tuple(own)}
+        )
 
     @asynccontextmanager
     async def reserve(
@@ -182,11 +186,6 @@ class SiteScheduler:
             yield logins
 
 
-def complete_url(site: str, url: str) -> str:
-    """Return the URL of a page on a site from an address or a path."""
-    return url if "://" in url else f"{site}/{url.lstrip('/')}"
-
-
 def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
     """Check that the settings provide what tasks on sites need; other tasks need nothing.
 
@@ -195,8 +194,7 @@ def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
     """
     states, wanted = LoginStore.of(settings), set[str]()
     for task in tasks:
-        is_name = task.site and task.site not in settings.sites and not task.role and "://" in task.start_url
-        for site in () if is_name else task_sites(task):
+        for site in () if _is_only_name(settings, task) else task_sites(task):
             _require_known(settings, task, site)
             find_site(settings, site, f"task {task.id}: ")
         for login in login_sites(task):
@@ -216,6 +214,13 @@ def require_sites(settings: Settings, tasks: Iterable[Task]) -> None:
             read_password(login, account)
         elif fault:
             raise _no_login(settings, login, fault)
+
+
+def _is_only_name(settings: Settings, task: Task) -> bool:
+    """Whether a task's `site` needs no entry: a set-up function or an expert has it, or there is no table at all."""
+    is_other = task.site and task.site not in settings.sites and not task.role and "://" in task.start_url
+    # Beside a table another name is a mistyped one, whose isolation would silently not apply.
+    return bool(is_other) and (not settings.sites or task.site in {*SETUPS.names(), *EXPERTS.names()})
 
 
 def _require_known(settings: Settings, task: Task, site: str) -> None:
