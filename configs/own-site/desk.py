@@ -1,0 +1,71 @@
+"""How the tasks of the help desk are set up, done and checked: all code that a site of one's own needs."""
+
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+from webgym_cli.environments.sites import expert, setup
+from webgym_cli.scoring import check
+
+FOLDER = Path(os.environ.get("DESK_FOLDER", "tenants"))
+
+
+@setup("desk")
+def copy_database(context):
+    """Give the episode a database of its own."""
+    shutil.copyfile(FOLDER / "seed.sqlite3", FOLDER / f"{context.id}.sqlite3")
+    return {"cookies": [{"name": "tenant", "value": context.id}], "state": {"tenant": context.id}}
+
+
+def read(tenant, table):
+    with sqlite3.connect(FOLDER / f"{tenant}.sqlite3") as database:
+        database.row_factory = sqlite3.Row
+        key = "username" if table == "auth_user" else "name"
+        return {row[key]: dict(row) for row in database.execute(f"SELECT * FROM {table}")}
+
+
+@check("user")
+def user(context, name, field, value):
+    """1 if the field of the user has the value and no other user has changed."""
+    before, after = (read(tenant, "auth_user") for tenant in ("seed", context.state["tenant"]))
+    others = sum(after.get(other) != before[other] for other in before if other not in (name, "amy", "boss"))
+    return {"reward": float(str(after[name][field]) == str(value) and not others), "others_changed": others}
+
+
+@check("groups")
+def groups(context, gone="", made=""):
+    """1 if the groups are those of the seed without `gone` and with `made`."""
+    wanted = {*read("seed", "auth_group")} - {gone} | {made}
+    return float({*read(context.state["tenant"], "auth_group")} == wanted - {""})
+
+
+@check("count")
+def count(context, table):
+    """1 if the answer is the number of rows."""
+    return float((context.answer or "").strip().rstrip(".") == str(len(read(context.state["tenant"], table))))
+
+
+@expert("desk")
+def work(page, todo, name="", label="", value="", gone="", made="", section="Groups"):
+    """Do the task as a person does: open the section, the entry, change it, save."""
+    if todo != "ask":
+        yield page.click(section, "link")
+    if todo == "add":
+        yield page.click("Add group", "link")
+        yield page.type("Name:", made)
+    elif todo == "ask":
+        yield page.click(section, "link")
+        yield page.answer((yield page.read(r"(?P<rows>\d+) (groups|users)"))["rows"])
+        return
+    else:
+        yield page.click(gone or name, "link")
+    if todo == "delete":
+        yield page.click("Delete", "link")
+        yield page.click("Yes, I’m sure", "button")
+        return
+    if todo == "tick":
+        yield page.click(label)
+    elif todo == "fill":
+        yield page.type(label, value or made)
+    yield page.click("Save", "button")

@@ -1,0 +1,105 @@
+"""Serve Django's admin as an application with accounts, forms and a database: python serve.py PORT FOLDER.
+
+Each value of the cookie `tenant` has a database of its own in FOLDER, a copy of `seed.sqlite3` that `desk.py` makes;
+without the cookie it is `seed.sqlite3` itself. Needs `pip install django`.
+"""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+import django
+from django.conf import settings
+
+PORT, FOLDER = sys.argv[1], Path(sys.argv[2]).resolve()
+TENANT = threading.local()
+APPS = ("admin", "auth", "contenttypes", "sessions", "messages", "staticfiles")
+MIDDLEWARE = ("sessions.middleware.Session", "auth.middleware.Authentication", "messages.middleware.Message")
+CONTEXT = ("django.template.context_processors.request", "django.contrib.auth.context_processors.auth")
+USERS = ("ann", "ben", "cleo", "dan", "eva", "finn", "gina", "hugo")
+GROUPS = ("Billing", "Design", "Support", "Travel", "Warehouse")
+
+
+class Router:
+    """Reads and writes the database of the current request's tenant."""
+
+    def db_for_read(self, model, **hints):
+        return getattr(TENANT, "name", "default")
+
+    db_for_write = db_for_read
+
+    def allow_relation(self, one, other, **hints):
+        return True
+
+
+def choose_tenant(get_response):
+    """Middleware that chooses the database by the cookie."""
+    from django.db import connections
+
+    def respond(request):
+        TENANT.name = name = request.COOKIES.get("tenant", "default")
+        if name not in connections.databases:
+            file = FOLDER / f"{Path(name).name}.sqlite3"
+            connections.databases[name] = connections.databases["default"] | {"NAME": file}
+        try:
+            return get_response(request)
+        finally:
+            connections[name].close()
+
+    return respond
+
+
+settings.configure(
+    DEBUG=True,
+    SECRET_KEY=os.environ.get("DESK_SECRET", "only for a machine without visitors, please"),
+    ROOT_URLCONF=__name__,
+    ALLOWED_HOSTS=["*"],
+    STATIC_URL="/static/",
+    # A login is valid for every tenant: the session is in the cookie, not in the database.
+    SESSION_ENGINE="django.contrib.sessions.backends.signed_cookies",
+    DEFAULT_AUTO_FIELD="django.db.models.AutoField",
+    DATABASE_ROUTERS=[Router()],
+    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": FOLDER / "seed.sqlite3"}},
+    INSTALLED_APPS=[f"django.contrib.{name}" for name in APPS],
+    MIDDLEWARE=[f"{__name__}.choose_tenant", *(f"django.contrib.{name}Middleware" for name in MIDDLEWARE)],
+    TEMPLATES=[
+        {
+            "BACKEND": "django.template.backends.django.DjangoTemplates",
+            "APP_DIRS": True,
+            "OPTIONS": {
+                "context_processors": [*CONTEXT, "django.contrib.messages.context_processors.messages"],
+            },
+        }
+    ],
+)
+django.setup()
+
+from django.contrib import admin  # noqa: E402  Django wants its settings first
+from django.urls import path  # noqa: E402
+
+urlpatterns = [path("", admin.site.urls)]
+
+
+def fill() -> None:
+    """Make the seed: an agent who may edit users and groups, an administrator, and what they manage."""
+    from django.contrib.auth.models import Group, Permission, User
+    from django.core.management import call_command
+
+    call_command("migrate", verbosity=0)
+    if User.objects.exists():
+        return
+    User.objects.create_superuser("boss", "boss@desk.test", os.environ["DESK_BOSS"])
+    agent = User.objects.create_user("amy", "amy@desk.test", os.environ["DESK_AGENT"], is_staff=True)
+    agent.user_permissions.set(Permission.objects.filter(content_type__app_label="auth"))
+    for name in USERS:
+        User.objects.create(username=name, email=f"{name}@desk.test")
+    Group.objects.bulk_create(Group(name=name) for name in GROUPS)
+
+
+if __name__ == "__main__":
+    from django.core.management import execute_from_command_line
+
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    fill()
+    execute_from_command_line([sys.argv[0], "runserver", "--noreload", f"127.0.0.1:{PORT}"])

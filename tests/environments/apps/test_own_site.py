@@ -1,0 +1,94 @@
+"""`configs/own-site`: Django's admin as a training ground, with a database for each episode."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests import forked
+from tests.environments.apps.install import apps_folder
+from webgym_cli.config.shipped import shipped_root
+
+pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.timeout(300)]
+
+PASSWORDS = {"DESK_AGENT": "agent-password-1", "DESK_BOSS": "boss-password-1"}
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """The folder of a user with the shipped files, beside the running application; yields folder and settings."""
+    python = apps_folder() / "venv/bin/python"
+    if not python.exists():
+        pytest.skip("the applications are not installed: python -m tests.environments.apps.install")
+    for file in (shipped_root() / "own-site").iterdir():
+        shutil.copy(file, tmp_path)
+    for name, value in PASSWORDS.items():
+        monkeypatch.setenv(name, value)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    with (tmp_path / "app.log").open("wb") as log:
+        server = subprocess.Popen(
+            [str(python), "serve.py", str(port), "tenants"], cwd=tmp_path, stdout=log, stderr=subprocess.STDOUT
+        )
+    try:
+        wait_for(url, server, tmp_path / "app.log")
+        yield tmp_path, ("-c", "site.yaml", "-s", f"sites.desk.url={url}", "-s", f"browser.auth_folder={tmp_path}/auth")
+    finally:
+        server.kill()
+        server.wait()
+
+
+def wait_for(url: str, server: subprocess.Popen, log: Path) -> None:
+    while server.poll() is None:
+        try:
+            urllib.request.urlopen(f"{url}/login/", timeout=5)
+        except OSError:
+            time.sleep(0.2)
+        else:
+            return
+    pytest.fail(log.read_text())
+
+
+def webgym(folder: Path, *arguments: str) -> str:
+    done = forked.webgym(*arguments, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def read_tasks(file: Path) -> list[dict]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_experts_do_all_kinds_of_tasks_each_in_its_own_database_and_checks_see_it(site):
+    folder, settings = site
+    webgym(folder, "tasks", "expand", "templates.yaml", "-o", "tasks.jsonl")
+    train, test = (read_tasks(folder / name) for name in ("tasks.jsonl", "tasks.test.jsonl"))
+    assert len(train) + len(test) == 41
+    for value in ("Travel", "Press", "finn"):  # values, not tasks, are held out
+        assert not any(value in task["instruction"] for task in train)
+        assert any(value in task["instruction"] for task in test)
+    assert len(test) == 7
+    webgym(folder, "rollout", "run", *settings, "--split", "test", "--policy", "oracle", "--episodes", "7")
+    (part,) = folder.glob("run/test_trajectories/*/part-*.jsonl")
+    episodes = read_tasks(part)
+    assert [one["outcome"]["reward"] for one in episodes if one["outcome"]["failure"] is None] == [1.0] * 7
+    assert len({one["final"]["state"]["tenant"] for one in episodes}) == len(episodes)
+    assert "7 solved" in webgym(folder, "score", "run", "--check", "--all", "--split", "test")
+    stored = "".join(file.read_text(errors="replace") for file in (folder / "run").rglob("*") if file.is_file())
+    assert not any(password in stored for password in PASSWORDS.values())
+
+
+def test_the_user_s_own_files_are_short():
+    own = shipped_root() / "own-site"
+    lines = (own / "desk.py").read_text().splitlines()
+    assert next(at for at, line in enumerate(lines) if line.startswith("@expert")) <= 60
+    assert len((own / "site.yaml").read_text().splitlines()) <= 20
