@@ -22,6 +22,7 @@ PLANS = {
     "loop": (["loop", "new", "-c", "demo", "-s", "policy_config.base_model={model}"], "loop"),
     "curriculum": (["curriculum", "new", "-c", "demo-webrl", "-s", "policy_config.base_model={model}"], "curriculum"),
     "resume": (["resume", "run"], "prepare"),
+    "eval": (["eval", "oracle", "-b", "miniwob:click-test", "-o", "new"], "eval"),
     "gateway": (["gateway", "new"], "gateway"),
     "serve": (["serve", "run", "-s", "venvs.serve={python}"], "serve"),
     "report": (["report", "run", "--json"], "report"),

@@ -36,6 +36,8 @@ JUDGED = (
 ARENA = (
     *("tasks.train=original.jsonl", "tasks.test=lite.jsonl"),
     *("context_config.prompt_version=webrl", "sites.shopping.url=http://10.0.0.1:7770"),
+    "sites.shopping.accounts.user.account=ann",
+    "sites.shopping.accounts.user.password_env_var=WEBARENA_SHOPPING_PASSWORD",
 )
 REALLY = {"export-sharegpt", "report"}
 """Commands whose result is seen, though they have a dry run."""

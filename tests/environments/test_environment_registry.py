@@ -63,7 +63,7 @@ def place(locator: str) -> dict[str, object]:
 
 def test_what_an_evaluation_asks_of_the_shop_is_looked_for_before(monkeypatch):
     review = place("func:shopping_get_sku_latest_review_author('B1')")
-    with pytest.raises(SettingsError, match=r"webarena\.shopping\.url is empty"):
+    with pytest.raises(SettingsError, match=r"sites\.shopping\.url is empty"):
         check_tasks(load(overrides=[WEBRL]), asked("webarena", eval=review))
     known = [f"webarena.{site}.url=http://shop.test" for site in ("shopping", "shopping_admin")]
     monkeypatch.delenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", raising=False)

@@ -34,7 +34,7 @@ class World:
         self.settings = self.load()
 
     def load(self, *overrides):
-        self.settings = load(overrides=[f"tasks.train={self.file}", "rollout.concurrency=2", *overrides])
+        self.settings = load(["webarena"], [f"tasks.train={self.file}", "rollout.concurrency=2", *overrides])
         return self.settings
 
     def plan(self, episodes=None, split=Split.TRAIN, iteration=0, policy=None):

@@ -21,6 +21,7 @@ from webgym_cli.config.rollout import RolloutSettings
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.base import Record
 from webgym_cli.records.sample import Message
+from webgym_cli.records.usage import TokenUsage
 from webgym_cli.util.http_client import MAX_ANSWER, BoundedClient
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -162,6 +163,7 @@ class Verdict(Record):
 
 class Calls:
     calls = 0
+    tokens = TokenUsage()
 
 
 async def ask_policy(url):

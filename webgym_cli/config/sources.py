@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from pydantic_settings import SettingsError as SourceError
 
 from webgym_cli.config.model import Settings
+from webgym_cli.config.removed import REMOVED
 from webgym_cli.config.renamed import RENAMED, current_name, rename_keys
 from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.sites import list_site_keys
@@ -80,10 +81,12 @@ def read_environment() -> dict[str, Any]:
         if not name.startswith(PREFIX) or name in RESERVED_VARIABLES:
             continue
         key = name.removeprefix(PREFIX).lower().replace("__", ".")
-        if current_name(key) != key:  # the library reads, and parses as JSON, only fields of the model
+        is_known = key.split(".")[0] in Settings.model_fields
+        # The library reads, and parses as JSON, only fields of the model.
+        if current_name(key) != key or (key in REMOVED and not is_known):
             for new, text in rename_keys({key: variables.pop(name.lower())}, f"environment {name}").items():
                 variables.setdefault(f"{PREFIX}{new.replace('.', '__')}".lower(), str(text))
-        elif key.split(".")[0] not in Settings.model_fields:  # the library silently ignores unknown sections
+        elif not is_known:  # the library silently ignores unknown sections
             refuse_unknown(key, f"environment {name}")
     source.env_vars = variables
     try:

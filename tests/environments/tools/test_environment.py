@@ -272,7 +272,7 @@ def test_tasks_without_an_expert_are_told_before_the_first_episode():
         require_experts(settings, [TASK])
     with pytest.raises(UsageError, match="its expert needs the tool calculator"):
         require_experts(load(), [TASK])
-    with pytest.raises(UsageError, match="no expert for the environment web"):
+    with pytest.raises(UsageError, match="there is no expert for a task without site"):
         require_experts(settings, [Task(id="w", environment="web")])
     worked = Task(**{**TASK.model_dump(), "extra": {"answer": "72", "expression": "6*12"}})
     require_experts(settings, [Task(id="click-test"), Task(id="s", environment="sites"), worked])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from webgym_cli.config.load import load
+from webgym_cli.environments.episode_start import EpisodeStart
+from webgym_cli.environments.sites.site_scheduler import SiteScheduler
 from webgym_cli.environments.webarena.environment import WebArenaPool
 from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser, PageScriptError
 from webgym_cli.environments.webarena.locators import HelperName
@@ -127,11 +128,15 @@ async def test_an_episode_starts_logged_in_and_holds_its_sites_until_it_is_close
     app.router.add_get("/", page)
     held = []
 
-    @asynccontextmanager
-    async def reserve(sites):
-        held.extend(sites)
-        yield
-        held.clear()
+    class Desk(SiteScheduler):
+        @asynccontextmanager
+        async def reserve(self, sites, logins, values):
+            held.extend(sites)
+            yield EpisodeStart()
+            held.clear()
+
+        def storage_state(self, task):
+            return state
 
     async with TestServer(app) as server, WebArenaPool(load(overrides=[SETTLED])) as pool:
         url = str(server.make_url("")).rstrip("/")
@@ -141,7 +146,7 @@ async def test_an_episode_starts_logged_in_and_holds_its_sites_until_it_is_close
         state = tmp_path / "shopping_state.json"
         state.write_text(json.dumps({"cookies": [cookie], "origins": [origin]}))
         pool.gate.rules = pool.gate.rules.with_names(["127.0.0.1"])
-        pool.desk = SimpleNamespace(reserve=reserve, storage_state=lambda task: state, address=lambda text: text)
+        pool.desk = Desk(pool.settings, lambda: pool.browsers)
         environment = pool.new()
         task = Task(id="t", start_url=url, environment="webarena", extra={"sites": ["shopping"]})
         _, view = await environment.reset(task, 0)

@@ -28,4 +28,4 @@ def diff(
     """
     Output(as_json=json).note("note: `webgym diff RUN A B` is now `webgym compare RUN A B --tasks`")
     sides = [run, Path(str(first)), *([with_] if with_ else []), Path(str(second))]
-    compare(sides, split, True, top, None, json)
+    compare(sides, split=split, tasks=True, top=top, json=json)

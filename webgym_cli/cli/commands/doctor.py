@@ -20,7 +20,7 @@ def doctor(
         bool, typer.Option("--gpu", help="Check the GPUs instead, with a round of serving and training (two minutes).")
     ] = False,
 ) -> None:
-    """Check the installation, part by part, and the sites of the settings.
+    """Check the installation and the sites of the settings.
 
     Checks the browser, its driver, the role environments, GPUs and disk, each with its version, path and fix. Of the
     table sites it tries each address, reset and login. Exits with 1 if something is missing, and --gpu with 2 if there

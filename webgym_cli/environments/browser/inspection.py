@@ -61,11 +61,11 @@ async def _pass_listeners(session: BrowserSession) -> None:
     send = world.channel.send
     # Of the page's world: listeners of other worlds are not told.
     document = await send("Runtime.evaluate", {"expression": "document", "objectGroup": _GROUP})
-    asked = {"objectId": document["result"]["objectId"], "depth": -1, "pierce": True}
+    request = {"objectId": document["result"]["objectId"], "depth": -1, "pierce": True}
     types: dict[int, set[str]] = {}
-    for listener in (await send("DOMDebugger.getEventListeners", asked))["listeners"]:
+    for listener in (await send("DOMDebugger.getEventListeners", request))["listeners"]:
         types.setdefault(int(listener["backendNodeId"]), set()).add(listener["type"])
-    fresh = [node for node, heard in types.items() if node not in world.known and heard & (_CLICKS | _DROPS)]
+    fresh = [node for node, names in types.items() if node not in world.known and names & (_CLICKS | _DROPS)]
     fresh = fresh[:_MOST_PASSED]
     world.known.update(fresh)
     roots = [node for node in fresh if len(types[node]) >= _MANY_TYPES]
@@ -79,8 +79,8 @@ async def _pass_listeners(session: BrowserSession) -> None:
 async def _pass_nodes(world: IsolatedWorld, nodes: list[int], function: str) -> None:
     """Call a function with these nodes, as far as our scripts may see them."""
     send, place = world.channel.send, {"objectGroup": _GROUP, "executionContextId": world.context}
-    asked = (send("DOM.resolveNode", {"backendNodeId": node, **place}) for node in nodes)
-    resolved = await asyncio.gather(*asked, return_exceptions=True)
+    requests = (send("DOM.resolveNode", {"backendNodeId": node, **place}) for node in nodes)
+    resolved = await asyncio.gather(*requests, return_exceptions=True)
     objects = [one["object"].get("objectId") for one in resolved if isinstance(one, dict)]
     if given := [{"objectId": one} for one in objects if one]:
         call = {"functionDeclaration": function, "arguments": given, "objectId": given[0]["objectId"]}

@@ -59,14 +59,14 @@ def draw_marks(png: bytes, elements: tuple[Element, ...]) -> bytes:
         colour = next((one for one in colours if one not in near), colours[0])
         drawn.append((label, colour))
         draw.rectangle(_pixels(element.box, picture.size), outline=colour, width=1)
-    for (label, colour), element in zip(drawn, _labelled(elements, labels), strict=True):
+    for (label, colour), element in zip(drawn, _select_labelled(elements, labels), strict=True):
         _write(draw, label, str(element.id), colour)
     out = io.BytesIO()
     picture.save(out, "PNG", compress_level=_PNG_LEVEL)
     return out.getvalue()
 
 
-def _labelled(elements: Sequence[Element], labels: Sequence[_Rect | None]) -> list[Element]:
+def _select_labelled(elements: Sequence[Element], labels: Sequence[_Rect | None]) -> list[Element]:
     return [element for element, label in zip(elements, labels, strict=True) if label is not None]
 
 

@@ -88,8 +88,10 @@ class IsolatedWorlds:
             return IsolatedWorld(self.channel, 0)
         if frame not in self._worlds:
             channel = self._channels.get(frame or self._main, self.channel)
-            made = await channel.send("Page.createIsolatedWorld", {"frameId": frame or self._main, "worldName": _NAME})
-            world = IsolatedWorld(channel, int(made["executionContextId"]))
+            created = await channel.send(
+                "Page.createIsolatedWorld", {"frameId": frame or self._main, "worldName": _NAME}
+            )
+            world = IsolatedWorld(channel, int(created["executionContextId"]))
             await channel.send("Runtime.evaluate", {"expression": self.script, "contextId": world.context})
             self._worlds[frame] = world
         return self._worlds[frame]

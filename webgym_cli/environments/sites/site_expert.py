@@ -264,8 +264,9 @@ def require_site_experts(tasks: Iterable[Task]) -> None:
     """Raise `UsageError` for a task whose site has no expert, or that lacks a field which the expert requires."""
     for task in tasks:
         if task.site not in (known := EXPERTS.names()):
+            where = f"the site {task.site}" if task.site else "a task without site"
             raise UsageError(
-                f"task {task.id}: there is no expert for the site {task.site!r}; loaded: {', '.join(known) or 'none'}",
+                f"task {task.id}: there is no expert for {where}; loaded: {', '.join(known) or 'none'}",
                 hint='--policy vllm, or name a file with @expert("SITE") in the setting plugins',
             )
         EXPERTS.find(task.site).require_fields(task, task_fields(task), f"expert {task.site}")
