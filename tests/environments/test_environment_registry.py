@@ -65,12 +65,12 @@ def test_what_an_evaluation_asks_of_the_shop_is_looked_for_before(monkeypatch):
     review = place("func:shopping_get_sku_latest_review_author('B1')")
     with pytest.raises(SettingsError, match=r"sites\.shopping\.url is empty"):
         check_tasks(load(overrides=[WEBRL]), asked("webarena", eval=review))
-    known = [f"webarena.{site}.url=http://shop.test" for site in ("shopping", "shopping_admin")]
+    known = [f"sites.{site}.url=http://shop.test" for site in ("shopping", "shopping_admin")]
     monkeypatch.delenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", raising=False)
     with pytest.raises(UsageError, match="WEBARENA_SHOPPING_ADMIN_PASSWORD"):
-        check_tasks(load(overrides=[WEBRL, *known]), asked("webarena", eval=review))
+        check_tasks(load(["webarena"], [WEBRL, *known]), asked("webarena", eval=review))
     monkeypatch.setenv("WEBARENA_SHOPPING_ADMIN_PASSWORD", "x")
-    check_tasks(load(overrides=[WEBRL, *known]), asked("webarena", eval=review))
+    check_tasks(load(["webarena"], [WEBRL, *known]), asked("webarena", eval=review))
 
 
 def test_an_evaluation_that_can_not_be_read_is_refused():
