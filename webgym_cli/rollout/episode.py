@@ -133,7 +133,9 @@ class EpisodeRun:
             raise
         except Exception as error:  # noqa: BLE001  it must not end the other episodes
             outcome = describe_exception(error)
-        if outcome.failure in _MAYBE_NETWORK and (outage := self.environment.find_outage()):
+        # An environment of a plug-in need not derive from `Environment`, whose defaults it then lacks.
+        find_outage = getattr(self.environment, "find_outage", str)
+        if outcome.failure in _MAYBE_NETWORK and (outage := find_outage()):
             detail = f"{outcome.failure_detail} ({outage})"
             outcome = Outcome(failure=FailureKind.NETWORK_UNAVAILABLE, failure_detail=detail)
         return self.trajectory(outcome)
