@@ -132,7 +132,7 @@ def test_an_expert_that_hangs_ends_at_its_deadline():
 def test_only_tasks_with_an_expert_can_be_demonstrated():
     task = Task(id="a", site="desk", extra={"title": "Chair"})
     assert make_expert(task, 0, 1.0) is None
-    with pytest.raises(UsageError, match="no expert for the site 'desk'; loaded: none"):
+    with pytest.raises(UsageError, match="no expert for the site desk; loaded: none"):
         require_site_experts([task])
 
     @expert("desk")
