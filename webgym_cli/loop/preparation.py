@@ -32,16 +32,13 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train.registry import current_backend
 
 
-def plan_preparation(
-    run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None = None
-) -> DataPlan:
-    """Return the plan of the training data of the current iteration or of a selection.
+def plan_preparation(run: RunDir, settings: Settings, index: Index) -> DataPlan:
+    """Return the plan of the training data of the current iteration.
 
     Raises the errors of the kind of data: see `PreparedData.plan`.
     """
-    if selection is None:
-        require_turns(run)
-    plan: DataPlan = current_data(run, settings).plan(run, settings, index, selection)
+    require_turns(run)
+    plan: DataPlan = current_data(run, settings).plan(run, settings, index)
     return plan
 
 
@@ -61,8 +58,8 @@ async def prepare(context: StageContext, *, again: bool = False) -> PreparedReco
         with interruptible():
             index = stack.enter_context(open_index(run, progress=sink))
             plan = plan_preparation(run, settings, index)
-            _enter_ledger(plan, run, settings, index, measure_ends(run, plan.read))
-            if not again and (prepared := _find_made(plan, run, settings)):
+            _enter_ledger(data, plan, run, settings, index, measure_ends(run, plan.read))
+            if not again and (prepared := _find_made(data, plan, run)):
                 return prepared
         scores = await _score(data, plan, context) if data.needs_scores(plan) else None
         with interruptible():
@@ -91,12 +88,13 @@ def _prepare_selection(
     run: RunDir, settings: Settings, sink: EventSink, selection: BatchSelection
 ) -> tuple[PreparedRecord, bool]:
     """Return the record of the selection's data, and whether it was written now. Uses no event loop."""
+    data = current_data(run, settings)
     with open_index(run, progress=sink, as_of=selection.as_of) as index:
-        plan = plan_preparation(run, settings, index, selection)
-        _enter_ledger(plan, run, settings, index, selection.as_of, selection)
-        if prepared := _find_made(plan, run, settings):
+        plan = data.plan(run, settings, index, selection)
+        _enter_ledger(data, plan, run, settings, index, selection.as_of, selection)
+        if prepared := _find_made(data, plan, run):
             return prepared, False
-        return current_data(run, settings).write(plan, run, settings, sink), True
+        return data.write(plan, run, settings, sink), True
 
 
 async def _note_prepared(context: StageContext, prepared: PreparedRecord, began: float) -> None:
@@ -106,7 +104,8 @@ async def _note_prepared(context: StageContext, prepared: PreparedRecord, began:
 
 
 def _enter_ledger(
-    plan: DataPlan,
+    data: PreparedData[Plan],
+    plan: Plan,
     run: RunDir,
     settings: Settings,
     index: Index,
@@ -114,14 +113,13 @@ def _enter_ledger(
     selection: BatchSelection | None = None,
 ) -> None:
     """Record a batch in the ledger before its data is written. Raises `WebGymError` for an empty dataset."""
-    data = current_data(run, settings)
     data.require_content(plan, run)
     append_batch(run, describe_batch(data, plan, run, settings, index, as_of, selection))
 
 
-def _find_made(plan: DataPlan, run: RunDir, settings: Settings) -> PreparedRecord | None:
+def _find_made(data: PreparedData[Plan], plan: Plan, run: RunDir) -> PreparedRecord | None:
     """Return the prepared data if its digest equals the plan's, else None."""
-    prepared = current_data(run, settings).find_written(run)
+    prepared = data.find_written(run)
     return prepared if prepared is not None and prepared.plan_digest == plan.digest() else None
 
 

@@ -85,8 +85,11 @@ class PreparedData(ABC, Generic[Plan]):
         return False
 
     async def score(self, plan: Plan, run: RunDir, settings: Settings, sink: EventSink, reach: ClientFactory) -> Any:
-        """Return the scores that `write` takes. `reach`: makes a client of the policy's server."""
-        raise NotImplementedError
+        """Return the scores that `write` takes; asked only if the plan needs them.
+
+        `reach`: makes a client of the policy's server.
+        """
+        return None
 
     @abstractmethod
     def group_by(self, settings: Settings) -> GroupBy:

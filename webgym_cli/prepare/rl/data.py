@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from webgym_cli.config.estimators import ESTIMATORS
+from webgym_cli.config.estimators import ESTIMATORS, AdvantageEstimator
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.errors import SettingsError
@@ -49,8 +49,7 @@ class GradientBatch(PreparedData["RlPlan"]):
         """See `plan_batch`."""
         from webgym_cli.prepare.rl.plan import plan_batch
 
-        name = algorithm(run, settings)
-        estimator = ESTIMATORS.find(name) if name in ESTIMATORS.names() else None
+        estimator = _find_estimator(run, settings)
         return plan_batch(
             run,
             settings,
@@ -107,8 +106,8 @@ class GradientBatch(PreparedData["RlPlan"]):
         """See `filter_groups.filters_groups`: by the estimator unless the settings say it."""
         from webgym_cli.prepare.rl.filter_groups import filters_groups
 
-        name = algorithm(run, settings)
-        relative = name in ESTIMATORS.names() and ESTIMATORS.find(name).group_relative
+        estimator = _find_estimator(run, settings)
+        relative = estimator is not None and estimator.group_relative
         return not self.transitions and filters_groups(settings, group_relative=relative)
 
     def check_async(self, settings: Settings) -> None:
@@ -129,6 +128,12 @@ class GradientBatch(PreparedData["RlPlan"]):
                 "has to compute the old log-probabilities itself",
                 hint="-s rl.actor.recompute_old_log_probs=true, or -s loop.max_staleness=0",
             )
+
+
+def _find_estimator(run: RunDir, settings: Settings) -> AdvantageEstimator | None:
+    """Return the advantage estimator of the current iteration; None if it trains with another backend."""
+    name = algorithm(run, settings)
+    return ESTIMATORS.find(name) if name in ESTIMATORS.names() else None
 
 
 BATCH = GradientBatch()
