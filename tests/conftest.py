@@ -11,11 +11,19 @@ import hypothesis.internal.observability  # noqa: F401  its plugin imports it la
 import pytest
 from hypothesis import HealthCheck, settings
 
+from webgym_cli.store.run import RunDir
+
 pytest_plugins = ["tests.stack_fixtures"]
 
 # How long an example takes is the machine's affair: other work runs beside the tests.
 settings.register_profile("webgym", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("webgym")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a run that is not there yet."""
+    return RunDir(tmp_path / "run")
 
 
 @pytest.fixture(scope="session", autouse=True)

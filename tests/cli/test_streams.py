@@ -55,9 +55,10 @@ OTHERS = {
     "setup": ["setup", "--dry-run"],
     "init-model": ["init-model", "tiny", "new", "--dry-run"],
 }
+GROUPS = {"json": JSON, "plain": PLAIN, "others": OTHERS}
 # By name: `--show-completion` takes the shell from the processes above, of which a service has none.
 ENVIRONMENTS = {"completion": {"_WEBGYM_COMPLETE": "source_bash"}}
-TERMINALS = {"dumb": {"TERM": "dumb"}, "wide": {"TERM": "xterm-256color"}}
+TERMINALS = ({"TERM": "dumb"}, {"TERM": "xterm-256color"})
 
 
 @pytest.fixture
@@ -68,32 +69,24 @@ def place(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", JSON)
-def test_every_line_is_one_object(place, name):
-    said = webgym(*JSON[name], cwd=place)
-    assert said.returncode in (0, 1 if name == "doctor" else 0), said.stderr
-    lines = said.stdout.splitlines()
-    assert lines
-    assert all(isinstance(json.loads(line), dict) for line in lines)
-    assert ESCAPE not in said.stderr
-
-
-@pytest.mark.parametrize("name", [*JSON, *PLAIN, *OTHERS])
-def test_a_stream_that_is_closed_full_or_not_utf8_ends_in_no_traceback(place, name):
-    command = {**JSON, **PLAIN, **OTHERS}[name]
-    right, more = (0, 1) if name == "doctor" else (0,), ENVIRONMENTS.get(name, {})
+@pytest.mark.parametrize(("group", "name"), [(group, name) for group in GROUPS for name in GROUPS[group]])
+def test_whatever_the_streams_are_nothing_ends_in_a_traceback_and_stdout_is_for_programs(place, group, name):
+    command, right = GROUPS[group][name], (0, 1) if name == "doctor" else (0,)
+    more = {**TERMINALS[len(name) % 2], "COLUMNS": "80" if name == "help" else "40", **ENVIRONMENTS.get(name, {})}
     full = webgym(*command, cwd=place, streams={1: "/dev/full"}, **more)
+    assert "Traceback" not in full.stderr and ESCAPE not in full.stderr
     if name != "resume":  # it has nothing to say on stdout
         assert full.returncode == 1
         assert "No space left on device" in full.stderr.splitlines()[-2]
         assert full.stderr.splitlines()[-1].startswith("  next: ")
-    closed = webgym(*command, cwd=place, streams={1: "-"}, **more)
-    assert closed.returncode in right
-    for without in ("-", "/dev/full"):
-        said = webgym(*command, cwd=place, streams={2: without}, PYTHONIOENCODING="latin-1", **more)
-        assert said.returncode in right
-        assert bool(said.stdout) is (name != "resume")
-    assert "Traceback" not in full.stderr + closed.stderr
+    assert webgym(*command, cwd=place, streams={1: "-", 2: "-"}, **more).returncode in right
+    said = webgym(*command, cwd=place, streams={2: "/dev/full"}, PYTHONIOENCODING="latin-1", **more)
+    assert said.returncode in right
+    assert bool(said.stdout) is (name != "resume")
+    if group == "json":
+        assert all(isinstance(json.loads(line), dict) for line in said.stdout.splitlines())
+    if group == "plain":
+        assert not re.search(r"[\x1b\u2500-\u257f]", said.stdout)
 
 
 @pytest.mark.parametrize("name", ["prepare", "judge"])
@@ -143,16 +136,6 @@ def test_a_moment_with_a_time_zone_needs_no_other_package(place):
     row = json.loads(said.stdout)
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:", row["c"]["at"])
     assert row["b"] == [row["c"]["at"]]
-
-
-@pytest.mark.parametrize("terminal", TERMINALS)
-@pytest.mark.parametrize("name", PLAIN)
-def test_a_pipe_gets_plain_lines(place, name, terminal):
-    said = webgym(*PLAIN[name], cwd=place, COLUMNS="40" if name != "help" else "80", **TERMINALS[terminal])
-    assert said.returncode == 0, said.stderr
-    assert said.stdout
-    assert ESCAPE not in said.stdout + said.stderr
-    assert not re.search(r"[\u2500-\u257f]", said.stdout)
 
 
 def test_what_is_longer_than_the_terminal_stays_whole(tmp_path):

@@ -12,6 +12,7 @@ from collections import Counter
 import psutil
 import pytest
 
+from tests.jobs.local_cluster import local_cluster
 from webgym_cli.config.load import load
 from webgym_cli.loop import rollouts
 from webgym_cli.loop.context import StageContext
@@ -20,23 +21,13 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
-SMALL = {"object_store_memory": 80 * 2**20}
-QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
 EPISODES = 120
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    Cluster = pytest.importorskip("ray.cluster_utils").Cluster
-
-    head = {**SMALL, "num_cpus": 0, "include_dashboard": False, "_system_config": QUICK}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        for _ in range(2):
-            cluster.add_node(num_cpus=1, **SMALL)
+    with local_cluster(*[{"num_cpus": 1}] * 2) as cluster:
         yield cluster
-    finally:
-        cluster.shutdown()
 
 
 def browsers_of(pid: int) -> list[psutil.Process]:

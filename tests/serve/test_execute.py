@@ -8,12 +8,13 @@ import socket
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import openai
 import psutil
 import pytest
 
+from tests.serve.fakes import fake_python, weights
+from tests.stack_fixtures import needs
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, SettingsError, UsageError
 from webgym_cli.jobs.guard import descendants
@@ -249,36 +250,27 @@ async def ask_forever(server, request):
             await asyncio.sleep(0.2)
 
 
-@pytest.mark.stack
-async def test_a_server_that_is_killed_is_noticed(policy_server, tmp_path):
-    settings = load(overrides=["serve.port=0", "serve.max_model_len=4096", "policy_config.max_new_tokens=256"])
-    (plan,) = plan_servers(settings, policy_server.model, Path(policy_server.plan.python), policy_server.plan.device)
-    server = PolicyServer(plan, tmp_path, lambda event: None)
-    await server.start()
-    try:
-        watch = asyncio.ensure_future(server.watch())
-        await asyncio.sleep(0)
-        tree = [server.pid, *descendants(server.pid)]
-        psutil.Process(tree[-1]).kill()  # the youngest: the engine
-        with pytest.raises(JobError, match="while it was serving") as caught:
-            await asyncio.wait_for(watch, PATIENCE)
-        assert caught.value.exit_code == 4
-        assert gone(tree) == []
-    finally:
-        await server.stop()
-
-
-@pytest.mark.stack
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -9), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_nothing_outlives_the_command(policy_server, tmp_path, number, status):
-    run = tmp_path / "run"
-    python = policy_server.plan.python
-    argv = [sys.executable, "-m", "webgym_cli", "serve", str(run), "--model", policy_server.model]
+@pytest.mark.parametrize(
+    ("server", "number", "status"),
+    [
+        pytest.param("vllm", signal.SIGKILL, -9, marks=pytest.mark.stack),
+        ("fake", signal.SIGTERM, 143),
+        ("fake", signal.SIGINT, 130),
+    ],
+)
+def test_nothing_outlives_the_command(request, tmp_path, server, number, status):
+    run, python, model = tmp_path / "run", fake_python(tmp_path), weights(tmp_path / "model", b"one")
+    if server == "vllm":
+        python, model = needs("serve"), request.getfixturevalue("tiny_model_dir")
+    argv = [sys.executable, "-m", "webgym_cli", "serve", str(run), "--model", str(model)]
     with (tmp_path / "out").open("wb") as out:
         command = subprocess.Popen(
             [*argv, "-s", "serve.port=0", "-s", f"venvs.serve={python}"], stdout=out, stderr=out, env=dict(os.environ)
         )
-    wait_until(lambda: any(log.stat().st_size for log in run.glob("logs/serve_*/vllm.log")))  # vLLM itself has spoken
+    if server == "vllm":  # vLLM itself has spoken
+        wait_until(lambda: any(log.stat().st_size for log in run.glob("logs/serve_*/vllm.log")))
+    else:
+        wait_until(lambda: len(descendants(command.pid)) >= 2)
     tree = descendants(command.pid)
     command.send_signal(number)
     assert command.wait(PATIENCE) == status

@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from tests.executable import webgym
+from tests.jobs.local_cluster import SMALL, local_cluster
 from tests.stack_fixtures import needs
 from tests.train.gradient_batch import write_batch
 from tests.train.node_runs import NAME, ready
@@ -19,23 +20,13 @@ from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, create_or_open, new_attempt
 from webgym_cli.train.execute import execute
 
-SMALL = {"object_store_memory": 80 * 2**20}
-QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
-
 pytestmark = pytest.mark.stack
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    Cluster = pytest.importorskip("ray.cluster_utils").Cluster
-
-    head = {**SMALL, "num_cpus": 0, "include_dashboard": False, "_system_config": QUICK}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        cluster.add_node(num_cpus=1, **SMALL)
+    with local_cluster({"num_cpus": 1}) as cluster:
         yield cluster
-    finally:
-        cluster.shutdown()
 
 
 def find_trainers(run: RunDir) -> list[psutil.Process]:
@@ -82,7 +73,7 @@ def test_two_nodes_learn_what_one_does(cluster, improving):
 async def test_a_node_dies_and_the_training_goes_on_with_another(cluster, tmp_path):
     run, role = RunDir(tmp_path / "run"), tmp_path / "role"
     (role / "bin").mkdir(parents=True)
-    (role / "bin/python").write_text("#!/bin/sh\n")
+    (role / "bin/llamafactory-cli").touch()
     settings = ready(run, role, tmp_path / "images", executor="ray", nodes=2)
     address = settings.rollout.model_copy(update={"ray_address": cluster.address})
     settings, events = settings.model_copy(update={"rollout": address}), []

@@ -28,11 +28,6 @@ def clock(monkeypatch):
     return Clock
 
 
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
-
-
 def lines(run):
     return [json.loads(line) for line in run.blocklist.read_text().splitlines()]
 

@@ -31,11 +31,6 @@ TRAIN = Split.TRAIN
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
-
-
 def part(run, rank=0):
     return run.part(TRAIN, 0, rank)
 

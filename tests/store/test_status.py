@@ -14,7 +14,6 @@ from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.lock import lock_run
-from webgym_cli.store.run import RunDir
 from webgym_cli.store.status import (
     SILENT_AFTER,
     RolloutState,
@@ -35,11 +34,6 @@ write_status(RunDir(Path(sys.argv[1])), {"started_at": "2026-01-01T00:00:00+00:0
 print("written", flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
 
 
 def snapshot(started=0, **changes):

@@ -30,11 +30,6 @@ with lock_run(RunDir(Path(sys.argv[1])), "train runs/a"):
 
 
 @pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
-
-
-@pytest.fixture
 def holder(run):
     """Another process that holds the run until its stdin closes."""
     process = subprocess.Popen(

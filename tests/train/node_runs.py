@@ -13,10 +13,11 @@ TRAINER = Path(__file__).with_name("node_trainer.py")
 
 def scripted(role: Path) -> None:
     """Have a role's LLaMA-Factory be the scripted trainer. `behave` in its folder takes the place of `BEHAVE`."""
-    cli = role / "bin/llamafactory-cli"
+    python = role / "bin/python"
     behave = f'BEHAVE=$(cat {role}/behave 2>/dev/null || echo "$BEHAVE")'
-    cli.write_text(f'#!/bin/sh\n{behave} PYTHONPATH={ROOT} exec {sys.executable} {TRAINER} "$@"\n')
-    cli.chmod(0o755)
+    starts = f'{behave} PYTHONPATH={ROOT} exec {sys.executable} {TRAINER} "$@"'
+    python.write_text(f'#!/bin/sh\ncase "$*" in *llamafactory.launcher*) {starts};; esac\n')
+    python.chmod(0o755)
 
 
 def ready(run, role, images, name=NAME, digest="d0", **train):

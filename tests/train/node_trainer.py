@@ -23,8 +23,8 @@ class Meeting:
     """The connection to the other nodes."""
 
     def __init__(self):
-        self.rank, count = int(os.environ["NODE_RANK"]), int(os.environ["NNODES"])
-        address = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+        self.rank, count = int(os.environ["PET_NODE_RANK"]), int(os.environ["PET_NNODES"])
+        address = (os.environ["PET_MASTER_ADDR"], int(os.environ["PET_MASTER_PORT"]))
         if self.rank == 0:
             listener = socket.create_server(("", address[1]))
             self.others = [listener.accept()[0] for _ in range(count - 1)]
@@ -64,7 +64,7 @@ def require_images(config):
 
 
 def main():
-    config = yaml.safe_load(Path(sys.argv[2]).read_text())
+    config = yaml.safe_load(Path(sys.argv[-1]).read_text())
     out = Path(config["output_dir"])
     resumed = config.get("resume_from_checkpoint", "")
     start = int(resumed.rpartition("-")[2]) if "checkpoint-" in resumed else 0

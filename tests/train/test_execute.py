@@ -62,9 +62,16 @@ checkpoint(out / "checkpoint-4", lora=lora)
 """
 
 
+def under_torchrun(role, otherwise=""):
+    """Return what a role's interpreter does, in shell: where torchrun would run LLaMA-Factory, the scripted trainer."""
+    trainer = f"{role}/bin/llamafactory-cli train launch.yaml"
+    return f'case "$*" in *llamafactory.launcher*) exec {trainer};; {otherwise} esac\n'
+
+
 @pytest.fixture
 def ready(run, role, tmp_path, monkeypatch):
     (role / "bin/llamafactory-cli").write_text(TRAINER)
+    (role / "bin/python").write_text(f"#!/bin/sh\n{under_torchrun(role)}")
     events = []
 
     async def go(
@@ -292,5 +299,6 @@ async def test_an_optimizer_that_can_not_be_built_stops_it_before_it_starts(read
         await ready(deepspeed_config_filename="ds_config_h100_zero2_offload.json")
     assert "without offload" in caught.value.hint
     assert not named(ready.events, "train")
-    (role / "bin/python").write_text('#!/bin/sh\ncase "$3" in *CPUAdamBuilder*) exit 0;; esac\nexit 1\n')
+    built = under_torchrun(role, "*CPUAdamBuilder*) exit 0;;")
+    (role / "bin/python").write_text(f"#!/bin/sh\n{built}exit 1\n")
     await ready(again=True, deepspeed_config_filename="ds_config_h100_zero2_offload.json")

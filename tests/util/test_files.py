@@ -23,11 +23,6 @@ from webgym_cli.util.files import (
 )
 
 
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
-
-
 def ids(run, damage=None):
     return [found.id for found in scan(run, Split.TRAIN, 0, damage)]
 

@@ -49,6 +49,12 @@ def refuse_torchrun_variables(environ: Mapping[str, str]) -> None:
         )
 
 
+def torchrun_command(python: Path, module: str, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
+    """Return the command by which torchrun runs a module in a node's processes. Several nodes meet by variables."""
+    alone = ("--standalone", "--nproc_per_node", str(processes)) if nodes == 1 else ()
+    return (str(python), "-m", "torch.distributed.run", *alone, "-m", module, launch_file)
+
+
 def trainer_env(settings: Settings, device: str, model: str, folder: Path) -> dict[str, str]:
     """Return the variables that we add to the inherited environment of a training in a folder; nothing secret."""
     env = {

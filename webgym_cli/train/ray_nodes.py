@@ -150,8 +150,5 @@ async def _wait_for_cause(work: Coroutine[Any, Any, None]) -> None:
 
 
 def build_rendezvous(**variables: object) -> dict[str, str]:
-    """Return variables of torchrun's rendezvous under both of their names.
-
-    torchrun itself reads those with PET_; LLaMA-Factory calls torchrun with the others.
-    """
-    return {prefix + name: str(value) for name, value in variables.items() for prefix in ("", "PET_")}
+    """Return variables of torchrun's rendezvous, under the names that it reads."""
+    return {f"PET_{name}": str(value) for name, value in variables.items()}

@@ -76,8 +76,9 @@ async def test_a_storm_of_popups_is_bounded(visit: Visit, local_web: SmallWeb):
         "<title>storm</title><button onclick=\"for (let i = 0; i < 20; i++) window.open('/leaf')\">Rage</button>"
     )
     await visit.open(f"{ODD}/storm")
-    # the click lasts until the page has opened all of them, on a busy machine longer than these tests allow an action
-    visit.session.options = replace(visit.session.options, action_timeout=60)
+    # The click lasts until the page has opened all of them, and ten pages load at once: on a busy machine longer than
+    # these tests allow an action and a navigation, whose page then has no title yet.
+    visit.session.options = replace(visit.session.options, action_timeout=60, navigation_timeout=60)
     view = await visit.click("Rage")
     assert view.title in ("leaf", "storm")
     assert len(visit.session.pages) <= 10

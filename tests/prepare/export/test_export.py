@@ -16,15 +16,10 @@ from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome, ParseErrorKind
 from webgym_cli.store.index.selection import TrajectoryQuery
-from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.run import create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
 UNJUDGED = Outcome(stop=Stop.ANSWERED)
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
 
 
 def with_steps(number, *steps, **changes):

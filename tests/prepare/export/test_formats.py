@@ -19,14 +19,8 @@ from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.dataset import TRAIN
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.trajectory import Element, Observation, PromptSpec, PromptVersion
-from webgym_cli.store.run import RunDir
 
 CALL = '<tool_call>{"name": "computer_use", "arguments": {"action": "go_back"}}</tool_call>'
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
 
 
 def contents(sample, role):

@@ -12,13 +12,7 @@ from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Observation, Outcome, ParseErrorKind, PromptSpec
 from webgym_cli.store.buffer import append
 from webgym_cli.store.index.selection import TrajectoryQuery
-from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
 
 
 def went(number, *replies, **changes):

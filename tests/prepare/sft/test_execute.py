@@ -15,7 +15,6 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.prepared import find_prepared
-from webgym_cli.store.run import RunDir
 
 TEMPLATE = (
     "{% for message in messages %}{% if message.content is string %}{{ message.content }} "
@@ -45,11 +44,6 @@ def model(tmp_path_factory):
     sizes = {"patch_size": 16, "merge_size": 2, "size": {"shortest_edge": 65536, "longest_edge": 1310720}}
     (folder / "preprocessor_config.json").write_text(json.dumps(sizes))
     return folder
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
 
 
 def chosen(model, *overrides):

@@ -36,11 +36,6 @@ EVERY_FILTER = [
 ]
 
 
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
-
-
 def dropped(found):
     """Return the counts that are not zero."""
     return {name: count for name, count in found.items() if count}

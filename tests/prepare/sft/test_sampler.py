@@ -22,11 +22,6 @@ from webgym_cli.store.run import RunDir
 POSITION = ("algorithm_config.weighting=position", "algorithm_config.positive_samples_to_train=20")
 
 
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")
-
-
 @pytest.fixture(scope="module")
 def four(tmp_path_factory):
     """A run with 4 iterations of 15 solved trajectories, 4 steps each."""

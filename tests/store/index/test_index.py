@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
@@ -28,11 +27,6 @@ from webgym_cli.store.run import RunDir
 
 WEB = Task(id="shop", start_url="https://shop.example.co.uk/a", environment="web", difficulty=5, rubric=("a fact",))
 OPEN = Outcome(stop=Stop.ANSWERED, answer="42")
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> RunDir:
-    return RunDir(tmp_path / "run")
 
 
 def judgement(of: Trajectory, success: bool | None, at: int, **changes: object) -> Judgement:

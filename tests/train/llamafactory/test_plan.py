@@ -44,7 +44,6 @@ def test_the_first_training_is_fresh(ready, run, role):
     assert plan.argv == (str(role / "bin/llamafactory-cli"), "train", "launch.yaml")
     assert plan.overrides == {"output_dir": str(run.checkpoints / f"{NAME}.partial")}
     assert plan.env["OMP_NUM_THREADS"] == "1"
-    assert "FORCE_TORCHRUN" not in plan.env
     assert plan.launch["learning_rate"] == 1e-3
     assert not plan.folder.exists()
 
@@ -143,10 +142,12 @@ def test_a_missing_llamafactory(ready, role):
         ready()
 
 
-def test_deepspeed_is_started_by_torchrun(ready):
-    plan = ready(deepspeed_config_filename="ds_config_cpu_zero2.json", train={"nproc_per_node": 2})
-    assert (plan.env["FORCE_TORCHRUN"], plan.env["NPROC_PER_NODE"]) == ("1", "2")
-    assert (plan.training.world_size, plan.training.zero_stage) == (2, 2)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_deepspeed_is_started_by_torchrun(ready, role, processes):
+    plan = ready(deepspeed_config_filename="ds_config_cpu_zero2.json", train={"nproc_per_node": processes})
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes))
+    assert plan.argv == (str(role / "bin/python"), *torchrun, "-m", "llamafactory.launcher", "launch.yaml")
+    assert (plan.training.world_size, plan.training.zero_stage) == (processes, 2)
 
 
 def test_several_machines_count(ready):

@@ -28,9 +28,12 @@ from webgym_cli.train.working_dir import has_optimizer_states
 from webgym_cli.venvs.locate import role_python
 
 CLI = "llamafactory-cli"
-# The configuration that is run: `train_config.yaml` and the overrides. A file, since LLaMA-Factory's multi-process
-# start cuts its command line at spaces.
+# What torchrun runs in each process. `llamafactory-cli` would import torch and transformers once more to call torchrun.
+LAUNCHER = "llamafactory.launcher"
+# The configuration that is run: `train_config.yaml` and the overrides.
 LAUNCH_FILE = "launch.yaml"
+# LLaMA-Factory sets them for its own torchrun.
+CUDA_ENV = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}
 
 
 def plan_sft(inputs: PlanInputs) -> TrainPlan:
@@ -65,8 +68,8 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
 
 
 def llamafactory_command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
-    """Return the command of a node. LLaMA-Factory starts torchrun itself, by the plan's variables."""
-    return (str(python.parent / CLI), "train", launch_file)
+    """Return the command of a node."""
+    return process_env.torchrun_command(python, LAUNCHER, launch_file, processes=processes, nodes=nodes)
 
 
 def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python: Path) -> TrainPlan:
@@ -75,8 +78,10 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
     placement, deepspeed = find_placement(settings, inputs.environ), _read_deepspeed(inputs, config)
     folder, model = working_dir.partial_folder(run, prepared.model_name), str(config["model_name_or_path"])
     env = process_env.trainer_env(settings, placement.device, model, folder)
-    if deepspeed is not None or placement.world_size > 1:
-        env |= _torchrun_env(python, placement.local)
+    argv: tuple[str, ...] = (str(python.parent / CLI), "train", LAUNCH_FILE)
+    if deepspeed is not None or placement.world_size > 1:  # LLaMA-Factory runs DeepSpeed under torchrun only
+        argv = llamafactory_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes)
+        env |= CUDA_ENV if placement.device == "cuda" else {}
     wandb_env = dataset.read_wandb_env(run)
     reporting, overrides, remark = process_env.plan_reporting(settings, config, wandb_env, inputs.environ, python)
     newest = checkpoints.current(run)
@@ -87,7 +92,7 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
         placement,
         config_digest=dataset.config_digest(config | {"deepspeed": deepspeed}),
         python=python,
-        argv=llamafactory_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes),
+        argv=argv,
         env=env | reporting,
         config=config,
         launch_file=LAUNCH_FILE,
@@ -109,16 +114,6 @@ def _read_deepspeed(inputs: PlanInputs, config: dict[str, Any]) -> dict[str, Any
     if name is not None and is_ours and inputs.train_config is not None:
         config = config | {"deepspeed": str(find_deepspeed_file(name))}
     return read_deepspeed_file(config.get("deepspeed"))
-
-
-def _torchrun_env(python: Path, processes: int) -> dict[str, str]:
-    """Return the variables by which LLaMA-Factory starts its processes. Raises `VenvError` where it can't."""
-    if any(character.isspace() for character in str(python)):
-        raise VenvError(
-            f"{python}: LLaMA-Factory can't start several processes from a folder with a space in its name",
-            hint="set WEBGYM_HOME or venvs.train to a folder without spaces, then run webgym setup --role train",
-        )
-    return {"FORCE_TORCHRUN": "1", "NPROC_PER_NODE": str(processes)}
 
 
 def _find_adapter(run: RunDir, settings: Settings, config: dict[str, Any]) -> LoraAdapter | None:

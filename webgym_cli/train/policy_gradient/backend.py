@@ -58,9 +58,9 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
 
 def rl_command(python: Path, launch_file: str, *, processes: int, nodes: int) -> tuple[str, ...]:
     """Return the command of a node: torchrun if there are several processes in total."""
-    alone = ("--standalone", "--nproc_per_node", str(processes)) if nodes == 1 else ()
-    several = ("-m", "torch.distributed.run", *alone) if processes * nodes > 1 else ()
-    return (str(python), *several, "-m", MODULE, launch_file)
+    if processes * nodes > 1:
+        return process_env.torchrun_command(python, MODULE, launch_file, processes=processes, nodes=nodes)
+    return str(python), "-m", MODULE, launch_file
 
 
 def check_greedy_chain(settings: Settings) -> None:
