@@ -8,8 +8,11 @@ from tests.agent.policy_host import Host
 from tests.records.made import published
 from webgym_cli.config.load import load
 from webgym_cli.config.model import Settings
+from webgym_cli.errors import UsageError
 from webgym_cli.loop import rollouts
 from webgym_cli.loop.context import StageContext
+from webgym_cli.loop.rollout_setup import plan_current_rollout, select_evaluated
+from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.task import Split
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, create_or_open
@@ -40,6 +43,25 @@ async def test_a_lost_link_is_mended(trained):
     run.model(settings).unlink()
     async with StageContext(run, settings, run.logs, lambda event: None):
         assert run.model(settings).resolve() == (run.checkpoints / "model_20250115_143022").resolve()
+
+
+def test_an_older_version_is_evaluated_in_its_own_iteration(trained):
+    run, settings = trained
+    plans = [
+        plan_current_rollout(select_evaluated(run, number, Split.TEST, VLLM), settings, Split.TEST, VLLM, 2)
+        for number in (0, 1)
+    ]
+    assert [(plan.iteration, plan.policy_name) for plan in plans] == [
+        (0, settings.policy_config.base_model),
+        (1, "model_20250115_143022"),
+    ]
+
+
+@pytest.mark.parametrize(("split", "policy"), [(Split.TRAIN, VLLM), (Split.TEST, ORACLE), (Split.TEST, "http://h/v1")])
+def test_only_weights_of_the_run_are_evaluated_as_an_older_version(trained, split, policy):
+    with pytest.raises(UsageError, match="--version") as caught:
+        select_evaluated(trained[0], 0, split, policy)
+    assert "--split test --policy vllm --version 0" in caught.value.hint
 
 
 @pytest.mark.browser

@@ -204,6 +204,47 @@ def test_a_changed_task_file_is_refused_when_the_plan_grows(world):
     assert caught.value.hint
 
 
+def add_tasks(world):
+    with world.file.open("a") as file:
+        file.write(line(8, 1) + line(9, 1))
+
+
+def tasks_of(plan):
+    return Counter(episode.task.id for episode in plan.episodes)
+
+
+@pytest.mark.parametrize("split", Split)
+def test_tasks_may_be_added_between_iterations(world, split):
+    for iteration in (0, 1):
+        plan = world.plan(4, split, iteration)
+        assert (len(tasks_of(plan)), plan.notes) == (4, ())
+    add_tasks(world)
+    plan = world.plan(6, split, 2)
+    assert tasks_of(plan).keys() == {"t0", "t1", "t2", "t3", "t8", "t9"}
+    (note,) = plan.notes
+    assert "after iteration 1 was planned; it has 6 now" in note
+    assert ("evaluations" in note) == (split is Split.TEST)
+    assert world.plan(6, split, 2).notes == world.plan(6, split, 3).notes == (), "the note is made once"
+    with pytest.raises(StoreError, match="don't follow"):
+        world.plan(5, split, 1)
+
+
+def test_another_step_limit_is_no_other_task(world):
+    world.plan(4)
+    world.load("rollout.train_max_steps.easy=11")
+    assert world.plan(4, iteration=1).notes == ()
+
+
+def test_without_repeats_added_tasks_start_a_new_pass(world):
+    world.load("tasks.no_repeats=true")
+    seen = tasks_of(world.plan(1)) + tasks_of(world.plan(2, iteration=1))
+    assert max(seen.values()) == 1
+    add_tasks(world)
+    plans = [world.plan(2, iteration=iteration) for iteration in (2, 3, 4)]
+    assert [len(plan.notes) for plan in plans] == [1, 0, 0]
+    assert sum(map(tasks_of, plans), Counter()) == Counter(["t0", "t1", "t2", "t3", "t8", "t9"])
+
+
 def test_a_plan_of_another_version_is_named(world):
     path = world.run.plan(Split.TRAIN, 0)
     path.parent.mkdir(parents=True)

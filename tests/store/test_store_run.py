@@ -195,6 +195,32 @@ def test_a_damaged_record_is_named(run):
         checkpoints.checkpoints(run)
 
 
+@pytest.mark.parametrize(("number", "weights"), [(0, "base"), (1, "1"), (2, "2"), (3, "3")])
+def test_an_older_version_is_the_current_one_of_its_evaluation(run, number, weights):
+    settings = Settings(policy_config={"base_model": "base"})
+    for version in (1, 2, 3):
+        make(run, version)
+    older = checkpoints.select_version(run, number)
+    model = checkpoints.policy_path(older, settings)
+    assert checkpoints.version(older) == number
+    assert str(model) == weights if not number else (model / "weights").read_text() == weights
+    checkpoints.repair_link(older, settings)
+    assert (run.model(settings) / "weights").read_text() == "3", "the run's policy is another"
+    assert checkpoints.version(run) == 3
+
+
+def test_a_version_without_weights_or_that_never_was_is_refused(run):
+    checkpoints.set_first_version(run, 2)
+    for version in (3, 5):
+        published(run, Settings(), version, weights=version == 5)
+    for number in (0, 1, 4, 6):
+        with pytest.raises(UsageError, match=f"no policy version {number}") as caught:
+            checkpoints.select_version(run, number)
+        assert caught.value.hint == "versions: 2, 3, 5"
+    with pytest.raises(UsageError, match="weights of version 3"):
+        checkpoints.select_version(run, 3)
+
+
 @pytest.mark.parametrize("content", ["", "{", '{"name": "x"}', "[]"])
 def test_a_damaged_record_of_an_older_policy_stops_nothing(run, content):
     for number in (1, 2):

@@ -15,7 +15,7 @@ class AgentSettings(ConfigSection):
     """Built-in tools (`calculator`, `python`, `answer`), tools of installed packages by name (`webgym tools list`), or
     your own as `my_module:my_tool` or `path/to/file.py:my_tool`."""
     reward_name: str = "math_equal_reward"
-    """The reward function, named in the same ways."""
+    """The reward function of the environment `tools`, named in the same ways; others have none."""
     system_prompt: str = ""
     """System prompt; the descriptions of the tools and of the call format are appended to it."""
     call_format: str = "auto"

@@ -42,6 +42,8 @@ class RlDataSettings(ConfigSection):
     """Train on the last response of each trajectory only; not with `webrl`."""
     max_row_tokens: int | None = Field(default=None, ge=2)
     """Maximum length of a row in tokens; a trajectory with a longer row is masked. null: the server's limit."""
+    shaping: str = ""
+    """A `@shaping` function: it makes the rewards of the batch from the stored ones, which don't change."""
 
 
 # The inverse of a geometric mean of tokens' probabilities.

@@ -42,7 +42,7 @@ def _names_server_elsewhere(value: Any) -> bool:
 # Settings that may name a registered item by its location.
 PLACES = (
     *("agent.tools", "agent.reward_name", "agent.call_format", "context_config.prompt_version", "judge.protocol"),
-    *("train.algorithm", "loop.demonstration_algorithm"),
+    *("train.algorithm", "loop.demonstration_algorithm", "rl.data.shaping"),
 )
 # Settings that execute code that the writer chose, or send keys to an address of the writer's -> whether a value does.
 _EXECUTED: dict[str, Callable[[Any], bool]] = {

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, ObservationKind
+from webgym_cli.config.agent import AgentSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.scoring.check import require_checks
+from webgym_cli.scoring.shaping import require_shaping
 from webgym_cli.tasks.files import IMAGES, UPLOADS, require_files
 from webgym_cli.tasks.registry import ENVIRONMENTS, TaskSource, find_source
 from webgym_cli.util.registry import lazy
@@ -74,6 +76,8 @@ class EnvironmentSpec(TaskSource):
     """Raises `UsageError` for a task that its expert can't solve. None: there is no expert."""
     is_judged: Callable[[Settings], bool] = lambda settings: False
     """Whether a judge gives the reward; else the environment's score is the reward."""
+    has_reward_function: bool = False
+    """Whether `agent.reward_name` scores its episodes; else the setting is refused."""
     scores_unfinished: bool = False
     """Whether an episode that is out of steps keeps an unknown reward without a score, for a reward model. Else it
     has a reward of 0."""
@@ -99,6 +103,8 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
     """Raise `WebGymError` for tasks whose environment does not support the settings, or lacks a setting."""
     tasks, version = list(tasks), settings.context_config.prompt_version
     require_checks(tasks)
+    if name := settings.rl.data.shaping:
+        require_shaping(name, tasks)
     for spec, own in _by_environment(tasks):
         action_set, mode = ACTION_SETS.find(str(version)), settings.context_config.interaction_mode
         if spec.observations and action_set.observes not in spec.observations:
@@ -114,6 +120,7 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
             )
         if settings.browser.dialogs == "policy":
             _require_answers(spec, str(version))
+        _require_reward_function(spec, settings)
         require_files(settings, own, UPLOADS if spec.observations else IMAGES)
         if spec.check_settings is not None:
             spec.check_settings(settings, own)
@@ -125,6 +132,17 @@ def count_unscored(settings: Settings, tasks: Iterable[Task]) -> int:
         return 0
     judged = (own for spec, own in _by_environment(tasks) if spec.is_judged(settings))
     return sum(not task.check for own in judged for task in own)
+
+
+def _require_reward_function(spec: EnvironmentSpec, settings: Settings) -> None:
+    """Raise `SettingsError` if a reward function is set that the environment would never call."""
+    name = settings.agent.reward_name
+    if not spec.has_reward_function and name != AgentSettings().reward_name:
+        raise SettingsError(
+            f"agent.reward_name={name}: the environment {spec.name} has no reward function",
+            hint="-s agent.reward_name=math_equal_reward (the default); score its tasks with a check or a judge, and "
+            "shape rewards with rl.data.shaping (docs/checks.md)",
+        )
 
 
 def _require_answers(spec: EnvironmentSpec, version: str) -> None:

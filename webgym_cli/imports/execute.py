@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,13 +14,23 @@ from typing import Any
 from pydantic import ValidationError
 
 from webgym_cli.agent.prompt import Prompt
-from webgym_cli.errors import UsageError
+from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.imports.pictures import UnreadableImage, load_png
 from webgym_cli.imports.plan import ImportPlan
-from webgym_cli.imports.source import ImportedEpisode, ImportedStep, SkippedEpisode, SkipReason, compute_digest
+from webgym_cli.imports.source import (
+    ImportedEpisode,
+    ImportedStep,
+    SkippedEpisode,
+    SkipReason,
+    StoredEpisode,
+    compute_digest,
+)
+from webgym_cli.imports.stored_run import list_identities
+from webgym_cli.imports.summary import ImportCounts
 from webgym_cli.records.events import EventSink, make_event
-from webgym_cli.records.judgement import Judgement, with_verdict
-from webgym_cli.records.trajectory import Observation, Screenshot, SentPrompt, Step, Trajectory
+from webgym_cli.records.judgement import Judgement, effective_verdict, with_verdict
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Observation, Screenshot, SentPrompt, Step, Trajectory, is_webrl
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.checkpoints import set_first_version
 from webgym_cli.store.index.query import open_index
@@ -33,54 +42,9 @@ from webgym_cli.util.text import format_count
 # Number of hex digits of an episode's digest in its id.
 _ID_DIGITS = 16
 _ID = re.compile(rf"-[a-z]+-([0-9a-f]{{{_ID_DIGITS}}})$")
+_OTHER_PAGES = "its pages are texts and the run's policy reads screenshots, or the other way round"
 # Number of episodes of one file between updates of the progress bar.
 _PROGRESS_EVERY = 20
-# Maximum number of examples per skip reason in the summary.
-_EXAMPLES = 5
-
-
-@dataclass
-class ImportCounts:
-    """Counts of one import, which are fields of its summary."""
-
-    imported: int = 0
-    steps: int = 0
-    solved: int = 0
-    judged: int = 0
-    """Imported episodes with a verdict of the other system's judge."""
-    failures: Counter[str] = field(default_factory=Counter)
-    steps_without_action: int = 0
-    """Steps whose action has no counterpart here: imported, but never trained on."""
-    steps_not_answered: int = 0
-    """Steps without a response of the policy, which are not imported."""
-    new_images: int = 0
-    """Screenshots that were new to the run."""
-    skipped: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, list[str]] = field(default_factory=dict)
-    """Examples of skipped episodes, by reason."""
-
-    def take(self, trajectory: Trajectory, lost: int, verdict: bool) -> None:
-        """Count an imported episode, whose outcome includes its verdict. `lost`: number of its steps not imported."""
-        self.imported += 1
-        self.steps += len(trajectory.steps)
-        self.steps_not_answered += lost
-        self.judged += verdict
-        self.solved += trajectory.outcome.success is True
-        self.steps_without_action += sum(step.action is None for step in trajectory.steps)
-        if trajectory.outcome.failure:
-            self.failures[trajectory.outcome.failure.value] += 1
-
-    def skip(self, skipped: SkippedEpisode) -> None:
-        """Count a skipped episode."""
-        self.skipped[skipped.why.value] += 1
-        if skipped.why is not SkipReason.KNOWN and self.skipped[skipped.why.value] <= _EXAMPLES:
-            example = f"{skipped.where}: {skipped.detail}" if skipped.detail else skipped.where
-            self.examples.setdefault(skipped.why.value, []).append(example)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the counts for the summary, with mappings sorted by key."""
-        facts = vars(self).items()
-        return {name: dict(sorted(fact.items())) if isinstance(fact, dict) else fact for name, fact in facts}
 
 
 @dataclass(slots=True)
@@ -126,7 +90,7 @@ class Importer:
         self.sink(make_event("unreadable", source=str(source), message=detail))
 
     def _find_imported(self) -> set[str]:
-        """Return the digests in the ids of the imported episodes of all iterations."""
+        """Return the digests in the ids of the imported episodes of all iterations, and those of all as a run's."""
         if not self.run.exists:
             return set()
         place = temporary_index(self.run) if self.dry else nullcontext(self.run)
@@ -134,40 +98,76 @@ class Importer:
             matches = (
                 _ID.search(row["id"]) for row in index.rows("SELECT id FROM stored WHERE id SIMILAR TO '.*-[a-z]+-.*'")
             )
-            return {match[1] for match in matches if match}
+            identities = {digest[:_ID_DIGITS] for digest in list_identities(index)}
+            return identities | {match[1] for match in matches if match}
 
-    def _import_episode(self, one: ImportedEpisode | SkippedEpisode) -> None:
+    def _import_episode(self, one: ImportedEpisode | StoredEpisode | SkippedEpisode) -> None:
         if isinstance(one, SkippedEpisode):
             self.report.skip(one)
-            return
-        digest = one.digest[:_ID_DIGITS]
         # Identified by content, not by file name, because copies of a run contain the same episode.
-        if digest in self._known:
+        elif (digest := one.digest[:_ID_DIGITS]) in self._known:
             self.report.skip(SkippedEpisode(SkipReason.KNOWN, one.where))
-            return
+        elif self._take_stored(one) if isinstance(one, StoredEpisode) else self._convert(one):
+            self._known.add(digest)
+
+    def _take_stored(self, one: StoredEpisode) -> bool:
+        """Import an episode of another run; return whether it was imported."""
+        before, target = one.trajectory, ScreenshotStore(self.run.screenshots)
+        if is_webrl(before.prompt.version) != is_webrl(self.plan.prompt.version):
+            self.report.skip(SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, _OTHER_PAGES))
+            return False
+        images = {shot.sha256 for step in before.steps for shot in step.observation.pictures}
+        images.update(sha256 for step in before.steps if step.sent for sha256 in step.sent.images)
+        try:
+            for sha256 in images:
+                one.screenshots.get(sha256)
+        except StoreError as error:
+            self.report.skip(SkippedEpisode(SkipReason.SCREENSHOT_MISSING, one.where, str(error)))
+            return False
+        split = self.plan.split or before.split
+        iteration = self._iteration if self.plan.first_version is None else before.iteration
+        name = self._name(split, iteration, one.digest)
+        changes = {"id": name, "episode": name, "split": split, "iteration": iteration, "attempt": 0}
+        judgements = [judgement.model_copy(update={"trajectory": name}) for judgement in one.judgements]
+        self._store(
+            before.model_copy(update=changes), judgements, images, lambda sha256: target.copy(sha256, one.screenshots)
+        )
+        verdict = effective_verdict(one.judgements)
+        self.report.take(with_verdict(before, verdict) if verdict else before, 0, verdict is not None)
+        return True
+
+    def _convert(self, one: ImportedEpisode) -> bool:
+        """Import an episode of another system; return whether it was imported."""
         try:
             pictures = [None if step.picture is None else load_png(step.picture) for step in one.steps]
             trajectory, verdict = self._build_trajectory(one, pictures)
         except UnreadableImage as error:
             self.report.skip(SkippedEpisode(SkipReason.SCREENSHOT_MISSING, one.where, str(error)))
-            return
+            return False
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             self.report.skip(SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, detail))
-            return
-        self._store(trajectory, verdict, pictures)
-        self._known.add(digest)
+            return False
+        pairs = zip(trajectory.steps, pictures, strict=True)
+        pngs = {shot.sha256: png for step, png in pairs if png for shot in step.observation.pictures}
+        target = ScreenshotStore(self.run.screenshots)
+        self._store(trajectory, [verdict] if verdict else [], pngs, lambda sha256: target.put(pngs[sha256]))
         self.report.take(
             with_verdict(trajectory, verdict) if verdict else trajectory, one.lost_steps, verdict is not None
         )
+        return True
+
+    def _name(self, split: Split, iteration: int, digest: str) -> str:
+        """Return the id of an imported episode."""
+        return f"{split}-{iteration:04d}-{_short_name(self.plan.name)}-{digest[:_ID_DIGITS]}"
 
     def _build_trajectory(
         self, one: ImportedEpisode, pictures: list[bytes | None]
     ) -> tuple[Trajectory, Judgement | None]:
         """Return an episode's trajectory and judgement."""
         split = self.plan.split or one.split
-        name = f"{split}-{self._iteration:04d}-{_short_name(self.plan.name)}-{one.digest[:_ID_DIGITS]}"
+        name = self._name(split, self._iteration, one.digest)
         shots = [None if png is None else _describe_picture(png) for png in pictures]
         trajectory = Trajectory(
             id=name,
@@ -186,20 +186,27 @@ class Importer:
         )
         return trajectory, one.verdict and one.verdict.model_copy(update={"trajectory": name})
 
-    def _store(self, trajectory: Trajectory, verdict: Judgement | None, pictures: list[bytes | None]) -> None:
-        """Store an episode's screenshots, its judgement, and last its line, which marks it as imported."""
+    def _store(
+        self,
+        trajectory: Trajectory,
+        judgements: Iterable[Judgement],
+        images: Iterable[str],
+        put: Callable[[str], object],
+    ) -> None:
+        """Store an episode's screenshots, its judgements, and last its line, which marks it as imported.
+
+        `put`: stores an image by its digest.
+        """
         store = ScreenshotStore(self.run.screenshots)
-        pairs = zip(trajectory.steps, pictures, strict=True)
-        pngs = {shot.sha256: png for step, png in pairs if png for shot in step.observation.pictures}
-        for sha256, png in pngs.items():
+        for sha256 in images:
             self.report.new_images += not store.path(sha256).exists()
             if not self.dry:
-                store.put(png)
+                put(sha256)
         if self.dry:
             return
-        if verdict:
+        for judgement in judgements:
             # The line comes last: if the import is killed before that, the next one imports the episode again.
-            append_judgement(self.run, trajectory.split, trajectory.iteration, verdict)
+            append_judgement(self.run, trajectory.split, trajectory.iteration, judgement)
         append(self.run, trajectory)
 
     def _progress_event(self, source: str, done: int) -> dict[str, Any]:
@@ -245,36 +252,6 @@ def _build_step(number: int, step: ImportedStep, shots: list[Screenshot | None])
         policy_seconds=step.policy_seconds,
         environment_seconds=step.environment_seconds,
     )
-
-
-def require_imported(summary: Mapping[str, Any], plan: ImportPlan) -> None:
-    """Raise `UsageError` if a file could not be read, or if there was no episode to import."""
-    skipped, examples = summary["skipped"], summary["examples"]
-    if unreadable := skipped.get(SkipReason.UNREADABLE):
-        more = f" (and {unreadable - 1} more)" if unreadable > 1 else ""
-        raise UsageError(
-            f"{examples[SkipReason.UNREADABLE][0]}{more}", hint="the other episodes are imported; leave it out"
-        )
-    if not summary["imported"] and not skipped.get(SkipReason.KNOWN):
-        why, texts = next(iter(examples.items()), ("empty", [f"{plan.path}: no episode"]))
-        hint = "name the folder of the pictures by --images DIR" if why == SkipReason.SCREENSHOT_MISSING else ""
-        raise UsageError(f"nothing was imported: {skipped.get(why, 0)} x {why}, the first: {texts[0]}", hint=hint)
-
-
-def format_import(summary: Mapping[str, Any]) -> str:
-    """Format the summary in one line."""
-    counts = (
-        (summary["solved"], f"{summary['solved']} solved"),
-        (failed := sum(summary["failures"].values()), f"{failed} failed by their infrastructure"),
-        (summary["steps"], format_count(summary["steps"], "step")),
-        (summary["new_images"], format_count(summary["new_images"], "new image")),
-        (without := summary["steps_without_action"], f"{format_count(without, 'step')} without an action of ours"),
-    )
-    parts = [words for count, words in counts if count]
-    left = "; ".join(f"{count} {why}" for why, count in summary["skipped"].items())
-    done = "would import" if summary["dry_run"] else "imported"
-    counted = f": {', '.join(parts)}" if parts else ""
-    return f"{done} {summary['imported']}{counted}" + (f"; skipped: {left}" if left else "")
 
 
 def _short_name(name: str) -> str:

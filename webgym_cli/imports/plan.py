@@ -37,6 +37,8 @@ class ImportPlan:
     """Version of the run's first policy, if episodes keep the iterations of their files; else None."""
     prompt: PromptSpec = field(default_factory=PromptSpec)
     """Prompt of the episodes with text pages."""
+    where: str | None = None
+    """SQL condition on the episodes; None: all."""
 
     def iteration_of(self, source: Path) -> int:
         """Return the iteration that receives a source's episodes."""
@@ -46,7 +48,8 @@ class ImportPlan:
     @property
     def format(self) -> ImportFormat:
         """The format."""
-        return _find_format(self.name, self.prompt)
+        form = _find_format(self.name, self.prompt)
+        return form if self.where is None else _select(self.name, form, self.path, self.where)
 
 
 def _find_format(name: str, prompt: PromptSpec) -> ImportFormat:
@@ -63,13 +66,15 @@ def plan_import(
     split: Split | None = None,
     images: Path | None = None,
     prompt: PromptSpec | None = None,
+    where: str | None = None,
 ) -> ImportPlan:
     """Plan an import. `name`: that of an import format, or `auto`. `prompt`: that of the run's policy.
 
     `iteration` None: those of the files, if the run has neither checkpoints nor rollouts; else its policy version.
 
-    Raises `UsageError` if there is no such format or no file of it, if the policy reads texts and the format has
-    pictures or the other way round, or if an iteration contains episodes of a rollout.
+    Raises `UsageError` if there is no such format or no file of it, for a condition that it does not take, if the
+    policy reads texts and the format has pictures or the other way round, or if an iteration contains episodes of a
+    rollout.
     """
     prompt = prompt or PromptSpec()
     if not path.exists():
@@ -77,8 +82,12 @@ def plan_import(
     if images is not None and not images.is_dir():
         raise UsageError(f"{images}: no such folder", hint="name the folder of the pictures by --images DIR")
     detected, sources = _detect_sources(name, path)
+    if run.root in sources:
+        raise UsageError(f"{path}: these are the run's own episodes", hint=f"webgym import {name} ANOTHER_RUN {path}")
     form = _find_format(detected, prompt)
     _require_pages(detected, form, prompt)
+    if where is not None:
+        form = _select(detected, form, path, where)
     numbers = [number for source in sources if (number := form.iteration_of(source)) is not None]
     keeps = iteration is None and bool(numbers) and is_startable(run)
     into = max(numbers) if keeps else version(run) if iteration is None else iteration
@@ -87,12 +96,19 @@ def plan_import(
         for one in Split if into_split is None else (into_split,):
             refuse_rollouts(run, one, number)
     first = max(into, version(run)) if keeps else None
-    return ImportPlan(detected, path, tuple(sources), into, into_split, images, first, prompt)
+    return ImportPlan(detected, path, tuple(sources), into, into_split, images, first, prompt, where)
+
+
+def _select(name: str, form: ImportFormat, path: Path, where: str) -> ImportFormat:
+    """Return the format for the episodes that match a condition. Raises `UsageError`."""
+    if form.select is None:
+        raise UsageError(f"--where: {name} takes no condition", hint="only FORMAT run does")
+    return form.select(path, where)
 
 
 def _require_pages(name: str, form: ImportFormat, prompt: PromptSpec) -> None:
     """Raise `UsageError` if the policy does not observe pages in the form that the format has."""
-    if form.text == is_webrl(prompt.version):
+    if form.text in (None, is_webrl(prompt.version)):
         return
     has, reads = ("texts", "screenshots") if form.text else ("screenshots", "texts")
     raise UsageError(

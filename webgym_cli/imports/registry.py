@@ -15,6 +15,7 @@ IMPORT_FORMATS: Registry[ImportFormat] = Registry(
     item_type=ImportFormat,
     usage=f"from {_PACKAGE}.source import ImportFormat, and make one of your functions",
     builtin={
+        "run": f"{_PACKAGE}.stored_run:RUN",
         "webgym": f"{_PACKAGE}.webgym:WEBGYM",
         "webrl": f"{_PACKAGE}.visualagentbench:WEBRL",
         "visualagentbench": f"{_PACKAGE}.visualagentbench:VISUALAGENTBENCH",

@@ -21,8 +21,9 @@ from webgym_cli.records.failure import Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.sample import Message
 from webgym_cli.records.task import Split, Task
-from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec
+from webgym_cli.records.trajectory import Outcome, ParseErrorKind, PromptSpec, Trajectory
 from webgym_cli.records.webrl import AnyAction
+from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.text import replace_surrogates
 
 # Maximum number of values in one nested field: shared parts of a pickle may expand exponentially.
@@ -130,12 +131,27 @@ class ImportedEpisode:
 
 
 @dataclass(frozen=True, slots=True)
+class StoredEpisode:
+    """One episode of another run of webgym, as it is stored there."""
+
+    where: str
+    """The run, and the episode within it."""
+    digest: str
+    """SHA-256 of what an import does not change."""
+    trajectory: Trajectory
+    judgements: tuple[Judgement, ...]
+    """All of its judgements, oldest first."""
+    screenshots: ScreenshotStore
+    """The store of its pictures."""
+
+
+@dataclass(frozen=True, slots=True)
 class ImportFormat:
     """File format of one system. Plugins call `IMPORT_FORMATS.register("name", ImportFormat(find, read, "..."))`."""
 
     find: Callable[[Path], list[Path]]
     """Returns the sources (files, or folders of one episode) under a path, in order; empty for another format."""
-    read: Callable[[Path, Path | None], Iterator[ImportedEpisode | SkippedEpisode]]
+    read: Callable[[Path, Path | None], Iterator[ImportedEpisode | StoredEpisode | SkippedEpisode]]
     """Yields the episodes of a source; the second argument is the folder of its images, if it is another one.
 
     Raises `UsageError`.
@@ -146,8 +162,9 @@ class ImportFormat:
     """Default split of its episodes; None: taken from their files."""
     caution: str = ""
     """Note for users who import it."""
-    text: bool = False
-    """Whether its pages are texts, the observations of the prompt versions `webrl` and `webrl_released`."""
+    text: bool | None = False
+    """Whether its pages are texts, the observations of the prompt versions `webrl` and `webrl_released`. None: that is
+    known of each episode."""
     iteration_of: Callable[[Path], int | None] = lambda _: None
     """Returns the iteration of a source; None: the files don't record it."""
     text_form: ImportFormat | None = None
@@ -156,6 +173,8 @@ class ImportFormat:
     """Endings of single files that `auto` takes for this format first."""
     otherwise: str = ""
     """Name of the format that reads a path under which this one finds nothing."""
+    select: Callable[[Path, str], ImportFormat] | None = None
+    """Returns this format for the episodes of a source that match an SQL condition (`--where`). None: it takes none."""
 
 
 def read_episode(where: str, build: Callable[[], ImportedEpisode]) -> ImportedEpisode | SkippedEpisode:

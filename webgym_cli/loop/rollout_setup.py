@@ -10,7 +10,7 @@ from typing import Any
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import check_tasks, count_unscored, find_environment, require_experts
-from webgym_cli.errors import BelowThresholdError, WebGymError
+from webgym_cli.errors import BelowThresholdError, UsageError, WebGymError
 from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.task import Split
@@ -21,7 +21,7 @@ from webgym_cli.rollout.plan import RolloutPlan, plan_rollout
 from webgym_cli.rollout.resources import policy_urls
 from webgym_cli.store.batches import require_turns
 from webgym_cli.store.blocklist import Blocklist
-from webgym_cli.store.checkpoints import version
+from webgym_cli.store.checkpoints import select_version, version
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.text import format_count
@@ -58,6 +58,17 @@ def plan_current_rollout(
         note = f"{format_count(count, 'task')} without a check, and judge.base_url is empty: nothing scores them"
         return replace(plan, notes=(*plan.notes, note))
     return plan
+
+
+def select_evaluated(run: RunDir, number: int, split: Split, policy: str) -> RunDir:
+    """Return the run with an older policy version as the current one. Raises `UsageError` if that can't act."""
+    if split is not Split.TEST or policy != VLLM:
+        what = f"--policy {policy}" if policy != VLLM else f"--split {split}"
+        raise UsageError(
+            f"--version: {what} does not evaluate weights of the run",
+            hint=f"webgym rollout {run.root} --split test --policy vllm --version {number}",
+        )
+    return select_version(run, number)
 
 
 async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) -> None:

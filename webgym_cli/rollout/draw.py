@@ -89,22 +89,31 @@ class EpisodeSampler:
 
     def explains(self, planned: Sequence[Episode]) -> bool:
         """Whether each planned episode equals the one that its stream yields at its position."""
+        redrawn = self._redraw(planned)
+        return redrawn is None or redrawn == list(planned)
+
+    def has_same_tasks(self, planned: Sequence[Episode]) -> bool:
+        """Whether each planned episode has the task and seed that its stream yields: the tasks are the same set."""
+        redrawn = self._redraw(planned)
+        facts = [(episode.task, episode.seed) for episode in planned]
+        return redrawn is None or [(episode.task, episode.seed) for episode in redrawn] == facts
+
+    def _redraw(self, planned: Sequence[Episode]) -> list[Episode] | None:
+        """Return the episodes at the positions of the planned ones, fewer if positions repeat; None if unrepeatable."""
         if not self.sampler.repeatable:
-            return True
-        streams: defaultdict[tuple[SeedStream, int], dict[int, tuple[int, Episode]]] = defaultdict(dict)
+            return None
+        redrawn: dict[int, Episode] = {}
+        streams: defaultdict[tuple[SeedStream, int], dict[int, int]] = defaultdict(dict)
         for number, episode in enumerate(planned):
             which = self.sampler.stream_of(episode.task.band)
-            streams[which, episode.repeat][episode.position] = number, episode
-        if sum(len(by_position) for by_position in streams.values()) < len(planned):
-            return False
+            streams[which, episode.repeat][episode.position] = number
         for (which, repeat), by_position in streams.items():
             drawn = list(self.sampler.at(which, by_position))
             tasks = self.sampler.tasks.read(element.index for element in drawn)
             for task, element in zip(tasks, drawn, strict=True):
-                number, episode = by_position[element.position]
-                if self._episode(number, task, element, repeat) != episode:
-                    return False
-        return True
+                number = by_position[element.position]
+                redrawn[number] = self._episode(number, task, element, repeat)
+        return [redrawn[number] for number in sorted(redrawn)]
 
     def hidden(self, blocked: Collection[str]) -> frozenset[int]:
         """Return the tasks to skip: those on blocked sites in training, none in tests, which stay the same."""

@@ -11,10 +11,10 @@ from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import map_isolation
 from webgym_cli.errors import StoreError
 from webgym_cli.records.episode import Episode
-from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.series import name_series
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import Outcome, Trajectory
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.rollout.attempts import EpisodeAttempts
 from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.rollout.resources import name_policy
 from webgym_cli.store.buffer import scan
@@ -161,14 +161,13 @@ def plan_rollout(
         if not draw.explains(planned):
             raise StoreError(
                 f"{run.plan(split, iteration)}: its episodes don't follow from the tasks and settings any more",
-                hint="restore the task file, or start another run in another folder",
+                hint="restore the task file (tasks may be added before an iteration is planned), or start another run",
             )
-        before = (number for number in range(iteration) if not new and not _has_new(run, split, number))
-        earlier = (episode for number in before for episode in read_plan(run, split, number))
+        earlier, changed = ([], ()) if new else _read_earlier(run, settings, split, tasks, iteration)
         hidden = draw.hidden(blocked)
         for repeat, count in more.items():
             planned += draw.further(count, planned, earlier, hidden, repeat) if count > 0 else ()
-        notes = draw.notes(hidden, planned)
+        notes = (*changed, *draw.notes(hidden, planned))
     acting = policy or settings.rollout.policy
     whole = RolloutPlan(
         split=split,
@@ -204,6 +203,28 @@ def _has_new(run: RunDir, split: Split, iteration: int) -> bool:
     return split is Split.TRAIN and run.new_tasks(iteration).is_file()
 
 
+def _read_earlier(
+    run: RunDir, settings: Settings, split: Split, tasks: TaskSet, iteration: int
+) -> tuple[list[Episode], tuple[str, ...]]:
+    """Return the episodes of earlier iterations with the same tasks, and a note if the tasks changed after the last.
+
+    With `tasks.no_repeats` an iteration continues after them; other tasks have other streams, which start anew.
+    """
+    earlier: list[Episode] = []
+    continues = split is Split.TRAIN and settings.tasks.no_repeats
+    for number in reversed(range(iteration)):
+        planned = () if _has_new(run, split, number) else read_plan(run, split, number)
+        if not EpisodeSampler.of(tasks, settings, split, number).has_same_tasks(planned):
+            note = f"{tasks.source}: its tasks changed after iteration {number} was planned; it has {len(tasks)} now"
+            if split is Split.TEST:
+                note += ": evaluations before and after it are not of the same episodes"
+            return earlier, () if earlier else (note,)
+        earlier += planned
+        if planned and not continues:
+            break
+    return earlier, ()
+
+
 def _read_pass_rates(run: RunDir, iteration: int) -> dict[int, float]:
     """Return each task's success rate in the newest earlier iteration that contains it, by hash of the task id."""
     if not iteration or not run.exists:
@@ -218,50 +239,9 @@ def _tasks(run: RunDir, settings: Settings, split: Split, iteration: int) -> Tas
     return open_tasks(settings.tasks.test or settings.tasks.train if split is Split.TEST else settings.tasks.train)
 
 
-@dataclass(slots=True)
-class _EpisodeAttempts:
-    """The stored attempts of one episode."""
-
-    next: int = 0
-    failures: int = 0
-    rolled_out: bool = False
-    newest: str = ""
-    outcome: Outcome | None = None
-
-    def add(self, trajectory: Trajectory, *, counts: bool) -> None:
-        """Count one stored attempt. `counts`: whether it can finish the episode; if not, only its number is used up."""
-        kind = trajectory.outcome.failure
-        newest, self.next = trajectory.attempt >= self.next, max(self.next, trajectory.attempt + 1)
-        if not counts:
-            return
-        if newest:
-            self.newest, self.outcome = trajectory.id, trajectory.outcome
-        if kind in (None, FailureKind.JUDGE_FAILED):
-            self.rolled_out = True
-        elif kind.counts_as_attempt:
-            self.failures += 1
-
-    def may_be_tried(self, limit: int) -> bool:
-        """Whether another attempt is allowed: below the limit, and the last failure is retryable."""
-        failure = self.outcome.failure if self.outcome else None
-        hopeless = failure is not None and failure.counts_as_attempt and not failure.retryable
-        return self.failures < limit and not hopeless
-
-    def allow(self, limit: int) -> None:
-        """Forget the failures of an episode that is given up."""
-        if not self.may_be_tried(limit):
-            self.failures, self.outcome = 0, None
-
-    @property
-    def unjudged(self) -> bool:
-        """Whether the newest attempt was rolled out and has no reward."""
-        known = self.outcome
-        return known is not None and known.reward is None and is_rolled_out(known.failure)
-
-
-def _count_attempts(plan: RolloutPlan, trajectories: Iterable[Trajectory]) -> defaultdict[str, _EpisodeAttempts]:
+def _count_attempts(plan: RolloutPlan, trajectories: Iterable[Trajectory]) -> defaultdict[str, EpisodeAttempts]:
     """Return the stored attempts by episode id."""
-    stored = defaultdict[str, _EpisodeAttempts](_EpisodeAttempts)
+    stored = defaultdict[str, EpisodeAttempts](EpisodeAttempts)
     for trajectory in trajectories:
         stored[trajectory.episode].add(trajectory, counts=plan.counts(trajectory))
     return stored

@@ -1,6 +1,7 @@
-"""Reward functions and checks: `reward` and `check` make one from a function."""
+"""Reward functions and checks: `reward`, `check` and `shaping` make one from a function."""
 
 from webgym_cli.scoring.check import CheckContext, NeedsPageError, TaskCheck, check
 from webgym_cli.scoring.define import Reward, reward
+from webgym_cli.scoring.shaping import shaping
 
-__all__ = ["CheckContext", "NeedsPageError", "Reward", "TaskCheck", "check", "reward"]
+__all__ = ["CheckContext", "NeedsPageError", "Reward", "TaskCheck", "check", "reward", "shaping"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import StoreError
+from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.checkpoint import Checkpoint
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import list_iterations
@@ -31,7 +32,8 @@ def checkpoints(run: RunDir) -> list[Checkpoint]:
     # Names sort by time. A damaged record that is older than a valid one does not affect the current policy.
     if damaged and (not complete or max(damaged).parent.name > max(checkpoint.name for checkpoint in complete)):
         raise damaged[max(damaged)]
-    return sorted(complete, key=lambda checkpoint: checkpoint.version)
+    counting = (one for one in complete if run.newest is None or one.version <= run.newest)
+    return sorted(counting, key=lambda checkpoint: checkpoint.version)
 
 
 def list_complete(run: RunDir) -> list[Checkpoint]:
@@ -81,6 +83,26 @@ def version(run: RunDir) -> int:
     if newest is not None:
         return newest.version
     return int(read_json(run.first_version)["version"]) if run.first_version.is_file() else 0
+
+
+def select_version(run: RunDir, number: int) -> RunDir:
+    """Return the run with an older version of its policy as the current one, to evaluate it.
+
+    Raises `UsageError` if there is no such version, or if its weights were deleted.
+    """
+    older = replace(run, newest=number)
+    newest = current(older)
+    if version(older) != number:
+        known = [version(replace(run, newest=-1)), *(checkpoint.version for checkpoint in checkpoints(run))]
+        raise UsageError(
+            f"{run.root}: there is no policy version {number}", hint=f"versions: {', '.join(map(str, known))}"
+        )
+    if newest is not None and not newest.weights:
+        raise UsageError(
+            f"{run.root}: the weights of version {number} ({newest.name}) were deleted",
+            hint="train.keep_weights keeps more of them",
+        )
+    return older
 
 
 def algorithm(run: RunDir, settings: Settings) -> str:
@@ -151,5 +173,5 @@ def publish(run: RunDir, settings: Settings, weights: Path, checkpoint: Checkpoi
 def repair_link(run: RunDir, settings: Settings) -> None:
     """Relink `model.pt` to the newest checkpoint, after a crash between the two renames of `publish`."""
     newest = current(run)
-    if newest and run.model(settings).resolve() != folder(run, newest).resolve():
+    if newest and run.newest is None and run.model(settings).resolve() != folder(run, newest).resolve():
         replace_link(run.model(settings), folder(run, newest))

@@ -26,7 +26,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.code import record_code
 from webgym_cli.util.files import open_regular, read_json, replace_link, write_json
 
-# Bytes at the start of an output file by which a command recognizes its own: enough for the head of a page.
+# Bytes at the start of an output file by which a command recognizes its own.
 _SAME_START = 120
 
 
@@ -50,7 +50,9 @@ class RunDir:
     """Paths of a run. Nothing is created until something is written."""
 
     root: Path
-    """The run's `save_path`, made absolute because child processes have other working directories."""
+    """The run's `save_path`; absolute, because child processes have other working directories."""
+    newest: int | None = None
+    """Newest policy version that counts as the run's; None: all do."""
 
     def __post_init__(self) -> None:
         """Make the root absolute."""
@@ -98,7 +100,7 @@ class RunDir:
     """The run as one HTML page, made by `webgym report`."""
 
     def plan(self, split: Split, iteration: int, *, of_sessions: bool = False) -> Path:
-        """Rollout plan of an iteration, written before its first episode; or the episodes of the gateway's sessions."""
+        """Rollout plan of an iteration, or the episodes of the gateway's sessions."""
         return self.root / "tasks" / f"{'sessions.' if of_sessions else ''}{split}.iteration_{iteration:04d}.jsonl"
 
     def new_tasks(self, iteration: int) -> Path:
@@ -218,7 +220,6 @@ def require_readable(run: RunDir) -> None:
 
 def _read_newer_version(file: Path) -> str:
     """Return the version that made a run if it is newer than this one; else empty, also for a damaged file."""
-
     with suppress(StoreError, TypeError, KeyError, ValueError, AttributeError):
         writer = read_json(file)["webgym"]
         # the parts whose change may alter settings and records

@@ -77,6 +77,17 @@ class ScreenshotStore:
             write_atomic(self.png(sha256), png)
         return Screenshot(sha256=sha256, width=width, height=height)
 
+    def copy(self, sha256: str, origin: ScreenshotStore) -> None:
+        """Store an image of another store if it is new, as it is encoded there. Raises `StoreError`."""
+        content = origin.get(sha256)
+        if _renew(self.path(sha256)):
+            return
+        if content.startswith(PNG_SIGNATURE):
+            write_atomic(self.png(sha256), content)
+        elif line := origin.find_recoded(sha256):
+            self.note_recoded(sha256[:2], [line])
+            write_atomic(self.webp(sha256), content)
+
     def get(self, sha256: str) -> bytes:
         """Return an image's bytes (PNG or WebP). Raises `StoreError` if it is missing or altered."""
         try:

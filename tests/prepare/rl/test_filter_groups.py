@@ -1,13 +1,22 @@
 """Groups without gradient: what is left out of a batch, and how many episodes come in their place."""
 
+import asyncio
+from unittest import mock
+
 import pytest
 
 from tests.prepare.rl_made import episode, line_of, served, settings, store, talk, write_plan
 from tests.records.made import CRASHED, UNSOLVED
+from webgym_cli.environments.registry import check_tasks
+from webgym_cli.errors import SettingsError, UsageError
 from webgym_cli.prepare.rl import execute as stage
+from webgym_cli.prepare.rl.data import BATCH
 from webgym_cli.prepare.rl.filter_groups import count_missing_episodes
 from webgym_cli.prepare.rl.plan import plan_batch
+from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Observation, Outcome
+from webgym_cli.scoring.shaping import SHAPINGS
+from webgym_cli.store.buffer import scan
 from webgym_cli.store.index.query import open_index
 
 CHAINS = "agent.num_chains=2"
@@ -96,3 +105,88 @@ def test_a_picture_or_an_address_is_another_anchor():
     told = [stage.digest_observation(one) for one in (seen, Observation(url="http://b/"), *pictures)]
     assert len(set(told)) == 4
     assert stage.digest_observation(Observation(url="http://a/", title="3 new messages")) == told[0]
+
+
+SHAPES = """
+from webgym_cli.scoring import shaping
+
+
+@shaping("shorter")
+async def prefer_short(reward, id, context):
+    return {"reward": reward - len(context.trajectory.steps) / 8 - (id == "q1") / 4}
+
+
+@shaping("broken")
+def fail(reward, id):
+    return {}[id]
+
+
+@shaping("endless")
+def return_nan():
+    return float("nan")
+
+
+@shaping("wants")
+def want(reward, bonus):
+    return reward + bonus
+"""
+
+
+@pytest.fixture
+def shapes(tmp_path):
+    (tmp_path / "shapes.py").write_text(SHAPES)
+    with mock.patch.dict(SHAPINGS.registered, clear=True):
+        yield [f'plugins=["{tmp_path}/shapes.py"]', "rl.data.shaping=shorter"]
+
+
+def test_shaped_rewards_are_in_the_batch_and_decide_about_gradient(run, model, tokens, shapes):
+    fill(run, tokens, None, None, UNSOLVED, UNSOLVED, CRASHED, None)
+    assert missing(run, 6) == 6, "of the stored rewards no group has gradient but the one with a single reward"
+    assert missing(run, 6, *shapes) == 4, "one group is missing, and two of three have gradient"
+    with_ = settings(model, CHAINS, "train.algorithm=grpo", *shapes)
+
+    async def plan_and_write():  # as the loop does: within an event loop
+        with open_index(run) as index:
+            plan = plan_batch(run, with_, index, group_relative=True)
+            digest = plan.digest()
+            assert plan.to_json()["shaping"] == "shorter"
+            stage.execute(plan, run, with_, lambda event: None)
+            return digest != plan_batch(run, settings(model, CHAINS), index, group_relative=True).digest()
+
+    assert asyncio.run(plan_and_write())
+    lines = line_of(run.rl_data / "trajectories.jsonl")
+    assert [line["reward"] for line in lines] == [0.75, 0.5, None, None, None, 0.75]
+    assert [line["masked"] for line in lines][2:5] == ["no_variance", "no_variance", "failure"]
+    assert [line["success"] for line in lines][:2] == [True, True], "success is the stored reward's"
+    assert next(scan(run, Split.TRAIN, 0)).outcome.reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (["rl.data.shaping=broken"], r"train-0000-00000: the shaping broken failed: KeyError.*\(shapes.py:12\)"),
+        (["rl.data.shaping=endless"], "nan is no reward"),
+        (["rl.data.shaping=unknown"], "there is no shaping 'unknown'"),
+    ],
+)
+def test_a_shaping_that_fails_ends_the_preparation_with_its_line(run, tokens, shapes, changes, message):
+    fill(run, tokens, None, None)
+    with open_index(run) as index, pytest.raises(UsageError, match=message):
+        plan_batch(run, settings("model", *shapes, *changes), index)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [(["rl.data.shaping=wants"], "wants needs bonus"), (["rl.data.shaping=unknown"], "there is no shaping")],
+)
+def test_a_shaping_that_its_tasks_do_not_fit_is_refused_before_a_rollout(shapes, changes, message):
+    with pytest.raises(UsageError, match=message):
+        check_tasks(settings("model", *shapes, *changes), [talk(0).task])
+
+
+def test_webrl_and_asynchronous_filters_refuse_shaping(run, tokens, shapes):
+    fill(run, tokens, None, None)
+    with open_index(run) as index, pytest.raises(SettingsError, match=r"rl\.data\.shaping"):
+        plan_batch(run, settings("model", *shapes), index, transitions=True)
+    with pytest.raises(SettingsError, match=r"rl\.data\.shaping"):
+        BATCH.check_async(settings("model", *shapes))

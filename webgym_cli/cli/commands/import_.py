@@ -15,17 +15,20 @@ FormatArg = Annotated[
     str,
     typer.Argument(
         metavar="FORMAT",
-        help="webgym, webrl, webrl-data, visualagentbench, auto; or one of your plugins.",
+        help="run, webgym, webrl, webrl-data, visualagentbench, auto; or one of your plugins.",
         autocompletion=complete.import_formats,
     ),
 ]
-PathArg = Annotated[Path, typer.Argument(metavar="PATH", help="File of that format, or a folder of such files.")]
+PathArg = Annotated[Path, typer.Argument(metavar="PATH", help="File of that format, or a folder of it.")]
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Split of the episodes (default: as in the files).")]
 IterationOpt = Annotated[
     int | None, typer.Option("--iteration", min=0, help="Iteration of the episodes (default: the current one).")
 ]
 ImagesOpt = Annotated[
     Path | None, typer.Option("--images", metavar="DIR", help="Folder of the screenshots, if not beside the files.")
+]
+WhereOpt = Annotated[
+    str | None, typer.Option("--where", metavar="SQL", help="Only the episodes of a run that match an SQL condition.")
 ]
 
 
@@ -37,8 +40,9 @@ def import_(
     split: SplitOpt = None,
     iteration: IterationOpt = None,
     images: ImagesOpt = None,
+    where: WhereOpt = None,
 ) -> None:
-    """Import episodes of another system into a run.
+    """Import episodes of another system, or of another run, into a run.
 
     The run may be new or existing; screenshots and verdicts are imported too. Pickles are read as data: nothing that
     they name is loaded or called, and anything but records of the format is refused. An episode is imported once,
@@ -48,6 +52,7 @@ def import_(
     Examples:
       webgym import webgym /data/logs runs/a --dry-run
       webgym import webrl results/ runs/w -c webrl
+      webgym import run runs/a runs/b --where "success AND policy = 'oracle'"
       webgym import webgym train_trajectories.pt.iteration3 runs/a --images /data/logs/images
 
     Exit codes: 75.
@@ -55,8 +60,9 @@ def import_(
     See also: webgym inspect-buffer, webgym judge, webgym export-sharegpt.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.imports.execute import Importer, format_import, require_imported
+    from webgym_cli.imports.execute import Importer
     from webgym_cli.imports.plan import plan_import
+    from webgym_cli.imports.summary import format_import, require_imported
     from webgym_cli.records.events import make_event
     from webgym_cli.records.trajectory import PromptSpec
     from webgym_cli.util.registry import absolute_place
@@ -78,6 +84,7 @@ def import_(
         split=split,
         images=images and images.absolute(),
         prompt=prompt,
+        where=where,
     )
     # An explicit --split needs no caution.
     if plan.format.caution and split is None:
@@ -88,7 +95,7 @@ def import_(
         require_imported(summary, plan)
         return
     own_options = {"format_": absolute_place(plan.name), "path": plan.path, "split": split}
-    own_options |= {"iteration": iteration, "images": plan.images}
+    own_options |= {"iteration": iteration, "images": plan.images, "where": where}
     with stage("import", directory, settings, output, own_options) as at:
         summary = Importer(plan, at.run, at.sink).execute()
         at.sink(make_event(**summary, message=format_import(summary)))

@@ -33,6 +33,9 @@ AgentOpt = Annotated[
         help="Agent that acts in place of webgym's (rollout.agent).",
     ),
 ]
+VersionOpt = Annotated[
+    int | None, typer.Option("--version", min=0, help="Older policy version to evaluate, with --split test.")
+]
 AgainOpt = Annotated[
     Literal["given-up"] | None,
     typer.Option("--again", help="given-up: also the episodes that used up their attempts (rollout.max_attempts)."),
@@ -50,6 +53,7 @@ def rollout(
     policy: PolicyOpt = None,
     agent: AgentOpt = None,
     again: AgainOpt = None,
+    version: VersionOpt = None,
     min_success: MinSuccessOpt = None,
 ) -> None:
     """Run the pending episodes of the current iteration.
@@ -61,6 +65,7 @@ def rollout(
     Examples:
       webgym rollout runs/a -c demo --policy oracle --episodes 64
       webgym rollout runs/a --split test --min-success 0.5 --json | jq -r 'select(.reward==1).id'
+      webgym rollout runs/a --split test --version 2
       webgym rollout runs/a --agent "python my_agent.py"
       webgym rollout runs/a --again given-up --dry-run
 
@@ -69,14 +74,17 @@ def rollout(
     See also: webgym status, webgym judge, webgym prepare, webgym loop.
     """
     from webgym_cli.cli.stage import check_model, resolve, stage
-    from webgym_cli.loop.rollout_setup import advise_next, plan_current_rollout, require_success
+    from webgym_cli.loop.rollout_setup import advise_next, plan_current_rollout, require_success, select_evaluated
     from webgym_cli.loop.rollouts import execute_rollout
 
     directory, settings = resolve(run, options, {"rollout.agent": agent})
     output = options.open_output()
     acting = policy or settings.rollout.policy
+    if version is not None:
+        directory = select_evaluated(directory, version, split, acting)
     plan = plan_current_rollout(directory, settings, split, acting, episodes, again=again is not None)
-    own_options = {"split": split, "episodes": episodes, "policy": policy, "again": again, "min_success": min_success}
+    own_options = {"split": split, "episodes": episodes, "policy": policy, "again": again, "version": version}
+    own_options |= {"min_success": min_success}
     if options.dry_run:
         check_model("rollout", directory, settings, own_options)
         output.show(plan.to_json())

@@ -71,5 +71,6 @@ SPEC = EnvironmentSpec(
     make_pool=_make_pool,
     require_expert=_require_expert,
     check_settings=_check_settings,
+    has_reward_function=True,
     max_steps=lambda settings, task, split: settings.agent.max_turns,
 )

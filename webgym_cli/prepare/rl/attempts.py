@@ -6,7 +6,7 @@ _ATTEMPTS = """
 ambiguous AS (
     SELECT id FROM stored WHERE split = 'train' GROUP BY id HAVING count(*) > 1
 ), last_attempts AS (
-    SELECT * FROM trajectories WHERE split = 'train' AND {where}
+    SELECT {rewarded} WHERE split = 'train' AND {where}
     QUALIFY row_number() OVER (PARTITION BY iteration, episode ORDER BY attempt DESC, file, start) = 1
 )
 """
@@ -17,6 +17,14 @@ CASE WHEN id IN (SELECT id FROM ambiguous) THEN 'ambiguous_id' WHEN failure IS N
 """
 
 
-def attempts_sql(where: str) -> str:
-    """Return the WITH clause that defines `last_attempts` for the iterations that match a condition."""
-    return _ATTEMPTS.format(where=where)
+_SHAPED = """
+trajectories.* REPLACE (coalesce(shaped, reward) AS reward) FROM trajectories LEFT JOIN rl_shaped USING (id)
+"""
+
+
+def attempts_sql(where: str, *, shaped: bool = False) -> str:
+    """Return the WITH clause that defines `last_attempts` for the iterations that match a condition.
+
+    `shaped`: with the rewards of the table `rl_shaped`, where there are any.
+    """
+    return _ATTEMPTS.format(where=where, rewarded=_SHAPED if shaped else "* FROM trajectories")

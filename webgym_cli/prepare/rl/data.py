@@ -117,6 +117,11 @@ class GradientBatch(PreparedData["RlPlan"]):
                 f"train.algorithm={settings.train.algorithm} trains in turns with its rollouts",
                 hint="-s loop.mode=sync",
             )
+        if settings.rl.data.shaping and settings.rl.data.filter_groups.enable is not False:
+            raise SettingsError(
+                "rl.data.shaping: loop.mode=async filters groups by their stored rewards",
+                hint="-s rl.data.filter_groups.enable=false, or -s loop.mode=sync",
+            )
         if settings.rl.data.last_n_iterations != 1:
             raise SettingsError(
                 "loop.mode=async trains on each episode once: it needs rl.data.last_n_iterations=1",

@@ -11,6 +11,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.prepare.groups import load_planned_groups, resolve_group_by
 from webgym_cli.prepare.rl.attempts import REASON_COLUMN, attempts_sql
 from webgym_cli.prepare.rl.drop_reasons import MaskReason
+from webgym_cli.prepare.rl.shaped_rewards import shape_rewards
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 
@@ -55,7 +56,9 @@ def count_missing_episodes(run: RunDir, settings: Settings, index: Index, iterat
     if size == 1 or resolve_group_by(settings) != "chain":
         return 0  # the number of groups depends on the tasks, not on the plan
     load_planned_groups(index, run, [iteration], "chain", size)
-    attempts = attempts_sql(f"iteration = {iteration}")
+    of_iteration = f"iteration = {iteration}"
+    shape_rewards(run, settings, index, of_iteration)
+    attempts = attempts_sql(of_iteration, shaped=True)
     usable: int = index.one(_WITH_GRADIENT.format(attempts=attempts, reason=REASON_COLUMN))["count"]
     groups: int = index.one("SELECT count(DISTINCT team) AS count FROM rl_planned")["count"]
     target = math.ceil(wanted / size)

@@ -17,6 +17,7 @@ from webgym_cli.prepare.rl.filter_groups import filters_groups, mask_groups
 from webgym_cli.prepare.rl.replay_plan import ReplayPlan, plan_replay
 from webgym_cli.prepare.rl.rows import missing_tokens_error
 from webgym_cli.prepare.rl.sampling import require_one_sampling
+from webgym_cli.prepare.rl.shaped_rewards import shape_rewards
 from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
@@ -138,7 +139,13 @@ class RlPlan:
 
     def digest(self) -> str:
         """Return the SHA-256 of the batch's content and settings; equal digests mean equal batches."""
-        how: list[object] = [self.iteration, self.how.model_dump(), self.group_by, self.sampling.model_dump()]
+        # A shaping function shows in the rewards.
+        how: list[object] = [
+            self.iteration,
+            self.how.model_dump(exclude={"shaping"}),
+            self.group_by,
+            self.sampling.model_dump(),
+        ]
         how += ["anchors"] if self.anchors else []
         how += [] if self.replay is None else self.replay.digest_parts()
         digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
@@ -156,6 +163,7 @@ class RlPlan:
             "iterations_read": list(self.read),
             "group_by": self.group_by,
             "sampling": self.sampling.model_dump(),
+            **({"shaping": self.how.shaping} if self.how.shaping else {}),
             **asdict(self.counts),
             "damaged_lines": list(self.damaged),
             **({} if self.replay is None else {"replay": self.replay.to_json()}),
@@ -182,11 +190,8 @@ def plan_batch(
     `StoreError` for an episode that is in no plan, and `WebGymError` if nothing is left to train on.
     """
     iteration, how = version(run), settings.rl.data
-    if transitions and how.train_on_last_turn:
-        raise SettingsError(
-            "rl.data.train_on_last_turn: WebRL's critic values every step, so all are trained",
-            hint="repeat the command with -s rl.data.train_on_last_turn=false",
-        )
+    if transitions:
+        _refuse_for_webrl(how)
     read = _find_iterations(run, how.last_n_iterations, iteration) if selection is None else selection.iterations
     by = resolve_group_by(settings)
     load_planned_groups(index, run, read, by, settings.agent.group_size)
@@ -194,7 +199,8 @@ def plan_batch(
     if selection is not None:
         index.one(_SELECTED, [sorted(selection.trajectories), sorted(selection.stale)])
         where += " AND id IN (SELECT id FROM rl_selected)"
-    index.one(_BATCH.format(attempts=attempts_sql(where), reason=REASON_COLUMN))
+    shape_rewards(run, settings, index, where)
+    index.one(_BATCH.format(attempts=attempts_sql(where, shaped=True), reason=REASON_COLUMN))
     if selection is not None:
         index.one(_MASK_STALE)
     if filters_groups(settings, group_relative=group_relative):
@@ -212,6 +218,19 @@ def plan_batch(
     if transitions:
         replay = plan_replay(run, settings, index, read, index.one(_STEPS)["steps"], iteration)
     return RlPlan(iteration, tuple(read), how, anchors, by, sampling, counts, damaged, replay, index)
+
+
+def _refuse_for_webrl(how: RlDataSettings) -> None:
+    if how.train_on_last_turn:
+        raise SettingsError(
+            "rl.data.train_on_last_turn: WebRL's critic values every step, so all are trained",
+            hint="repeat the command with -s rl.data.train_on_last_turn=false",
+        )
+    if how.shaping:  # replayed episodes would keep their stored rewards
+        raise SettingsError(
+            f"rl.data.shaping={how.shaping}: WebRL trains on the rewards as they are stored",
+            hint="repeat the command with -s rl.data.shaping=",
+        )
 
 
 def _find_iterations(run: RunDir, last: int, iteration: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from webgym_cli.store.run import RunDir
@@ -15,7 +15,7 @@ from webgym_cli.store.run import RunDir
 class _RunWithTemporaryIndex(RunDir):
     """A run with its index in another folder."""
 
-    folder: Path
+    folder: Path = field(kw_only=True)
 
     @property
     def index(self) -> Path:
@@ -31,4 +31,4 @@ def temporary_index(run: RunDir) -> Iterator[RunDir]:
             link = Path(folder) / fragment.relative_to(run.index)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(fragment)
-        yield _RunWithTemporaryIndex(run.root, Path(folder))
+        yield _RunWithTemporaryIndex(run.root, run.newest, folder=Path(folder))

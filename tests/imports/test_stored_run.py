@@ -1,0 +1,155 @@
+"""Episodes of another run of webgym: as they are stored there, with judgements and pictures, and each once."""
+
+import pytest
+
+from tests.imports.test_import_execute import bring
+from tests.prepare.export.test_shards import recode, webp
+from tests.records.made import CRASHED, UNSOLVED, png, store_images, trajectory
+from tests.records.test_judgement import judgement
+from webgym_cli.config.load import load
+from webgym_cli.errors import UsageError
+from webgym_cli.imports.plan import plan_import
+from webgym_cli.prepare.sft.plan import plan_dataset
+from webgym_cli.records.task import Split, Task
+from webgym_cli.records.trajectory import Outcome
+from webgym_cli.store.buffer import append, append_judgement, list_iterations, scan, scan_stored
+from webgym_cli.store.checkpoints import version
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+WEB = Task(id="w", instruction="Buy it.", start_url="https://a.example", environment="web")
+
+
+@pytest.fixture
+def origin(tmp_path):
+    """A run with a success, a failed try, an episode that a judge decided, in two iterations, and a test episode."""
+    made = RunDir(tmp_path / "origin")
+    create_or_open(made, load())
+    judged = trajectory(3, iteration=1, steps=3, task=WEB, outcome=Outcome(answer="Bought.", stop="answered"))
+    for one in (
+        trajectory(0),
+        trajectory(1, outcome=CRASHED),
+        trajectory(2, outcome=UNSOLVED, attempt=1),
+        judged,
+        trajectory(4, split=Split.TEST, outcome=UNSOLVED),
+    ):
+        store_images(made, one)
+        append(made, one)
+    for success, day in ((False, 1), (True, 2)):
+        moment = f"2026-01-0{day}T00:00:00.000+00:00"
+        append_judgement(made, Split.TRAIN, 1, judgement(trajectory=judged.id, success=success, judged_at=moment))
+    return made
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    return made
+
+
+def files(run):
+    """Return all files but those of the index."""
+    return {path: path.read_bytes() for path in run.root.rglob("*.*") if path.is_file() and ".parquet" not in str(path)}
+
+
+@pytest.mark.parametrize("name", ["run", "auto"])
+def test_episodes_come_with_their_judgements_and_pictures_and_keep_their_iterations(origin, run, name):
+    before = files(origin)
+    summary, _ = bring(run, origin.root, name)
+    assert (summary["imported"], summary["solved"], summary["judged"], summary["failures"]) == (
+        5,
+        2,
+        1,
+        {"browser_crashed": 1},
+    )
+    assert (summary["new_images"], version(run), list_iterations(run, Split.TRAIN)) == (3, 1, [0, 1])
+    (judged,) = scan(run, Split.TRAIN, 1)
+    (theirs,) = scan(origin, Split.TRAIN, 1)
+    assert (judged.outcome, judged.steps, judged.task) == (theirs.outcome, theirs.steps, theirs.task)
+    assert judged.outcome.success
+    images = ScreenshotStore(run.screenshots)
+    assert images.get(judged.steps[2].observation.screenshot.sha256) == png(2)
+    with open_index(run) as index:
+        assert plan_dataset(run, load(), index).to_json()["iterations_read"] == [0, 1]
+    assert files(origin) == before, "nothing is written into the other run"
+
+
+def test_a_repeated_import_adds_nothing_also_there_and_back(origin, run):
+    bring(run, origin.root, "run")
+    stored = files(run)
+    assert bring(run, origin.root, "run", iteration=7)[0]["skipped"] == {"already_imported": 5}
+    assert bring(origin, run.root, "run", iteration=7)[0]["skipped"] == {"already_imported": 5}
+    assert files(run) == stored
+
+
+def test_an_interrupted_import_goes_on(origin, run, monkeypatch):
+    import webgym_cli.imports.execute as execute
+
+    def killed(run, trajectory):
+        if trajectory.iteration == 1:
+            raise KeyboardInterrupt
+        append(run, trajectory)
+
+    monkeypatch.setattr(execute, "append", killed)
+    with pytest.raises(KeyboardInterrupt):
+        bring(run, origin.root, "run")
+    monkeypatch.undo()
+    summary, _ = bring(run, origin.root, "run")
+    assert summary["imported"] + summary["skipped"]["already_imported"] == 5
+    assert [one.outcome.success for one in scan(run, Split.TRAIN, 1)] == [True]
+
+
+@pytest.mark.parametrize(
+    ("where", "imported", "newest"),
+    [("success", 2, 1), ("iteration = 0 AND split = 'train' AND failure IS NULL", 2, 0), ("task = 'w'", 1, 1)],
+)
+def test_a_condition_selects_the_episodes(origin, run, where, imported, newest):
+    summary, _ = bring(run, origin.root, "run", where=where)
+    assert (summary["imported"], summary["iteration"], version(run)) == (imported, newest, newest)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("run", {"where": "no_such_column"}, "no condition on trajectories"),
+        ("run", {"where": "success); DROP TABLE x"}, "no condition"),
+        ("webgym", {"where": "success"}, "takes no condition"),
+    ],
+)
+def test_what_is_no_condition_is_refused(origin, run, tmp_path, name, options, message):
+    (tmp_path / "a.pt.iteration1").touch()
+    path = origin.root if name == "run" else tmp_path / "a.pt.iteration1"
+    with pytest.raises(UsageError, match=message):
+        plan_import(run, name, path, **options)
+
+
+def test_the_runs_own_episodes_and_an_empty_run_are_refused(origin, run):
+    with pytest.raises(UsageError, match="own episodes"):
+        plan_import(origin, "run", origin.root)
+    with pytest.raises(UsageError, match="nothing of the format run"):
+        plan_import(origin, "run", run.root)
+
+
+def test_a_missing_picture_or_pages_of_another_form_leave_an_episode_out(origin, run, tmp_path):
+    images = ScreenshotStore(origin.screenshots)
+    (judged,) = scan_stored(origin, Split.TRAIN, 1)
+    images.png(judged.steps[2].observation.screenshot.sha256).unlink()
+    assert bring(run, origin.root, "run", dry=True)[0]["skipped"] == {"screenshot_missing": 1}
+    texts = load(overrides=["context_config.prompt_version=webrl"])
+    reader = RunDir(tmp_path / "reader")
+    create_or_open(reader, texts)
+    prompt = judged.prompt.model_copy(update={"version": "webrl"})
+    assert bring(reader, origin.root, "run", prompt=prompt)[0]["skipped"] == {"not_understood": 5}
+
+
+def test_recoded_pictures_are_copied_as_they_are(origin, run):
+    (judged,) = scan_stored(origin, Split.TRAIN, 1)
+    sha256 = judged.steps[0].observation.screenshot.sha256
+    theirs = ScreenshotStore(origin.screenshots)
+    recode(theirs, sha256, webp(0))
+    bring(run, origin.root, "run")
+    images = ScreenshotStore(run.screenshots)
+    assert images.get(sha256) == theirs.get(sha256) == webp(0)
+    assert images.path(sha256).suffix == ".webp"
