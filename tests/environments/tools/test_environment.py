@@ -301,4 +301,10 @@ def test_what_can_be_known_before_the_first_episode_is_told_then(mine, overrides
     settings = load(overrides=[text.format(mine=mine) for text in overrides])
     with pytest.raises(UsageError, match=reason):
         check_tasks(settings, [TASK])
-    check_tasks(settings, [Task(id="click-test")])
+
+
+def test_only_questions_have_a_reward_function(mine):
+    page = Task(id="click-test")
+    check_tasks(load(overrides=['agent.tools=["calculater"]']), [page])
+    with pytest.raises(SettingsError, match="environment miniwob has no reward function"):
+        check_tasks(load(overrides=[f"agent.reward_name={mine}:picky"]), [page])
