@@ -1,11 +1,16 @@
+import json
 from itertools import chain
 
+import pytest
+
 from tests.environments.webarena.webarena_records import record
-from webgym_cli.curriculum.seeds import FailedTask, build_task, group_by_site, group_name, plan_requests
+from webgym_cli.curriculum.prompts import build_generation_chat
+from webgym_cli.curriculum.seeds import FailedTask, build_task, group_by_site, group_name, list_forms, plan_requests
 from webgym_cli.environments.webarena.tasks import evaluation_of, read_config
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation
 from webgym_cli.tasks.check import Checker, FileReport
+from webgym_cli.tasks.expand import expand_templates
 from webgym_cli.tasks.format import parse_task
 
 SITES = {"shopping": "http://shop.test:7770", "gitlab": "http://git.test", "reddit": "http://forum.test"}
@@ -84,3 +89,70 @@ def test_a_new_task_on_a_site_starts_there_as_the_same_role():
     assert [(group.site, len(group.seeds)) for group in groups] == [("desk@a", 2), ("desk@b", 1)]
     task = build_task("Find it all", plan_requests(groups, 1, 2, 0)[0][0])
     assert (task.site, task.role, task.start_url, task.environment) == ("desk", "a", "/orders", "web")
+
+
+DELETE = {
+    "id": "delete",
+    "site": "desk",
+    "check": "groups",
+    "instruction": "Delete the group {group}.",
+    "gone": "{group}",
+    "todo": "delete",
+}
+RENAME = {
+    "id": "rename",
+    "site": "desk",
+    "check": "groups",
+    "instruction": "Rename {group} to {group} team.",
+    "made": "{group} team",
+}
+COUNT = {
+    "id": "count",
+    "site": "desk",
+    "check": "count",
+    "instruction": "Count the {table.name}.",
+    "table": "{table.id}",
+}
+HIDDEN = {"id": "hidden", "site": "desk", "check": "user", "instruction": "Rename the user {user}.", "value": "{group}"}
+
+
+@pytest.fixture
+def failed(tmp_path):
+    """Failed tasks that were made from templates."""
+    start = {"environment": "web", "start_url": "http://desk.test/"}
+    parameters = {"group": ["Billing"], "table": [{"name": "users", "id": 7}], "user": ["ann"]}
+    templates = [{**template, **start} for template in (DELETE, RENAME, COUNT, HIDDEN)]
+    (tmp_path / "templates.yaml").write_text(json.dumps({"parameters": parameters, "templates": templates}))
+    tasks = expand_templates(tmp_path / "templates.yaml").train
+    return [FailedTask(parse_task(task.model_dump_json().encode()), task.instruction, None) for task in tasks]
+
+
+@pytest.mark.parametrize(
+    ("instruction", "check", "fields"),
+    [
+        ("Delete the group Press and more.", "groups", {"group": "Press and more", "gone": "Press and more"}),
+        ("Rename Legal to Legal team.", "groups", {"group": "Legal", "made": "Legal team"}),
+        ("Rename Legal to Press team.", "", {}),
+        ("Delete the group .", "", {}),
+        ("Please delete the group Press.", "", {}),
+        ("Count the groups.", "", {}),
+        ("Rename the user ben.", "", {}),
+    ],
+)
+def test_a_new_task_has_the_check_of_the_template_whose_form_it_has(failed, instruction, check, fields):
+    ((request,),) = plan_requests(group_by_site(failed), 1, 2, 0)
+    made = build_task(instruction, request)
+    assert (made.instruction, made.check, made.site) == (instruction, check, "desk")
+    assert made.id.startswith("generated-") and made.extra["generated"]
+    assert made.extra.items() >= fields.items()
+    again = build_task(instruction, plan_requests(group_by_site([FailedTask(made, instruction, None)]), 1, 1, 0)[0][0])
+    assert again.check == check, "a generated task can be a seed of others"
+
+
+def test_the_forms_of_the_templates_are_asked_for(failed):
+    (group,) = group_by_site(failed)
+    forms = list_forms(group)
+    assert forms == [DELETE["instruction"], RENAME["instruction"]]
+    chat = json.dumps(build_generation_chat("desk", "http://desk.test/", [], ["x"], 3, forms))
+    assert "{group}" in chat and "`forms`" in chat
+    assert "forms" not in json.dumps(build_generation_chat("desk", "http://desk.test/", [], ["x"], 3))

@@ -37,7 +37,8 @@ def test_every_combination_is_a_task_whose_values_are_its_fields(tmp_path):
     first = tasks[0]
     assert (first.id, first.instruction) == ("close-a-b-ada-blue-7", "Close 'A b' for Ada.")
     person = {"name": "Ada", "team": "blue"}
-    assert first.extra == {"title": "A b", "person": person, "n": 7, "team": "blue", "tags": [7]}
+    own = {"title": "A b", "person": person, "n": 7, "team": "blue", "tags": [7]}
+    assert first.extra == {**own, "template": TEMPLATE}
 
 
 @pytest.mark.parametrize(

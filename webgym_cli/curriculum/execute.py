@@ -22,7 +22,7 @@ from webgym_cli.curriculum.filters import (
 from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer, compute_key
 from webgym_cli.curriculum.plan import GenerationPlan
 from webgym_cli.curriculum.prompts import TASKS_SCHEMA, NewTasks, build_feasibility_chat, build_generation_chat
-from webgym_cli.curriculum.seeds import SeedRequest, build_task, list_names
+from webgym_cli.curriculum.seeds import SeedRequest, build_task, list_forms, list_names
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import EventSink, GenerationSummary, make_event
 from webgym_cli.records.usage import TokenUsage
@@ -113,7 +113,7 @@ class TaskGeneration:
         """Request tasks for every site once and filter them; each filter sees only what the previous ones passed."""
         await self._run_all(requests, self._request_tasks, "generate.base_url and generate.model")
         new = [candidate for request in requests for candidate in self._build_candidates(request)]
-        for candidate in new:
+        for candidate in _list_passed(new):
             novelty.reject_repeated(candidate)
         if self.values is not None:
             passed = _list_passed(new)
@@ -158,7 +158,10 @@ class TaskGeneration:
         answer = self.journal.get(self._key(request))
         for text in answer.tasks if answer else ():
             instruction = " ".join(text.split())
-            yield TaskCandidate(instruction, build_task(instruction, request), request)
+            candidate = TaskCandidate(instruction, build_task(instruction, request), request)
+            if not candidate.task.check and any(seed.task.check for seed in request.group.seeds):
+                candidate.reject(Rejection.NO_CHECK)
+            yield candidate
 
     async def _query_critic(self, candidate: TaskCandidate) -> str:
         """Estimate the success probability from the task and its start page with the critic."""
@@ -205,7 +208,7 @@ class TaskGeneration:
         start = request.group.start
         names = list_names(start.page) if start.page else []
         url, count = start.task.start_url, self.settings.tasks_per_request
-        return build_generation_chat(request.group.site, url, names, shown, count)
+        return build_generation_chat(request.group.site, url, names, shown, count, list_forms(request.group))
 
     def _key(self, request: SeedRequest) -> str:
         how = self.settings

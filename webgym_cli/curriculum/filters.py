@@ -18,6 +18,8 @@ class Rejection(StrEnum):
 
     MALFORMED = "malformed"
     """It is empty or too long."""
+    NO_CHECK = "no_check"
+    """Failed tasks of its site have checks, and it has the form of none of their templates: nothing could score it."""
     KNOWN = "known_task"
     """It equals or nearly equals a task of the run."""
     REPEATED = "repeated"

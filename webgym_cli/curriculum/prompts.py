@@ -34,6 +34,10 @@ _INVENT = (
     "- Each stands for itself: it mentions no other task, no example and no list.",
     'Reply with a single JSON object and nothing around it: {"tasks": ["...", "..."]}',
 )
+_KEEP_FORM = (
+    "- Each is one of `forms` word by word, with other values in place of the names in braces: a program checks it by "
+    "these values."
+)
 _TELL = (
     "You check tasks before an assistant that operates websites is sent to do them. You get one task, where it starts, "
     "and what is known of the website.",
@@ -100,9 +104,17 @@ class NewTasks(Record):
 
 
 def build_generation_chat(
-    site: str, start_url: str, names: Sequence[str], instructions: Sequence[str], count: int
+    site: str,
+    start_url: str,
+    names: Sequence[str],
+    instructions: Sequence[str],
+    count: int,
+    forms: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return the chat that requests `count` new tasks. `names`: names of the start page's elements."""
+    """Return the chat that requests `count` new tasks. `names`: names of the start page's elements.
+
+    `forms`: the instructions of templates, if each new task must be made of one.
+    """
     data = {
         "question": "generate",
         "site": site,
@@ -111,6 +123,8 @@ def build_generation_chat(
         "count": count,
         "tasks": list(instructions),
     }
+    if forms:
+        return _build_chat((*_INVENT[:-1], _KEEP_FORM, _INVENT[-1]), data | {"forms": list(forms)})
     return _build_chat(_INVENT, data)
 
 

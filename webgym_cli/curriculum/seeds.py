@@ -16,6 +16,7 @@ from webgym_cli.agent.forms.sanitize import sanitize_line
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Observation, PromptSpec
+from webgym_cli.tasks.expand import follow_template, get_form
 from webgym_cli.tasks.registry import all_sources
 
 # Maximum number of element names of a start page in a request.
@@ -118,15 +119,27 @@ def list_names(page: Observation) -> list[str]:
     return list(islice(dict.fromkeys(name for name in names if name), MOST_NAMES))
 
 
+def list_forms(group: SeedGroup) -> list[str]:
+    """Return the distinct instructions of the templates of a site's tasks, whose checks new tasks can have."""
+    return list(dict.fromkeys(form for seed in group.seeds if (form := get_form(seed.task))))
+
+
 def build_task(instruction: str, request: SeedRequest) -> Task:
-    """Return a generated task with the most common start page and difficulty of its site's failed tasks."""
+    """Return a generated task: that of a template of its site's failed tasks, if it has the form of one.
+
+    Else it has their most common start page and difficulty, and no check.
+    """
     start = request.group.start.task
     extra: dict[str, Any] = {"generated": True, "seeds": [seed.task.id for seed in request.seeds]}
     if (new_fields := find_environment(start.environment).new_task_fields) is not None:
         extra |= new_fields(start)
     content = "\0".join((instruction, start.start_url, request.group.site))
+    name = f"generated-{hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    of_templates = (follow_template(seed.task, instruction) for seed in (*request.seeds, *request.group.seeds))
+    if (task := next(filter(None, of_templates), None)) is not None:
+        return task.model_copy(update={"id": name, "extra": task.extra | extra})
     return Task(
-        id=f"generated-{hashlib.sha256(content.encode()).hexdigest()[:16]}",
+        id=name,
         instruction=instruction,
         start_url=start.start_url,
         environment=start.environment,

@@ -27,6 +27,8 @@ from webgym_cli.util.yaml_text import load_yaml
 
 _PLACEHOLDER = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
 _COMMAND_SECONDS = 60.0
+# Field of a task with the template that it was made from.
+TEMPLATE = "template"
 # Maximum number of tasks of one file of templates.
 MAX_TASKS = 1_000_000
 
@@ -86,6 +88,35 @@ def expand_templates(path: Path) -> ExpandedTasks:
     if not expanded.train:
         raise UsageError(f"{path}: held_out leaves no task for training", hint="hold out fewer values")
     return expanded
+
+
+def get_form(task: Task) -> str:
+    """Return the instruction with placeholders of the template of a task; empty without one that others can follow."""
+    template = task.extra.get(TEMPLATE)
+    form = template.get("instruction") if isinstance(template, Mapping) else None
+    if not isinstance(form, str):
+        return ""
+    named = {match[1] for match in _PLACEHOLDER.finditer(form)}
+    used = [match for text in _iterate_texts(template) for match in _PLACEHOLDER.finditer(text)]
+    # A column, or a parameter that the instruction does not name, can't be read from another instruction.
+    return form if used and all(match[2] is None and match[1] in named for match in used) else ""
+
+
+def follow_template(task: Task, instruction: str) -> Task | None:
+    """Return the task that the template of another task makes with the values of an instruction; None if it has none.
+
+    It has the template's check, with these values as its fields.
+    """
+    if not (form := get_form(task)):
+        return None
+    pattern, seen, end = "", set[str](), 0
+    for match in _PLACEHOLDER.finditer(form):
+        pattern += re.escape(form[end : match.start()])
+        pattern += f"(?P={match[1]})" if match[1] in seen else f"(?P<{match[1]}>.+?)"
+        seen.add(match[1])
+        end = match.end()
+    values = re.fullmatch(pattern + re.escape(form[end:]), instruction)
+    return _fill_task(Path("template"), task.extra[TEMPLATE], values.groupdict()) if values else None
 
 
 def _read(path: Path) -> TaskTemplates:
@@ -191,7 +222,7 @@ def _iterate_texts(value: Any) -> Iterator[str]:
 
 def _fill_task(path: Path, template: Mapping[str, Any], assigned: Mapping[str, Any]) -> Task:
     """Return one task; its parameters are fields of it, for checks and experts."""
-    record: dict[str, Any] = {**assigned, **_fill(path, dict(template), assigned)}
+    record: dict[str, Any] = {**assigned, **_fill(path, dict(template), assigned), TEMPLATE: dict(template)}
     name = str(template.get("id", ""))
     if name and not _PLACEHOLDER.search(name):
         record["id"] = "-".join([name, *map(_slug, assigned.values())])

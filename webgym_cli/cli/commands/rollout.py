@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -83,8 +83,8 @@ def rollout(
     if version is not None:
         directory = select_evaluated(directory, version, split, acting)
     plan = plan_current_rollout(directory, settings, split, acting, episodes, again=again is not None)
-    own_options = {"split": split, "episodes": episodes, "policy": policy, "again": again, "version": version}
-    own_options |= {"min_success": min_success}
+    own_options: dict[str, Any] = {"split": split, "episodes": episodes, "policy": policy, "again": again}
+    own_options |= {"version": version, "min_success": min_success}
     if options.dry_run:
         check_model("rollout", directory, settings, own_options)
         output.show(plan.to_json())
