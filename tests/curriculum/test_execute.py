@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from tests.curriculum.generating import FAILED, failed_run
+from tests.curriculum.generating import FAILED, SHOP, failed_run
+from tests.records.made import UNSOLVED, trajectory
 from tests.rewards.orm_server import MODEL, OrmServer
 from tests.rewards.scripted_judge import ScriptedReply
 from webgym_cli.config.load import load
@@ -13,7 +14,10 @@ from webgym_cli.curriculum.filters import Rejection
 from webgym_cli.curriculum.journal import AnswerJournal, StoredAnswer
 from webgym_cli.curriculum.plan import plan_generation
 from webgym_cli.errors import WebGymError
+from webgym_cli.records.task import Task
+from webgym_cli.store.buffer import append
 from webgym_cli.store.index.query import open_index
+from webgym_cli.tasks.expand import follow_template
 
 DOWN = ScriptedReply(status=500)
 
@@ -70,6 +74,22 @@ async def test_known_and_repeated_tasks_go_and_the_others_are_asked_about(genera
     assert summary["kept_by_site"] == {"museum.test": 1, "shop.test:7770": 1}
     assert [asked.job for asked in server.asked] == ["generate", "generate", "feasible", "feasible"]
     assert "2 new tasks of 7 proposed (2 malformed, 2 known_task, 1 repeated)" in format_generation_summary(summary)
+
+
+async def test_on_a_site_with_checks_a_task_without_one_goes(generation, server, run):
+    record = {"instruction": "Delete {user}.", "check": "gone", "site": "desk", "environment": "web", "start_url": SHOP}
+    failed = follow_template(Task(id="x", extra={"template": {"id": "delete", **record}}), "Delete Ann.")
+    append(run, trajectory(9, task=failed, instruction=failed.instruction, outcome=UNSOLVED))
+    server.script(proposed("Delete Ben.", "Delete Ann.", "Look around."), proposed(), proposed(), job="generate")
+    work = generation()
+    await work.execute()
+    assert reasons(work) == {"Delete Ben.": None, "Delete Ann.": "known_task", "Look around.": "no_check"}
+    (kept,) = work.kept
+    assert (kept.task.check, kept.task.extra["user"], server.asked[0].data["forms"]) == (
+        "gone",
+        "Ben",
+        ["Delete {user}."],
+    )
 
 
 async def test_a_request_shows_the_seeds_and_samples_as_it_is_told(generation, server):

@@ -107,16 +107,20 @@ def follow_template(task: Task, instruction: str) -> Task | None:
 
     It has the template's check, with these values as its fields.
     """
-    if not (form := get_form(task)):
-        return None
+    values = parse_values(form, instruction) if (form := get_form(task)) else None
+    return None if values is None else _fill_task(Path("template"), task.extra[TEMPLATE], values)
+
+
+def parse_values(form: str, text: str) -> dict[str, str] | None:
+    """Return the values that a text has in place of the `{name}` of a form; None if it is not of the form."""
     pattern, seen, end = "", set[str](), 0
     for match in _PLACEHOLDER.finditer(form):
         pattern += re.escape(form[end : match.start()])
         pattern += f"(?P={match[1]})" if match[1] in seen else f"(?P<{match[1]}>.+?)"
         seen.add(match[1])
         end = match.end()
-    values = re.fullmatch(pattern + re.escape(form[end:]), instruction)
-    return _fill_task(Path("template"), task.extra[TEMPLATE], values.groupdict()) if values else None
+    values = re.fullmatch(pattern + re.escape(form[end:]), text, re.DOTALL)
+    return values and values.groupdict()
 
 
 def _read(path: Path) -> TaskTemplates:

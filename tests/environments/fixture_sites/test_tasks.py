@@ -6,10 +6,11 @@ from collections import Counter
 import pytest
 
 from webgym_cli.environments.fixture_sites.episode import SiteEpisode
-from webgym_cli.environments.fixture_sites.expert import parse_instruction
+from webgym_cli.environments.fixture_sites.expert import make_site_expert
 from webgym_cli.environments.fixture_sites.registry import SITE_HOSTS
 from webgym_cli.environments.fixture_sites.tasks import SiteTask, find_task, load_site_tasks
 from webgym_cli.records.task import DifficultyBand
+from webgym_cli.tasks.expand import parse_values
 
 TASKS = list(load_site_tasks().values())
 RECORDS = [task.task for task in TASKS]
@@ -36,7 +37,7 @@ def test_a_draft_fills_its_task_on_every_seed(task: SiteTask):
         assert len(task.facts) == task.task.difficulty
         instruction, rubric = instance.instruction, instance.rubric
         assert "{" not in instruction + "".join(rubric)
-        assert parse_instruction(task.instruction, instruction).items() <= instance.values.items()
+        assert parse_values(task.instruction, instruction).items() <= instance.values.items()
         asked.add((instruction, rubric))
         again = SiteEpisode(task, seed)
         assert (again.values, again.reference, again.rivals) == (instance.values, instance.reference, instance.rivals)
@@ -90,9 +91,9 @@ def test_the_cheapest_of_a_category_is_the_cheapest():
 
 
 def test_an_instruction_of_another_task_is_not_understood():
-    task, other = find_task("shop-cart"), find_task("mail-unread")
+    other = SiteEpisode(find_task("mail-unread"), 0)
     with pytest.raises(LookupError, match="not understood"):
-        parse_instruction(task.instruction, SiteEpisode(other, 0).instruction)
+        make_site_expert("shop-cart", other.instruction)
 
 
 def test_each_template_is_filled_from_what_the_seed_draws():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-import string
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from webgym_cli.environments.fixture_sites.expressions import evaluate, fill
 from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.environments.sites.site_expert import ActionPlan, ExpertPage, ExpertRun, SiteExpert
+from webgym_cli.tasks.expand import parse_values
 
 
 def follow_steps(page: ExpertPage, steps: Sequence[Any], values: Mapping[str, Any]) -> ActionPlan:
@@ -39,7 +38,9 @@ def make_site_expert(task_id: str, instruction: str) -> ExpertRun:
     Raises `UsageError` for an unknown task, `LookupError` for an instruction of another task.
     """
     task = find_task(task_id)
-    return make_expert_run(task.expert, parse_instruction(task.instruction, instruction))
+    if (values := parse_values(task.instruction, instruction)) is None:
+        raise LookupError(f"the instruction is not understood: {instruction!r}")
+    return make_expert_run(task.expert, values)
 
 
 def _follow(page: ExpertPage, steps: Sequence[Any], names: dict[str, Any]) -> ActionPlan:
@@ -82,17 +83,3 @@ def _act(page: ExpertPage, kind: str, value: Any, names: dict[str, Any]) -> Acti
         yield page.answer(fill(value, names))
     else:
         raise ValueError(f"an expert's step is of no kind: {kind}")
-
-
-def parse_instruction(template: str, instruction: str) -> dict[str, str]:
-    """Return the values of the template's names in the instruction. Raises `LookupError` if it doesn't match."""
-    pattern, seen = "", set[str]()
-    for literal, name, _, _ in string.Formatter().parse(template):
-        pattern += re.escape(literal)
-        if name:
-            pattern += f"(?P={name})" if name in seen else f"(?P<{name}>.+?)"
-            seen.add(name)
-    match = re.fullmatch(pattern, instruction, re.DOTALL)
-    if match is None:
-        raise LookupError(f"the instruction is not understood: {instruction!r}")
-    return match.groupdict()
