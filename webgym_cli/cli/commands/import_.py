@@ -42,7 +42,7 @@ def import_(
     images: ImagesOpt = None,
     where: WhereOpt = None,
 ) -> None:
-    """Import episodes of another system, or of another run, into a run.
+    """Import episodes of another system or of another run.
 
     The run may be new or existing; screenshots and verdicts are imported too. Pickles are read as data: nothing that
     they name is loaded or called, and anything but records of the format is refused. An episode is imported once,
