@@ -155,6 +155,21 @@ TOLD = {
             ("generic", "One Two", "", ()),
         ],
     ),
+    "controls that receive drops, of which a part repeats the text": (
+        "<div id=l><div role=textbox contenteditable=true aria-label=Code><div>wrong = (</div></div>"
+        "<div contenteditable=true aria-label=Body><p>one line</p></div><button><span>Upload here</span></button>"
+        "<div role=tab tabindex=0><div>File A</div></div><div role=treeitem><span>Folder</span></div>"
+        "<a href='#'><div>Inbox</div></a></div><script>for (const one of l.children)"
+        " for (const type of ['mousedown', 'drop']) one.addEventListener(type, () => {})</script>",
+        [
+            ("textbox", "Code", "wrong = (", ()),
+            ("textbox", "Body", "one line", ()),
+            ("button", "Upload here", "", ()),
+            ("tab", "File A", "", ()),
+            ("treeitem", "Folder", "", ()),
+            ("link", "Inbox", "", ()),
+        ],
+    ),
     "what style sheets write": (
         "<style>.a::before { content: attr(data-l) } .b::after { content: 'Delete' }"
         " .c::before { content: '\\e001' }</style>"

@@ -126,6 +126,8 @@ webgym.observe = (() => {
 
   // For two nested elements: "outer" or "inner" if that one only repeats or frames the other one, else null.
   const needless = (outer, inner) => {
+    // lines of an editor that receives drops are not what is typed in
+    if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
     if (outer.isZone || inner.isZone) return outer.isZone && inner.sure < 3 && alike(outer, inner) ? "outer" : null;
     if (outer.sure <= 1 || isSurface(outer)) return inner.sure < 1 ? "inner" : "outer";
     if (isLeading(outer, inner)) return "inner";
