@@ -11,28 +11,19 @@ from collections import defaultdict
 import psutil
 import pytest
 
+from tests.jobs.local_cluster import SMALL, local_cluster
 from tests.loop import dial_vllm
 from tests.loop.async_runs import AsyncRun, check_ledger
 from tests.serve.fakes import fake_python
 
-SMALL = {"object_store_memory": 80 * 2**20}
-QUICK = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 3}
 BESIDE = ('serve.gpus=["0"]', 'train.gpus=["1"]')
 """Servers and trainer have GPUs of their own."""
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    Cluster = pytest.importorskip("ray.cluster_utils").Cluster
-
-    head = {**SMALL, "num_cpus": 0, "include_dashboard": False, "_system_config": QUICK}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
-        for _ in range(2):
-            cluster.add_node(num_cpus=1, num_gpus=1, **SMALL)
+    with local_cluster(*[{"num_cpus": 1, "num_gpus": 1}] * 2) as cluster:
         yield cluster
-    finally:
-        cluster.shutdown()
 
 
 @pytest.fixture
@@ -106,17 +97,17 @@ def find_actor(server: psutil.Process) -> psutil.Process | None:
 
 def test_every_version_is_answered_by_the_servers_of_all_nodes_and_by_its_weights_alone(run):
     evaluation = ("loop.eval_every=2", "loop.val_before_train=false", "tasks.test=dial:1,2")
-    code, out, error = run.finish(*BESIDE, *evaluation, "loop.iterations=4")
+    code, out, error = run.finish(*BESIDE, *evaluation, "loop.iterations=3")
     assert code == 0, error
     evaluated = [event["iteration"] for event in map(json.loads, out.splitlines()) if event["event"] == "evaluation"]
-    assert evaluated == [2, 4]
-    assert check_ledger(run, bound=1)["versions"] == 4
+    assert evaluated == [2, 3]
+    assert check_ledger(run, bound=1)["versions"] == 3
     (digests, processes), weights = run.read_answers(), run.read_weights()
-    assert len(set(weights.values())) == 5
+    assert len(set(weights.values())) == 4
     assert {version: {weights[version]} for version in digests} == digests
     servers = set().union(*processes.values())
     assert len(servers) == 3  # none was started again
-    assert [processes[version] for version in range(3)] == [servers] * 3
+    assert [processes[version] for version in range(2)] == [servers] * 2
 
 
 def test_servers_of_other_nodes_answer_while_a_training_has_the_gpus_of_this_one(run):
@@ -138,7 +129,7 @@ def wait_for_trainings(process, count):
 
 
 def test_a_node_that_is_gone_ends_the_loop_with_its_name_and_the_same_command_goes_on(run, cluster):
-    loop, node = (*BESIDE, "loop.iterations=4"), cluster.add_node(num_cpus=1, num_gpus=1, **SMALL)
+    loop, node = (*BESIDE, "loop.iterations=3"), cluster.add_node(num_cpus=1, num_gpus=1, **SMALL)
     with run.start(*loop) as process:
         wait_for_trainings(process, 1)
         servers = run.find_servers()
@@ -150,7 +141,7 @@ def test_a_node_that_is_gone_ends_the_loop_with_its_name_and_the_same_command_go
     assert psutil.wait_procs(servers, 30)[1] == []
     code, _, error = run.finish(*loop)
     assert code == 0, error
-    assert check_ledger(run, bound=1)["versions"] == 4
+    assert check_ledger(run, bound=1)["versions"] == 3
     digests, weights = run.read_answers()[0], run.read_weights()
     assert {version: {weights[version]} for version in digests} == digests
 

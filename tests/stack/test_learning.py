@@ -11,6 +11,7 @@ from webgym_cli.loop.loop import Loop
 from webgym_cli.loop.loop_plan import plan_loop
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
+from webgym_cli.store.checkpoints import checkpoints
 from webgym_cli.store.metrics import read_events
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -29,7 +30,8 @@ async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tm
     create_or_open(run, settings)
     logs = run.logs / "attempt_0001"
     logs.mkdir(parents=True)
-    async with StageContext(run, settings, logs, lambda event: None) as context:
+    told = []
+    async with StageContext(run, settings, logs, told.append) as context:
         await Loop(plan_loop(run, settings, iterations=1), context).execute()
         # the versions between are not evaluated, and three of the recipe's seven updates are left out
         plan = plan_loop(run, settings, iterations=1 + UPDATES, eval_every=1 + UPDATES)
@@ -40,10 +42,18 @@ async def test_success_on_questions_held_out_rises_by_a_fifth(tiny_model_dir, tm
     known = {}
     for found in scan(run, Split.TRAIN, UPDATES):
         for step in found.steps:
-            told = step.generation.policy_version
-            known.setdefault(told.number, set()).add(told.digest)
+            by = step.generation.policy_version
+            known.setdefault(by.number, set()).add(by.digest)
     assert {number: len(digests) for number, digests in known.items()} == {UPDATES: 1}
+    made = checkpoints(run)
+    assert [one.algorithm for one in made] == ["sft"] + ["grpo"] * UPDATES
+    assert [one.parent for one in made[1:]] == [one.name for one in made[:-1]]
+    modes = [event["mode"] for event in told if event["event"] == "train_start"]
+    assert modes == ["fresh", "fresh"] + ["carried"] * (UPDATES - 1)
     trained = [event["metrics"] for event in read_events(run, "train")][1:]
-    assert len(trained) == UPDATES
+    assert [metrics["training/global_step"] for metrics in trained] == [*map(float, range(1, 1 + UPDATES))]
+    assert all(
+        {"actor/pg_loss", "actor/grad_norm", "critic/score/mean", "timing_s/step"} <= each.keys() for each in trained
+    )
     assert {metrics["staleness/max"] for metrics in trained} == {0.0}
     assert min(metrics["actor/rows_with_gradient"] for metrics in trained) >= 0.95
