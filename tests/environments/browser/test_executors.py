@@ -14,6 +14,7 @@ from PIL import Image
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser import actions
 from webgym_cli.environments.browser.actions import normalise_point, perform_action
+from webgym_cli.environments.browser.field_actions import upload_files
 from webgym_cli.environments.browser.keys import combine_keys
 from webgym_cli.environments.browser.observe import list_elements, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
@@ -163,6 +164,22 @@ async def test_dragging(session: BrowserSession, mode: InteractionMode):
     assert await perform(session, Action(name=ActionName.DRAG, here=True, to_coordinate=(990, 300))) is None
     assert await ask(session, "Number(document.querySelector('[type=range]').value)") > 50
     assert "no element 99" in await act(session, MARKS, ActionName.DRAG, "Card", to_element_id=99)
+
+
+ZONE = """() => {
+  const zone = document.body.appendChild(document.createElement("div"));
+  zone.style = "position:fixed;inset:0 auto auto 0;width:80px;height:40px;background:#eee";
+  for (const type of ["dragover", "drop"]) zone.addEventListener(type, (event) => event.preventDefault());
+  zone.addEventListener("drop", (event) => { document.title = event.dataTransfer.files[0].name; });
+}"""
+
+
+async def test_files_are_dropped_where_a_click_asks_for_none(session: BrowserSession):
+    session.options = replace(session.options, action_timeout=2.0)
+    await session.evaluate(ZONE)
+    action = Action(name=ActionName.UPLOAD_FILE, here=True, text="cv.txt")
+    assert await upload_files(session, action, (40, 20)) is None
+    assert await ask(session, "document.title") == "cv.txt"
 
 
 @pytest.mark.parametrize("mode", InteractionMode)

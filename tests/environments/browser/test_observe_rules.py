@@ -15,6 +15,7 @@ from webgym_cli.environments.browser.session import BrowserSession
 pytestmark = pytest.mark.browser
 __all__ = ["session"]
 
+OVER = "position:absolute;inset:0;background:#fff"
 CASES = {
     "a field by the words before it, not by a button's": (
         "<div>Draft of a note <button>Delete</button></div><p><input></p>",
@@ -99,6 +100,45 @@ CASES = {
         "<a href='#x' style='display:block;height:60px'>Next</a></div>",
         [("link", "Next")],
     ),
+    "what a later box hides, and what is beside it": (
+        f"<div style='position:relative;width:99px'><button>Under</button><i style='{OVER}'></i></div>"
+        "<button>Free</button>",
+        [("button", "Free")],
+    ),
+    "what is above a later box": (
+        "<div style='position:relative;z-index:2;width:50px'><button>Over</button></div>"
+        "<div style='position:absolute;inset:0;z-index:1;background:#fff'></div>",
+        [("button", "Over")],
+    ),
+    "a layer within a context is not above another one": (
+        "<div style='position:relative;z-index:1'><button style='position:absolute;z-index:99'>Deep</button></div>"
+        "<div style='position:absolute;inset:0;z-index:2;background:#fff'><button style='margin:60px'>Top</button>",
+        [("button", "Top")],
+    ),
+    "what lies below its context": (
+        "<div style='position:relative;z-index:0;width:99px;height:40px'><button style='position:absolute;z-index:-1'>"
+        "Deep</button><p style='margin:0;height:40px;background:#fff'></p></div>",
+        [],
+    ),
+    "a picture that lets clicks through": (
+        f"<div style='position:relative;width:99px'><button>Go</button><i style='{OVER};pointer-events:none'></i>",
+        [("button", "Go")],
+    ),
+    "what a modal dialog makes inert": (
+        "<button>Behind</button><dialog id=d><button>Yes</button></dialog><script>d.showModal()</script>",
+        [("button", "Yes")],
+    ),
+    "what leaves a clipping box that does not hold it": (
+        "<div style='overflow:hidden;height:9px'><button style='position:absolute;top:80px'>Out</button></div>"
+        "<div style='overflow:hidden;height:9px;position:relative'><button style='margin-top:30px'>Cut</button></div>"
+        "<div style='overflow:hidden;height:9px'><a href='#x' style='position:fixed;top:120px'>Fixed</a></div>",
+        [("button", "Out"), ("link", "Fixed")],
+    ),
+    "siblings that are moved over each other": (
+        "<button style='width:90px;height:30px;display:block'>One</button>"
+        "<div style='width:200px;height:60px;margin-top:-30px;position:relative'></div><button>Two</button>",
+        [("button", "Two")],
+    ),
 }
 
 
@@ -107,6 +147,53 @@ async def test_what_a_person_would_take_for_it(session: BrowserSession, tmp_path
     html, expected = CASES[case]
     await show(session, tmp_path, html)
     assert [(seen.element.role, seen.element.name) for seen in await list_elements(session)] == expected
+
+
+LINKS = "<a href='#x'>Delete</a>"
+REVEALING = {
+    "a submenu, by its item's link": (
+        f"<style>li > ul {{ display: none }} li:hover > ul {{ display: block }}</style>"
+        f"<ul><li><a href='#p'>Goods</a><ul><li>{LINKS}</li></ul></li></ul>",
+        "Goods",
+    ),
+    "a row's actions": (
+        "<style>.a { visibility: hidden } .r:hover .a { visibility: visible }</style>"
+        f"<div class=r>Anna <span class=a>{LINKS}</span></div>",
+        "Anna",
+    ),
+    "a table's": (
+        "<style>td a { display: none } tr:hover a { display: inline }</style>"
+        f"<table><tr><td>Bob</td><td>{LINKS}</td></tr></table>",
+        "Bob",
+    ),
+    "where there is a mouse": (
+        "<style>.x { max-height: 0; overflow: hidden } @media (hover) { .m:hover .x { max-height: 9em } }</style>"
+        f"<div class=m style='width:99px'><b>Media</b><div class=x>{LINKS}</div></div>",
+        "Media Delete",
+    ),
+    "by a script": (
+        f"<div id=m>Script<div id=x hidden>{LINKS}</div></div>"
+        "<script>m.addEventListener('mouseenter', () => { x.hidden = false })</script>",
+        "Script",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REVEALING)
+async def test_what_shows_controls_under_the_mouse_is_listed_and_hovered(
+    session: BrowserSession, tmp_path: Path, case: str
+):
+    html, name = REVEALING[case]
+    await show(
+        session,
+        tmp_path,
+        f"{html}<style>.t:hover i {{ display: block }} .t i {{ display: none }}</style>"
+        "<p class=t>only a tip<i>words</i></p>",
+    )
+    (seen,) = await list_elements(session)
+    assert (seen.element.name, seen.element.states) == (name, ("shows more on hover",))
+    await session.move(*seen.point)
+    assert "Delete" in [seen.element.name for seen in await list_elements(session)]
 
 
 FIELD = "display:inline-block;width:200px;height:30px;border:1px solid;position:relative"

@@ -355,11 +355,28 @@ async def test_an_answer_to_a_script_s_request_is_waited_for(visit: Visit, local
 SPINNER = "<style>@keyframes t { to { rotate: 360deg } }</style><div id=s style='animation:t 1s infinite'>wait</div>"
 
 
-@pytest.mark.parametrize("splash", [SPINNER, "<div id=s role=progressbar>wait</div>", "<div id=s></div>"])
+@pytest.mark.parametrize(
+    "splash",
+    [
+        SPINNER,
+        "<div id=s role=progressbar>wait</div>",
+        "<div id=s></div>",
+        "<b id=s>Acme</b>",
+        "<x-app id=s>Acme</x-app>",
+    ],
+)
 async def test_a_page_that_shows_only_that_it_is_busy_is_waited_for(visit: Visit, local_web: SmallWeb, splash: str):
     later = "setTimeout(() => { s.outerHTML = '<button>Ready</button>' }, 1300)"
     local_web.odd.pages["/splash"] = f"<title>s</title>{splash}<script>{later}</script>"
     await visit.open(f"{ODD}/splash")
+    assert visit.names == ["Ready"]
+
+
+@pytest.mark.parametrize("start", ["<b id=s>Acme</b>", "<x-app id=s>Acme</x-app>"])
+async def test_a_start_page_without_any_control_is_waited_for(visit: Visit, local_web: SmallWeb, start: str):
+    later = "setTimeout(() => { s.outerHTML = '<button>Ready</button>' }, 350)"
+    local_web.odd.pages["/bare"] = f"<title>b</title>{start}<script>{later}</script>"
+    await visit.open(f"{ODD}/bare")
     assert visit.names == ["Ready"]
 
 

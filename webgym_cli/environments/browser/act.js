@@ -13,7 +13,8 @@
 webgym.act = (() => {
   const { parentOf, rootOf } = webgym.names;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
-  const { boxOf, deepest, innerDocument, inside, isOpaque, numberOf, offsetOf, pointOf } = webgym.geometry;
+  const { allOf, deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
+  const { boxOf, pointOf } = webgym.geometry;
   const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200, TAKE_MS = 300, ANIMATION_MS = 1000;
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 
@@ -237,13 +238,13 @@ webgym.act = (() => {
     const above = (at) => parentOf(at) || at.ownerDocument.defaultView.frameElement;
     for (let at = deepest(...middle); at; at = above(at)) if (isOpaque(at) || can(at)) return middle;
     let best = null, most = 0;
-    inside(document, (element) => {
-      if (!isOpaque(element) && !can(element)) return;
-      const box = boxOf(element, offsetOf(element)), point = box && pointOf(element, box);
+    for (const element of allOf(document)) {
+      if (!isOpaque(element) && !can(element)) continue;
+      const box = boxOf(element), point = box && pointOf(element, box);
       // what a frame of another origin can do is not known
       const seen = point ? box.width * box.height / (isOpaque(element) ? 4 : 1) : 0;
       if (seen > most) [best, most] = [point, seen];
-    });
+    }
     return best || middle;
   };
 

@@ -101,7 +101,10 @@ async def select_option(session: BrowserSession, action: Action, point: mouse.Po
 
 
 async def upload_files(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
-    """Click a point and pass files of the task's folder (one name a line) to the file chooser it opens."""
+    """Click a point and pass files of the task's folder (one name a line) to the file chooser it opens.
+
+    Where none opens, the files are dropped there.
+    """
     folder = session.options.upload_folder
     if folder is None:
         return "the task has no files"
@@ -120,11 +123,20 @@ async def upload_files(session: BrowserSession, action: Action, point: mouse.Poi
             chooser = await event.value
             session.pages.file_requests = 0
         except NoChooser:
-            return "a click there asks for no file"
+            return await _drop_files(session, [str(path) for path in files], point or session.pointer)
         if len(files) > 1 and not chooser.is_multiple():
             return "only one file can be given there"
         await chooser.set_files([path for path in files if path])
     return None
+
+
+async def _drop_files(session: BrowserSession, paths: list[str], point: mouse.Point) -> str | None:
+    script, send = ActScript(session), (await session.connection()).channel.send
+    data = {"items": [], "files": paths, "dragOperationsMask": 1}
+    await script.call("watch", point, True)
+    for kind in ("dragEnter", "dragOver", "drop"):
+        await send("Input.dispatchDragEvent", {"type": kind, "x": point[0], "y": point[1], "data": data})
+    return None if (await script.call("hasChanged"))["changed"] else "nothing there asks for or takes a file"
 
 
 def _find_file(folder: Path, name: str) -> Path | None:

@@ -1,22 +1,19 @@
-// Boxes of elements in the viewport, hit testing, and click points; through shadow roots and same-origin documents.
+// Visible boxes of elements, and points where a click reaches them; through shadow roots and same-origin documents.
 webgym.geometry = (() => {
-  const { rootOf, parentOf } = webgym.names;
-  const MIN_SIDE = 3, EDGE = 3, POINTS = 24;
+  const { memo, parentOf } = webgym.names;
+  const { clip, hitAt, intersect, offsetOf, rectOf } = webgym.frames;
+  const { coversOf, limitsOf } = webgym.covers;
+  const EDGE = 3;
   const GRID = [0.5, 0.2, 0.8, 0.08, 0.92];
   // The search for the edge of what covers an element: probes this many pixels apart, halvings between two of them, the
   // inset of the last one, and the share of a side from which on nothing is cut.
   const PROBE = 48, MOST_PROBES = 6, HALVINGS = 6, INSET = 2, LESS = 0.9;
-
-  const clip = (rect, offset) => {
-    const left = Math.max(rect.left + offset.x, 0), top = Math.max(rect.top + offset.y, 0);
-    const width = Math.min(rect.right + offset.x, innerWidth) - left;
-    const height = Math.min(rect.bottom + offset.y, innerHeight) - top;
-    return width >= MIN_SIDE && height >= MIN_SIDE ? { left, top, width, height } : null;
-  };
+  // Pixels by which a click may land beside its point.
+  const ROUNDING = 1;
 
   // The visible box; for a link that wraps over several lines, its largest line.
-  const boxOf = (element, offset) => {
-    let rect = element.getBoundingClientRect();
+  const wholeOf = (element, offset) => {
+    let rect = rectOf(element);
     if (getComputedStyle(element).display === "contents") {
       const range = element.ownerDocument.createRange();
       range.selectNodeContents(element);
@@ -29,54 +26,10 @@ webgym.geometry = (() => {
       .reduce((best, line) => (!best || line.width * line.height > best.width * best.height ? line : best), null);
   };
 
-  const FRAMES = /^(iframe|frame|object|embed)$/;
-  const innerDocument = (element) => {
-    if (!FRAMES.test(element.localName)) return null;
-    try { return element.contentDocument || element.getSVGDocument?.() || null; } catch { return null; } // another origin
-  };
-
-  const isOpaque = (element) => Boolean(element) && FRAMES.test(element.localName) && !innerDocument(element);
-
-  // Where a frame's content begins, in coordinates of the frame's own document.
-  const contentOf = (frame) => {
-    const rect = frame.getBoundingClientRect(), style = getComputedStyle(frame);
-    return { x: rect.left + frame.clientLeft + parseFloat(style.paddingLeft), y: rect.top + frame.clientTop + parseFloat(style.paddingTop) };
-  };
-
-  // Opaque frames by number: Python resolves the element behind a number to the frame's document.
-  const frames = [];
-  const numberOf = (frame) => (frames.includes(frame) ? frames.indexOf(frame) : frames.push(frame) - 1);
-  const originOf = (number) => {
-    const frame = frames[number];
-    if (!frame?.isConnected) return null;
-    const offset = offsetOf(frame), content = contentOf(frame);
-    return [offset.x + content.x, offset.y + content.y];
-  };
-
-  const opaque = () => {
-    const shown = [];
-    inside(document, (element) => {
-      if (isOpaque(element) && element.checkVisibility({ visibilityProperty: true }) &&
-        clip(element.getBoundingClientRect(), offsetOf(element))) shown.push(numberOf(element));
-    });
-    return shown;
-  };
-
-  const through = (points) => points.map(([x, y]) => isOpaque(deepest(x, y)));
-
-  // The element at a viewport point, through shadow roots and same-origin documents.
-  const deepest = (x, y) => {
-    for (let root = document, found = null; ;) {
-      const inner = root.elementFromPoint(x, y);
-      if (!inner || inner === found) return found;
-      found = inner;
-      const content = innerDocument(inner);
-      if (content) {
-        const origin = contentOf(inner);
-        [x, y, root] = [x - origin.x, y - origin.y, content];
-      } else if (rootOf(inner)) root = rootOf(inner);
-      else return found;
-    }
+  // What scrolling and clipping elements leave of it.
+  const boxOf = (element) => {
+    const whole = wholeOf(element, offsetOf(element)), limits = whole && limitsOf(element);
+    return limits ? intersect(whole, limits) : whole;
   };
 
   const reaches = (element, hit) => {
@@ -104,73 +57,46 @@ webgym.geometry = (() => {
     }
   };
 
+  // What a click at a point reaches: the element where nothing lies over it, else what a hit test returns.
+  const reachAt = (element, covers, x, y) => {
+    const over = covers?.filter((cover) => within([x, y], cover, ROUNDING));
+    if (over?.length === 0) return element;
+    if (over?.some((cover) => cover.blocks)) return null;
+    const hit = hitAt(x, y);
+    if (!hit || reaches(element, hit)) return hit;
+    for (const cover of over || []) if (reaches(cover.element, hit)) cover.blocks = true; // all over its box
+    return null;
+  };
+
   // A point where a click reaches the element, preferably not an element listed within; null if it is covered.
   const pointOf = (element, box, within = []) => {
+    const inner = within.map((one) => ({ element: one, ...clip(rectOf(one), offsetOf(one)) }));
+    const covers = coversOf(element, box)?.concat(inner);
     let other = null;
     for (const [x, y] of candidates(element, box, within.length > 0)) {
-      const hit = deepest(x, y);
-      if (hit && reaches(element, hit) && !within.some((inner) => reaches(inner, hit))) return [x, y];
-      if (hit && reaches(element, hit)) other ||= [x, y];
+      const hit = reachAt(element, covers, x, y);
+      if (hit && !within.some((one) => reaches(one, hit))) return [x, y];
+      if (hit) other ||= [x, y];
     }
     return other;
   };
 
-  const offsetOf = (element) => {
-    const offset = { x: 0, y: 0 };
-    for (let view = element.ownerDocument.defaultView; view && view !== window; view = view.parent) {
-      const origin = contentOf(view.frameElement);
-      offset.x += origin.x;
-      offset.y += origin.y;
-    }
-    return offset;
-  };
-
-  const inside = (root, visit) => {
-    for (const element of root.querySelectorAll("*")) {
-      if (visit(element) === false) return;
-      const inner = rootOf(element) || innerDocument(element);
-      if (inner) inside(inner, visit);
-    }
-  };
-
-  // Topmost elements at a grid of viewport points and their ancestors; the cost is independent of the document's size.
-  const topmostElements = function* () {
-    for (let row = 0.5; row < POINTS; row++) {
-      for (let column = 0.5; column < POINTS; column++) {
-        for (let at = deepest(innerWidth * column / POINTS, innerHeight * row / POINTS); at; at = parentOf(at)) yield at;
-      }
-    }
-  };
-
-  // Clips a box to its scrolling and clipping ancestors.
-  const cut = (element, box) => {
-    const offset = offsetOf(element);
-    let { left, top } = box, right = left + box.width, bottom = top + box.height;
-    for (let at = parentOf(element); at; at = parentOf(at)) {
-      // the body clips at the window
-      if (/^(body|html)$/.test(at.localName) || getComputedStyle(at).overflow === "visible") continue;
-      const rect = at.getBoundingClientRect();
-      [left, top] = [Math.max(left, rect.left + offset.x), Math.max(top, rect.top + offset.y)];
-      [right, bottom] = [Math.min(right, rect.right + offset.x), Math.min(bottom, rect.bottom + offset.y)];
-    }
-    const isLess = right - left < box.width || bottom - top < box.height;
-    return isLess && right - left >= MIN_SIDE && bottom - top >= MIN_SIDE ? { left, top, width: right - left, height: bottom - top } : null;
-  };
-
-  const place = (element, transparent = false) => {
-    const box = boxOf(element, offsetOf(element));
+  const find = (element, transparent) => {
     const shown = element.checkVisibility({ visibilityProperty: true, opacityProperty: !transparent });
-    if (!box || !(shown || getComputedStyle(element).display === "contents")) return null;
-    const point = pointOf(element, box);
-    if (point) return { face: element, box, point };
-    // only an edge may be visible, which the points of the whole box missed
-    const rest = cut(element, box), edge = rest && pointOf(element, rest);
-    return edge && { face: element, box: rest, point: edge };
+    if (!shown && getComputedStyle(element).display !== "contents") return null;
+    const box = boxOf(element), point = box && pointOf(element, box);
+    return point ? { face: element, box, point } : null;
   };
+
+  // The element with its visible box and a click point; null if it can't be seen or clicked.
+  const opaqueOnly = memo((element) => find(element, false)), anyOpacity = memo((element) => find(element, true));
+  const place = (element, transparent = false) => (transparent ? anyOpacity : opaqueOnly)(element);
 
   // The part of a box around its click point in which the element is seen, not what covers it.
   const visiblePart = ({ face, aim, box, point }) => {
-    const sees = (x, y) => { const hit = deepest(x, y); return hit && reaches(face, hit); };
+    const covers = coversOf(face, box);
+    if (covers?.length === 0) return box;
+    const sees = (x, y) => Boolean(reachAt(face, covers, x, y));
     const [x, y] = point, right = box.left + box.width, bottom = box.top + box.height;
     if (aim || !within(point, box)) return box;
     const reach = (from, far, isSeen) => {
@@ -197,11 +123,10 @@ webgym.geometry = (() => {
   const same = (a, b) => Math.abs(a.left - b.left) < 4 && Math.abs(a.top - b.top) < 4 &&
     Math.abs(a.width - b.width) < 8 && Math.abs(a.height - b.height) < 8;
 
-  const within = (point, box) => point[0] >= box.left && point[0] <= box.left + box.width &&
-    point[1] >= box.top && point[1] <= box.top + box.height;
+  const within = ([x, y], box, slack = 0) => x >= box.left - slack && x <= box.left + box.width + slack &&
+    y >= box.top - slack && y <= box.top + box.height + slack;
 
   const area = ({ box }) => box.width * box.height;
 
-  return Object.freeze({ area, boxOf, deepest, innerDocument, inside, isOpaque, numberOf, originOf, offsetOf, topmostElements, opaque, place, pointOf, same,
-    through, visiblePart, within, frame: (number) => frames[number] });
+  return Object.freeze({ area, boxOf, place, pointOf, same, visiblePart, within });
 })();

@@ -17,6 +17,7 @@ _SECONDS = 3.0
 # Types of listeners that make an element a target of clicks or drags.
 _CLICKS = frozenset({"click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"})
 _DROPS = frozenset({"drop", "dragover", "dragenter"})
+_ENTRIES = frozenset({"mouseenter", "mouseover", "pointerenter", "pointerover"})
 # Number of types of listeners from which on an element is a framework's root.
 _MANY_TYPES = 30
 # Maximum number of elements whose listeners are passed at a time.
@@ -65,13 +66,14 @@ async def _pass_listeners(session: BrowserSession) -> None:
     types: dict[int, set[str]] = {}
     for listener in (await send("DOMDebugger.getEventListeners", request))["listeners"]:
         types.setdefault(int(listener["backendNodeId"]), set()).add(listener["type"])
-    fresh = [node for node, names in types.items() if node not in world.known and names & (_CLICKS | _DROPS)]
+    fresh = [node for node, names in types.items() if node not in world.known and names & (_CLICKS | _DROPS | _ENTRIES)]
     fresh = fresh[:_MOST_PASSED]
     world.known.update(fresh)
     roots = [node for node in fresh if len(types[node]) >= _MANY_TYPES]
     clicked = [node for node in fresh if node not in roots and types[node] & _CLICKS]
     zones = [node for node in fresh if node not in roots and types[node] & _DROPS]
-    for name, nodes in (("disregard", roots), ("hear", clicked), ("receive", zones)):
+    entered = [node for node in fresh if node not in roots and types[node] & _ENTRIES]
+    for name, nodes in (("disregard", roots), ("hear", clicked), ("receive", zones), ("enter", entered)):
         await _pass_nodes(world, nodes, f"(...nodes) => nodes.forEach({_KINDS_JS}.{name})")
     await send("Runtime.releaseObjectGroup", {"objectGroup": _GROUP})
 

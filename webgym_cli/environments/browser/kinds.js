@@ -1,6 +1,6 @@
 // Classifies elements by how likely they are interactive, and detects pages that only show a busy indicator.
 webgym.kinds = (() => {
-  const { editable, matches, oneLine, parentOf, rootOf, textOf } = webgym.names;
+  const { editable, matches, memo, oneLine, parentOf, rootOf, textOf } = webgym.names;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -20,7 +20,7 @@ webgym.kinds = (() => {
   const DELEGATION = 5;
   // For list items the listener is on the list, or on an element that contains only the list.
   const LIST_DELEGATION = 2;
-  const listening = new WeakSet(), heard = new WeakSet(), roots = new WeakSet(), zones = new WeakSet();
+  const listening = new WeakSet(), heard = new WeakSet(), roots = new WeakSet(), zones = new WeakSet(), entered = new WeakSet();
 
   const watchListeners = () => {
     // Pages can't list listeners, so click listeners are recorded as they are added.
@@ -34,6 +34,7 @@ webgym.kinds = (() => {
   // Note an element with click listeners, as CDP tells; disregard a framework's root, which handles the clicks on all
   // of its descendants.
   const hear = (node) => heard.add(node), disregard = (node) => roots.add(node), receive = (node) => zones.add(node);
+  const enter = (node) => entered.add(node);
 
   // Whether things are dropped on an element: as a target of them it is listed, whatever it contains.
   const isZone = (element) => zones.has(element) && !roots.has(element) && element !== element.ownerDocument.body;
@@ -45,35 +46,54 @@ webgym.kinds = (() => {
   // Whether an element itself, and not one within it, shows that it handles clicks.
   const reacts = (element) => element.matches(NATIVE) || Boolean(listens(element)) || Boolean(cursorOf(element));
 
-  const cursorOf = (element) => getComputedStyle(element).cursor.match(CURSORS)?.[0];
+  const cursorOf = memo((element) => getComputedStyle(element).cursor.match(CURSORS)?.[0]);
 
   // Whether the style sheets change an element on hover (1), or its cursor too (2), which signals users that it can be
   // clicked.
   const hovered = new WeakMap();
   const rulesOf = (sheet) => { try { return sheet.cssRules; } catch { return []; } }; // cross-origin style sheet
+  const SHOWS = /display|visibility|opacity|height|clip|transform|left|right|top|scale/;
   const hoverSelectors = function* (rules) {
     for (const rule of rules) {
       if (rule.selectorText?.includes(":hover") && !rule.selectorText.includes("(")) {
         for (const selector of rule.selectorText.split(",")) {
-          const over = selector.match(/^(.*?[^\s>+~]):hover(?=$|[\s.:[>+~])/)?.[1].trim();
-          if (over && !/^(\*|[a-z]+)$/i.test(over)) yield [over, CURSORS.test(rule.style.cursor)];
+          const [, over, rest] = selector.trim().match(/^(.*?[^\s>+~]):hover(?=$|[\s.:[>+~])(.*)$/) || [];
+          const isPart = /[\s>]/.test(rest) && SHOWS.test(rule.style.cssText) && CSS.supports(`selector(:scope${rest})`);
+          if (over) yield { over, points: CURSORS.test(rule.style.cursor), part: isPart ? `:scope${rest}` : "" };
         }
       }
       if (rule.cssRules?.length) yield* hoverSelectors(rule.cssRules);
     }
   };
-  const hovers = (element) => {
-    const root = element.getRootNode(), sheets = [...(root.styleSheets || []), ...(root.adoptedStyleSheets || [])];
-    const count = sheets.reduce((sum, sheet) => sum + rulesOf(sheet).length, 0);
-    if (hovered.get(root)?.count !== count) {
-      const found = sheets.flatMap((sheet) => [...hoverSelectors(rulesOf(sheet))]);
-      // a selector list that ignores invalid selectors
-      const anyOf = (some) => `:is(${some.map(([selector]) => selector).join(",")})`;
-      hovered.set(root, { count, any: anyOf(found), sure: anyOf(found.filter(([, points]) => points)) });
-    }
-    const { any, sure } = hovered.get(root);
-    return matches(element, any) ? (matches(element, sure) ? 2 : 1) : 0;
+  // Of each style sheet, read again when it has other rules.
+  const selectorsOf = (sheet) => {
+    const rules = rulesOf(sheet);
+    if (hovered.get(sheet)?.count !== rules.length) hovered.set(sheet, { count: rules.length, found: [...hoverSelectors(rules)] });
+    return hovered.get(sheet).found;
   };
+  const hoverIndex = memo((root) => {
+    const found = [...(root.styleSheets || []), ...(root.adoptedStyleSheets || [])].flatMap(selectorsOf);
+    // a selector list that ignores invalid selectors
+    const anyOf = (some) => `:is(${[...new Set(some.map(({ over }) => over))].join(",")})`;
+    const own = found.filter(({ over }) => !/^(\*|[a-z]+)$/i.test(over)), showing = found.filter(({ part }) => part);
+    return { any: anyOf(own), sure: anyOf(own.filter(({ points }) => points)), showing, shows: anyOf(showing) };
+  });
+  const hovers = memo((element) => {
+    const { any, sure } = hoverIndex(element.getRootNode());
+    return matches(element, any) ? (matches(element, sure) ? 2 : 1) : 0;
+  });
+
+  const HOVERED = `${NATIVE},[role^=menuitem],[tabindex]`;
+
+  // Whether controls that are hidden now are shown while the mouse is over an element: by a style sheet, or by a listener.
+  const reveals = memo((element) => {
+    const isHidden = (part) => !part.checkVisibility({ visibilityProperty: true, opacityProperty: true }) || !part.offsetHeight;
+    const hides = (part) => isHidden(part) && (matches(part, HOVERED) || part.querySelector(HOVERED));
+    const holds = (selector) => Array.prototype.some.call(element.querySelectorAll(selector), hides);
+    const { showing, shows } = hoverIndex(element.getRootNode());
+    return matches(element, shows) && showing.some(({ over, part }) => matches(element, over) && holds(part)) ||
+      entered.has(element) && !roots.has(element) && holds(HOVERED);
+  });
 
   const CELLS = ":is([role=grid],[role=treegrid]) :is([role=gridcell],td:not([role]))";
 
@@ -86,7 +106,7 @@ webgym.kinds = (() => {
   };
 
   // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a grid's cell.
-  const interest = (element) => {
+  const interest = memo((element) => {
     if (element.matches(NATIVE)) {
       if (element.localName === "option") return element.closest("select[multiple],select[size]") ? 3 : 0;
       return 3;
@@ -110,6 +130,7 @@ webgym.kinds = (() => {
     if (getComputedStyle(element).cursor.endsWith("-resize")) return 0;
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
     if (Number(element.getAttribute("tabindex") ?? -1) >= 0) return 1;
+    if (reveals(element)) return 1;
     const heard = listens(element);
     if (heard === null) return 0;
     if (heard) return 1;
@@ -124,7 +145,7 @@ webgym.kinds = (() => {
       if (listens(above)) return isPart ? 2 : hovers(element);
     }
     return 0;
-  };
+  });
 
   const SPINNERS = "[aria-busy=true],progress:not([value]),[role=progressbar]:not([aria-valuenow]),[class*=spinner i]," +
     "[class*=splash i],[id*=splash i],[class*=loading i],[id*=loading i],[class*=loader i],[id*=loader i]";
@@ -133,28 +154,35 @@ webgym.kinds = (() => {
     !document.querySelector("img,svg,canvas,video,iframe,frame,object,embed,input,button") &&
     !Array.prototype.some.call(document.querySelectorAll("body *"), rootOf);
 
-  // Whether the page shows only a busy indicator: something visible spins or is marked as busy, or a page with scripts
-  // is
-  // empty, and nothing visible is interactive.
-  const isSplash = () => {
+  const MORE = "iframe,frame,object,embed,canvas,[tabindex],[onclick]";
+  const isInteractive = (element) => element.localName.includes("-") && matches(element, ":defined") || interest(element) > 1 ||
+    matches(element, "iframe,frame");
+
+  // What a page that shows nothing interactive is waiting for: "busy" if it is empty, or something visible spins or is
+  // marked as busy; for a start page "bare" if it has scripts and no control at all, or custom elements that are not
+  // defined yet; else "".
+  const splashOf = (isStart) => {
     const shown = (element) => {
       const box = element?.getBoundingClientRect?.();
       return box && box.width > 0 && box.bottom > 0 && box.top < innerHeight && element.checkVisibility({ opacityProperty: true });
     };
     const turns = (animation) => animation.playState === "running" &&
       animation.effect?.getComputedTiming().endTime === Infinity && shown(animation.effect.target);
-    if (document.scripts.length && isEmpty()) return true;
-    if (!document.getAnimations().some(turns) && !Array.from(document.querySelectorAll(SPINNERS)).some(shown)) return false;
+    const hasScripts = document.scripts.length > 0;
+    if (hasScripts && isEmpty()) return "busy";
+    const isBusy = document.getAnimations().some(turns) || Array.from(document.querySelectorAll(SPINNERS)).some(shown);
+    const isBare = isStart && hasScripts && (!document.querySelector(`${NATIVE},${MORE}`) ||
+      Array.from(document.querySelectorAll("body :not(:defined)")).some(shown));
+    if (!isBusy && !isBare) return "";
     for (let y = 0.05; y < 1; y += 0.1) {
       for (let x = 0.05; x < 1; x += 0.1) {
         for (let at = document.elementFromPoint(innerWidth * x, innerHeight * y); at; at = parentOf(at)) {
-          if (matches(at, "form")) continue; // its fields' names shadow its methods
-          if (at.localName.includes("-") || interest(at) > 1 || matches(at, "iframe,frame")) return false;
+          if (!matches(at, "form") && isInteractive(at)) return ""; // a form's fields' names shadow its methods
         }
       }
     }
-    return true;
+    return isBusy ? "busy" : "bare";
   };
 
-  return Object.freeze({ isSplash, disregard, hear, interest, isZone, reacts, receive, remembered: (element) => listening.has(element), watchListeners });
+  return Object.freeze({ splashOf, disregard, enter, hear, interest, isZone, reacts, receive, reveals, remembered: (element) => listening.has(element), watchListeners });
 })();

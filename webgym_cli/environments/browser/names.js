@@ -38,6 +38,23 @@ webgym.names = (() => {
   const openRoot = getter(Element, "shadowRoot"), assignedSlot = getter(Element, "assignedSlot");
   const parentNode = getter(Node, "parentNode"), titleOf = getter(Document, "title");
 
+  // Within `atOnce` no script of the page runs: what is computed then for an element holds until its end.
+  let turn = 0, depth = 0;
+  const atOnce = (work) => {
+    turn++;
+    depth++;
+    try { return work(); } finally { depth--; }
+  };
+  const memo = (compute) => {
+    let known = new Map(), of = turn;
+    return (key) => {
+      if (!depth) return compute(key);
+      if (of !== turn) [known, of] = [new Map(), turn];
+      if (!known.has(key)) known.set(key, compute(key));
+      return known.get(key);
+    };
+  };
+
   const rootOf = (element) => openRoot(element) || closed.get(element) || null;
 
   // Custom elements that may have a closed shadow root, each reported once: only CDP can tell.
@@ -204,7 +221,7 @@ webgym.names = (() => {
   const classOf = (element) => (element.getAttribute("class") || "").split(/\s+/)
     .find((name) => /^[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name))?.replace(/[-_]+/g, " ");
 
-  const nameOf = (element) => {
+  const nameOf = memo((element) => {
     const tag = element.localName, isField = /^(input|select|textarea)$/.test(tag);
     const role = roleOf(element), host = element.getRootNode().host;
     const labels = () => Array.from(element.labels || [], (label) => textOf(label)).join(" ");
@@ -234,9 +251,9 @@ webgym.names = (() => {
       if (name) return name;
     }
     return "";
-  };
+  });
 
-  return Object.freeze({ matches, roleOf, nameOf, byIds, textOf, oneLine, editable, rootOf,
+  return Object.freeze({ atOnce, memo, matches, roleOf, nameOf, byIds, textOf, oneLine, editable, rootOf,
     parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

@@ -8,12 +8,12 @@
 //   through()         return the points of a list at which a click reaches such a frame;
 //   watchListeners()  start recording click listeners.
 webgym.observe = (() => {
-  const { matches, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
+  const { atOnce, matches, memo, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
   const { valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
-  const { interest, isZone, reacts, remembered, watchListeners } = webgym.kinds;
-  const { area, boxOf, inside, offsetOf, originOf, topmostElements, opaque, frame, place,
-    pointOf, same, through, visiblePart, within } = webgym.geometry;
+  const { interest, isZone, reacts, remembered, reveals, watchListeners } = webgym.kinds;
+  const { allOf, frame, opaque, originOf, rectOf, through } = webgym.frames;
+  const { area, boxOf, place, pointOf, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
   const WHOLE = "button,a[href],summary,[role=button],[role=link],[role=tab],[role=option],[role^=menuitem],[role=switch]," +
     "[role=checkbox],[role=radio],[role=slider]";
@@ -28,11 +28,13 @@ webgym.observe = (() => {
   const ROWS = "[role=option],[role=treeitem],[role^=menuitem]";
   const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
-  const MOST_VISITED = 20000, MOST_FOUND = 2000;
+  const MOST_FOUND = 2000;
   // Maximum share of the viewport of an element that is listed only because of a listener on or above it.
   const MOST_OF_SCREEN = 0.25;
   const THIN = 8;
   let marks = [], left = 0;
+
+  const wordsOf = memo((element) => oneLine(textOf(element)));
 
   // A wrapper that stands for the one field in it: what is clicked there, else what has a border or background.
   const frameOf = (element, seen) => {
@@ -102,16 +104,16 @@ webgym.observe = (() => {
     // a resize handle between columns or panes
     if (sure === 1 && Math.min(find.box.width, find.box.height) < THIN) return null;
     if (sure === 1 && !remembered(element) && (isVeil(element) || isLayer(element) || nameOf(element).endsWith("…"))) return null;
-    return { element, sure, isZone: isZone(element), ...find };
+    return { element, sure, isZone: isZone(element), reveals: reveals(element), ...find };
   };
 
   // An icon before the text of a row, such as an expander.
   const isLeading = (outer, inner) => {
-    if (inner.sure > 1 || outer.sure < 2 || remembered(inner.element) || oneLine(textOf(inner.element))) return false;
+    if (inner.sure > 1 || outer.sure < 2 || remembered(inner.element) || wordsOf(inner.element)) return false;
     const before = outer.element.ownerDocument.createRange();
     before.setStart(outer.element, 0);
     before.setEndBefore(inner.element);
-    return outer.element.contains(inner.element) && !oneLine(before.toString()) && Boolean(oneLine(textOf(outer.element)));
+    return outer.element.contains(inner.element) && !oneLine(before.toString()) && Boolean(wordsOf(outer.element));
   };
 
   // A drawing area; if its parts are listed, it is only their background.
@@ -119,8 +121,8 @@ webgym.observe = (() => {
     area(find) > innerWidth * innerHeight * MOST_OF_SCREEN;
 
   const alike = (outer, inner) => {
-    const text = oneLine(textOf(inner.element));
-    return same(outer.box, inner.box) || (text && text === oneLine(textOf(outer.element))) ||
+    const text = wordsOf(inner.element);
+    return same(outer.box, inner.box) || (text && text === wordsOf(outer.element)) ||
       (inner.sure === 3 && nameOf(inner.element) && nameOf(inner.element) === nameOf(outer.element));
   };
 
@@ -136,7 +138,7 @@ webgym.observe = (() => {
     if (matches(outer.element, "th,[role=columnheader]") && matches(inner.element, "input,select") && textOf(outer.element).trim()) return null;
     if (inner.sure < 3 && matches(outer.element, WHOLE)) return "inner";
     // the track of a slider, a frame without words of its own
-    if (outer.sure < 3 && inner.sure === 3 && matches(inner.element, FIELDS) && !oneLine(textOf(outer.element))) return "outer";
+    if (outer.sure < 3 && inner.sure === 3 && matches(inner.element, FIELDS) && !wordsOf(outer.element)) return "outer";
     const isAlike = alike(outer, inner);
     if (outer.sure < inner.sure) return isAlike || area(inner) * 2 > area(outer) ? "outer" : null;
     if (!isAlike) return null;
@@ -158,6 +160,7 @@ webgym.observe = (() => {
         if (!outer || dropped.has(outer)) continue;
         const drop = needless(outer, find);
         if (drop) dropped.add(drop === "outer" ? outer : find);
+        if (drop === "outer" && outer.reveals) [find.reveals, outer.reveals] = [true, false]; // the mouse is over both
         if (drop === "inner" && find.sure > 0 && !reacts(outer.element) && (find.sure === 2 || reacts(find.element))) {
           outer.point = find.point; // only this part of it handles clicks
           outer.aim ||= find.face;
@@ -192,27 +195,25 @@ webgym.observe = (() => {
     return numbers.get(element);
   };
 
-  const look = ({ limit, detail }) => {
-    const found = [], known = new Set();
-    const visit = (element) => {
-      if (known.has(element) || found.length >= MOST_FOUND) return;
-      known.add(element);
+  const look = ({ limit, detail }) => atOnce(() => {
+    const found = [];
+    for (const element of allOf(document)) {
+      if (found.length >= MOST_FOUND) break;
       // A form is not interactive, and its fields' names can shadow its methods (<input name="matches">).
-      if (matches(element, "form")) return;
-      const rect = element.getBoundingClientRect();
+      if (matches(element, "form")) continue;
+      const rect = rectOf(element);
+      if (!rect.width && !element.firstChild && !/^(input|area)$/.test(element.localName)) continue; // an empty box
       const far = element.ownerDocument === document && rect.height > 0 &&
         (rect.top > innerHeight || rect.bottom < 0) && element.localName !== "input";
       const sure = far ? 0 : interest(element);
       const find = sure && seen(element, sure);
-      if (!find) return;
+      if (!find) continue;
       if (isSection(element) && find.face !== element) { // the sections are one field until they are seen
         [find.element, find.value] = [groupOf(element), sectionText(element)];
-        if (found.some((other) => other.element === find.element)) return;
+        if (found.some((other) => other.element === find.element)) continue;
       }
       found.push(find);
-    };
-    inside(document, (element) => (known.size < MOST_VISITED ? visit(element) : false));
-    if (known.size >= MOST_VISITED) for (const element of topmostElements()) visit(element);
+    }
     const all = withoutRepeats(found), kept = all.length > limit ? foremost(all, limit) : all;
     left = all.length - kept.length;
     kept.sort((one, other) => isLate(one) - isLate(other));
@@ -228,18 +229,19 @@ webgym.observe = (() => {
     }
     return kept.map((find, id) => {
       const { element, face, point } = find, box = visiblePart(find);
-      const told = { id, role: roleOf(element), name: nameOf(element), value: find.value ?? valueOf(element, face), states: statesOf(element),
+      const states = [...statesOf(element), ...(find.reveals ? ["shows more on hover"] : [])];
+      const told = { id, role: roleOf(element), name: nameOf(element), value: find.value ?? valueOf(element, face), states,
         node: numberOf(element), point, box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
       if (detail) told.detail = { ...element.dataset, class: element.getAttribute("class") || "", id: element.id, tag: element.localName, typed: element.value ?? "" };
       return told;
     });
-  };
+  });
 
   const locate = (id) => {
     if (!marks[id]) return { error: "unknown", count: marks.length };
     const { face, within } = marks[id];
     if (!face.isConnected) return { error: "gone" };
-    const find = () => { const box = boxOf(face, offsetOf(face)); return box && pointOf(face, box, within); };
+    const find = () => { const box = boxOf(face); return box && pointOf(face, box, within); };
     let point = find();
     if (!point) {
       face.scrollIntoView({ block: "center", inline: "nearest", behavior: "instant" });

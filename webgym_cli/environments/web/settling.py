@@ -9,12 +9,15 @@ from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.jobs.workers import race
 
-_IS_SPLASH = f"{PAGE_JS}.kinds.isSplash()"
-_WAIT_UNTIL_IDLE = f"async (limit) => {{ await {ACT_JS}.waitUntilIdle(limit); return {_IS_SPLASH}; }}"
+_SPLASH_OF = f"{PAGE_JS}.kinds.splashOf"
+_WAIT_UNTIL_IDLE = (
+    f"async ([limit, isStart]) => {{ await {ACT_JS}.waitUntilIdle(limit); return {_SPLASH_OF}(isStart); }}"
+)
 # Maximum number of successive popups followed after an action.
 _POPUPS = 4
-# A page with only a busy indicator is waited for this many times longer, once per episode.
-_SPLASH_SHARE = 4.0
+# A page with only a busy indicator is waited for this many times longer, once per episode; a start page without any
+# control that may show some later is waited for as long as one that is loading.
+_SPLASH_SHARES = {"busy": 4.0, "bare": 1.0}
 _SPLASH_PAUSE = 0.2
 # Poll interval in seconds.
 _LOOK = 0.25
@@ -28,7 +31,7 @@ class PageSettler:
     def __init__(self, max_idle_wait: float) -> None:
         """`max_idle_wait`: seconds for a page that is still loading or moving."""
         self._max_idle_wait = max_idle_wait
-        self._awaits_splash = True
+        self._awaits_splash = self._is_start = True
 
     async def settle(self, session: BrowserSession) -> str | None:
         """Wait, within limits, for the effects of an action. Returns a message if a page has not loaded by then."""
@@ -39,6 +42,7 @@ class PageSettler:
             late = await self._settle_page(session)
             if session.page is page:
                 break
+        self._is_start = False
         return late
 
     async def _settle_page(self, session: BrowserSession) -> str | None:
@@ -52,40 +56,40 @@ class PageSettler:
             if traffic.navigating:
                 await session.stop_loading()
                 return f"the page did not load within {limit:g} s"
-            lives, is_splash = await self._wait_until_idle(session, traffic, max(0.0, end - clock.time()))
+            lives, splash = await self._wait_until_idle(session, traffic, max(0.0, end - clock.time()))
             was_busy = False
             while lives and traffic.busy and not traffic.navigating and clock.time() < end:
                 was_busy = True
                 await traffic.change(min(_LOOK, end - clock.time()))
-            if is_splash and self._awaits_splash:
-                await self._await_splash(session)
+            if splash and self._awaits_splash:
+                await self._await_splash(session, self._max_idle_wait * _SPLASH_SHARES[splash])
                 end = clock.time() + self._max_idle_wait
             elif lives and not traffic.navigating and (not was_busy or clock.time() >= end):
                 break  # a response is rendered only once the page is stable again
             traffic = await session.traffic()
         return None
 
-    async def _await_splash(self, session: BrowserSession) -> None:
-        """Wait for a page with only a busy indicator. One that stays so is not waited for again."""
+    async def _await_splash(self, session: BrowserSession, seconds: float) -> None:
+        """Wait for a page that shows nothing to act on. One that stays so is not waited for again."""
         clock = asyncio.get_running_loop()
-        end = clock.time() + self._max_idle_wait * _SPLASH_SHARE
+        end = clock.time() + seconds
         while clock.time() < end:
             await asyncio.sleep(_SPLASH_PAUSE)
-            if not await session.evaluate(f"() => {_IS_SPLASH}"):
+            if not await session.evaluate(_SPLASH_OF, self._is_start):
                 return
         self._awaits_splash = False
 
     async def _wait_until_idle(
         self, session: BrowserSession, traffic: PageActivity, seconds: float
-    ) -> tuple[bool, bool]:
-        """Wait until the page is idle. Returns whether it is alive, and whether it shows only a busy indicator.
+    ) -> tuple[bool, str]:
+        """Wait until the page is idle. Returns whether it is alive, and what it waits for if it shows no control.
 
         A page that is being replaced runs no scripts.
         """
-        waiting = session.evaluate_once(_WAIT_UNTIL_IDLE, seconds * 1000, seconds)
+        waiting = session.evaluate_once(_WAIT_UNTIL_IDLE, [seconds * 1000, self._is_start], seconds)
         async with race(waiting, traffic.until(lambda: traffic.navigating)) as (waited, _):
-            lives, is_splash = waited.result() if waited.done() else (False, False)
-            return lives, bool(is_splash)
+            lives, splash = waited.result() if waited.done() else (False, "")
+            return lives, splash or ""
 
     async def await_navigation(self, session: BrowserSession, seconds: float) -> None:
         """Wait up to `seconds` for the page to start a navigation."""

@@ -1,0 +1,89 @@
+// Documents within the page: frames that it can read, numbers of those that it can't, and hit tests through both and
+// through shadow roots.
+webgym.frames = (() => {
+  const { getter, memo, rootOf } = webgym.names;
+  const MIN_SIDE = 3;
+
+  // A form's fields can shadow its properties.
+  const documentOf = getter(Node, "ownerDocument"), measure = Element.prototype.getBoundingClientRect;
+  const rectOf = memo((element) => Reflect.apply(measure, element, []));
+
+  // The part of a rectangle between limits; null if it is too small to be seen.
+  const intersect = (rect, limits) => {
+    const left = Math.max(rect.left, limits.left), top = Math.max(rect.top, limits.top);
+    const width = Math.min(rect.left + rect.width, limits.left + limits.width) - left;
+    const height = Math.min(rect.top + rect.height, limits.top + limits.height) - top;
+    return width >= MIN_SIDE && height >= MIN_SIDE ? { left, top, width, height } : null;
+  };
+
+  // A rectangle of a document, as far as it is in the viewport of the page.
+  const clip = ({ left, top, width, height }, { x, y }) =>
+    intersect({ left: left + x, top: top + y, width, height }, { left: 0, top: 0, width: innerWidth, height: innerHeight });
+
+  const FRAMES = /^(iframe|frame|object|embed)$/;
+  const innerDocument = (element) => {
+    if (!FRAMES.test(element.localName)) return null;
+    try { return element.contentDocument || element.getSVGDocument?.() || null; } catch { return null; } // another origin
+  };
+
+  const isOpaque = (element) => Boolean(element) && FRAMES.test(element.localName) && !innerDocument(element);
+
+  // Where a frame's content begins, in coordinates of the frame's own document.
+  const contentOf = (frame) => {
+    const rect = rectOf(frame), style = getComputedStyle(frame);
+    return { x: rect.left + frame.clientLeft + parseFloat(style.paddingLeft), y: rect.top + frame.clientTop + parseFloat(style.paddingTop) };
+  };
+
+  // Opaque frames by number: Python resolves the element behind a number to the frame's document.
+  const frames = [];
+  const numberOf = (frame) => (frames.includes(frame) ? frames.indexOf(frame) : frames.push(frame) - 1);
+  const originOf = (number) => {
+    const frame = frames[number];
+    if (!frame?.isConnected) return null;
+    const offset = offsetOf(frame), content = contentOf(frame);
+    return [offset.x + content.x, offset.y + content.y];
+  };
+
+  const opaque = () => allOf(document).filter((element) => isOpaque(element) && element.checkVisibility({ visibilityProperty: true }) &&
+    clip(rectOf(element), offsetOf(element))).map(numberOf);
+
+  const through = (points) => points.map(([x, y]) => isOpaque(deepest(x, y)));
+
+  // The element at a viewport point, through shadow roots and same-origin documents.
+  const deepest = (x, y) => {
+    for (let root = document, found = null; ;) {
+      const inner = root.elementFromPoint(x, y);
+      if (!inner || inner === found) return found;
+      found = inner;
+      const content = innerDocument(inner);
+      if (content) {
+        const origin = contentOf(inner);
+        [x, y, root] = [x - origin.x, y - origin.y, content];
+      } else if (rootOf(inner)) root = rootOf(inner);
+      else return found;
+    }
+  };
+
+  // The same point is asked for by nested elements.
+  const hits = memo((place) => deepest(...place.split(" ").map(Number)));
+  const hitAt = (x, y) => hits(`${x} ${y}`);
+
+  const offsetOf = (element) => {
+    const offset = { x: 0, y: 0 };
+    for (let view = documentOf(element).defaultView; view && view !== window; view = view.parent) {
+      const origin = contentOf(view.frameElement);
+      offset.x += origin.x;
+      offset.y += origin.y;
+    }
+    return offset;
+  };
+
+  // The elements of a document or shadow root, each followed by those within its own shadow root or document.
+  const allOf = memo((root) => Array.from(root.querySelectorAll("*")).flatMap((element) => {
+    const inner = rootOf(element) || innerDocument(element);
+    return inner ? [element, ...allOf(inner)] : element;
+  }));
+
+  return Object.freeze({ allOf, clip, deepest, documentOf, frame: (number) => frames[number], hitAt, innerDocument, intersect, isOpaque,
+    numberOf, offsetOf, opaque, originOf, rectOf, through });
+})();
