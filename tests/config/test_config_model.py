@@ -11,6 +11,7 @@ from webgym_cli.config.algorithm_config import AlgorithmSettings
 from webgym_cli.config.load import changed_frozen_keys, flatten, known_keys, load, load_with_sources
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.model_defaults import resolve_model_defaults
+from webgym_cli.config.removed import REMOVED
 from webgym_cli.config.shipped import find_config_file, find_deepspeed_file, requirements_file, shipped_root
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError
 from webgym_cli.records.task import Split
@@ -55,6 +56,8 @@ SEED_DOCUMENT = {
 
 def test_algorithm_config_has_the_defaults_of_webgym():
     made = AlgorithmSettings().model_dump()
+    passed_on = {key.removeprefix("algorithm_config."): removed.value for key, removed in REMOVED.items()}
+    made |= {name: passed_on[name] for name in SEED_DOCUMENT.keys() & passed_on.keys()}
     assert {name: made.get(name, "missing") for name in SEED_DOCUMENT} == SEED_DOCUMENT
     assert made["disable_gradient_checkpointing"] is False
 

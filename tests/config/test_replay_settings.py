@@ -11,7 +11,7 @@ from webgym_cli.errors import SettingsError
 def test_the_defaults_are_webrl_s():
     replay = load().rl.replay
     assert replay.window == pytest.approx((1.0526315789, 2.0))
-    assert (replay.ratio, replay.successes_only, replay.one_per_task, replay.experience) == (2.0, True, True, ())
+    assert (replay.ratio, replay.one_per_task, replay.experience) == (2.0, True, ())
 
 
 def test_an_open_window_survives_its_file(tmp_path):

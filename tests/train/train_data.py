@@ -16,7 +16,7 @@ from webgym_cli.prepare.sft.training_files import start_with_adapter
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir, run_id
 
-CPU = {"bf16": False, "dataloader_num_workers": 0, "report_to": "none", "deepspeed_config_filename": None}
+CPU = {"bf16": False, "report_to": "none", "deepspeed_config_filename": None}
 SMALL = CPU | {
     "cutoff_len": 512,
     "per_device_train_batch_size": 2,

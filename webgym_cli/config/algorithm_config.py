@@ -44,8 +44,6 @@ class AlgorithmSettings(ConfigSection):
     """Rank of the LoRA matrices (LoRA only, as are the other `lora_` settings)."""
     lora_alpha: int | None = Field(default=None, ge=1)
     """LoRA scale: the adapter's output is multiplied by lora_alpha / lora_rank; null: twice the rank."""
-    lora_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout probability of the adapter's inputs."""
     lora_target: str = "all"
     """Comma-separated name fragments of the modules that get an adapter (`q_proj,v_proj`); `all`: every linear layer
     that is not frozen, except the output layer."""
@@ -59,8 +57,6 @@ class AlgorithmSettings(ConfigSection):
     """Maximum length of a training sample in tokens, image tokens included."""
     per_device_train_batch_size: int = Field(default=3, ge=1)
     """Training micro-batch size per process, in samples."""
-    per_device_eval_batch_size: int = Field(default=3, ge=1)
-    """Evaluation batch size per process, in samples."""
     gradient_accumulation_steps: int = Field(default=4, ge=1)
     """Micro-batches per optimizer step: the global batch size is this times the number of processes times
     `per_device_train_batch_size`."""
@@ -88,8 +84,6 @@ class AlgorithmSettings(ConfigSection):
     eval_steps: int | float | None = Field(default=None, gt=0)
     """Interval of evaluations with `eval_strategy=steps`, in optimizer steps; below 1: a fraction of an epoch; null: as
     `logging_steps`."""
-    save_strategy: Literal["steps", "epoch"] = "steps"
-    """Checkpoint schedule: every `save_steps`, or after each epoch."""
     save_steps: int | float = Field(default=999999, gt=0)
     """Interval of checkpoints within a training, in optimizer steps; below 1: a fraction of an epoch. The final
     checkpoint is always written."""
@@ -97,20 +91,10 @@ class AlgorithmSettings(ConfigSection):
     """Maximum number of checkpoints kept during a training; the newest are kept."""
     save_only_model: bool = False
     """Omit the optimizer state from checkpoints; the next training then starts with a new optimizer."""
-    preprocessing_num_workers: int = Field(default=16, ge=1)
-    """Number of processes that tokenize the dataset, limited by the number of cores and of samples."""
-    dataloader_num_workers: int = Field(default=2, ge=0)
-    """Number of data loader processes per training process."""
-    dataloader_pin_memory: bool = True
-    """Load batches into pinned host memory (CUDA only)."""
-    remove_unused_columns: bool = False
-    """Drop dataset columns that the model's forward signature lacks; the images are among them, so keep this off."""
     min_token_length: int = Field(default=10, ge=0)
     """Minimum length of a response in tokens; samples with shorter ones are dropped."""
     disable_gradient_checkpointing: bool = False
     """Keep all activations for the backward pass instead of recomputing them: more memory, less time."""
-    plot_loss: bool = False
-    """Let LLaMA-Factory plot the loss into the checkpoint folder."""
     deepspeed_config_filename: str | None = "ds_config_b200_zero1.json"
     """DeepSpeed configuration: the name of a shipped one or a path; null: no DeepSpeed."""
     report_to: str | list[str] = "wandb"

@@ -28,12 +28,29 @@ def _pass_to_vllm(value: Any, *arguments: str) -> Removed:
     return Removed(value, f"vLLM's own arguments are passed on: serve.extra_args={json.dumps(arguments)}")
 
 
+def _pass_to_llamafactory(name: str, value: Any) -> Removed:
+    return Removed(value, f"LLaMA-Factory's own arguments are passed on: train.extra={json.dumps({name: value})}")
+
+
 _SLEEP = "a sleeping server drops its weights within 120 s and holds at most 10 GiB (serve.during_training)"
 _REPLACED = "a browser is replaced after 400 contexts or two hours, and a context is closed after one"
 # Dotted key -> the constant.
 REMOVED = {
     "agent.max_tool_calls": Removed(16, "a response has at most 16 calls", refused=True),
     "agent.tool_max_length": Removed(2048, "a tool has a limit of its own: @tool(max_length=N)", refused=True),
+    **{
+        f"algorithm_config.{name}": _pass_to_llamafactory(name, value)
+        for name, value in {
+            "dataloader_num_workers": 2,
+            "dataloader_pin_memory": True,
+            "lora_dropout": 0.0,
+            "per_device_eval_batch_size": 3,
+            "plot_loss": False,
+            "preprocessing_num_workers": 16,
+            "remove_unused_columns": False,
+            "save_strategy": "steps",
+        }.items()
+    },
     "browser.context_minutes": Removed(60, _REPLACED),
     "browser.contexts_per_process": Removed(400, _REPLACED),
     "browser.device_scale_factor": Removed(1, "browser.width and browser.height set the size", refused=True),
@@ -44,6 +61,7 @@ REMOVED = {
     "rl.algorithm.normalize_by_steps": Removed(False, "rl.actor.loss_agg_mode weighs the rows", refused=True),
     "rl.algorithm.whiten_advantages": Removed(None, "the estimator says so (train.algorithm)", refused=True),
     "rl.critic.loss_agg_mode": Removed("token-mean", "the critic's loss is a mean over tokens", refused=True),
+    "rl.replay.successes_only": Removed(True, "only successful episodes are replayed", refused=True),
     "serve.enforce_eager": _pass_to_vllm(False, "--enforce-eager"),
     "serve.max_num_batched_tokens": _pass_to_vllm(None, "--max-num-batched-tokens", "N"),
     "serve.mm_processor_cache_gb": _pass_to_vllm(4, "--mm-processor-cache-gb", "N"),

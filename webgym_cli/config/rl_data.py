@@ -61,11 +61,9 @@ class ReplaySettings(EndpointSettings):
     0.95."""
     ratio: float = Field(default=2.0, ge=0, allow_inf_nan=False)
     """Maximum number of replayed actions per action of the current iteration; 0: no replay and no scoring."""
-    successes_only: bool = True
-    """Replay successful episodes only."""
     one_per_task: bool = True
-    """Replay only the first episode of each task, in the order of `experience`, then of this run's iterations. A task
-    is identified by its instruction and site."""
+    """Replay only the first successful episode of each task, in the order of `experience`, then of this run's
+    iterations. A task is identified by its instruction and site."""
     base_url: str = ""
     """OpenAI base URL of a vLLM server of the policy; empty: the run's own server, which is started if needed."""
     model: str = ""

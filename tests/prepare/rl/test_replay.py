@@ -90,7 +90,6 @@ def test_other_choices_of_candidates(run, shown, with_):
         return [(one.place.id[-1], one.reward) for one in planned(run, changed).replay.candidates]
 
     assert candidates(one_per_task=False) == [("0", 1.0), ("3", 1.0), ("0", 1.0), ("4", 1.0)]
-    assert candidates(successes_only=False) == [("0", 1.0), ("1", 0.0), ("3", 1.0), ("4", 1.0)]
     assert candidates(ratio=0.0) == []
     assert candidates(experience=()) == [("0", 1.0), ("4", 1.0)]
     assert candidates(experience=(str(run.root),)) == [("0", 1.0), ("4", 1.0)]  # itself: once
@@ -313,11 +312,6 @@ async def test_web_pages_are_read_as_text_whatever_pictures_are_stored(run, show
     assert after.endswith(
         "# 1<|im_end|>\n<|im_start|>user\nRound 2\n\n<p> Page 1 </p><|im_end|>\n<|im_start|>assistant\n"
     )
-
-
-async def test_failures_of_the_policy_may_be_replayed_too(run, shown, model):
-    await prepared(run, second_phase(run, model, experience(shown), "rl.replay.successes_only=false"), Scorer())
-    assert [one["reward"] for one in lines(run, "trajectories.jsonl") if one["replayed"]] == [1.0, 0.0, 1.0, 1.0]
 
 
 def test_what_decides_the_batch_is_in_its_digest(run, shown, with_, model):

@@ -21,7 +21,7 @@ class MaskReason(StrEnum):
     STALE = "stale"
     """Its group has steps of a policy older than `loop.max_staleness` allows (`loop.stale=drop`)."""
     UNSUCCESSFUL = "unsuccessful"
-    """The task was not solved (`rl.replay.successes_only`)."""
+    """The task was not solved: only successes are replayed."""
     REPEATED_TASK = "repeated_task"
     """An earlier episode of its task is replayed (`rl.replay.one_per_task`)."""
     DAMAGED = "damaged"

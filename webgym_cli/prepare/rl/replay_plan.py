@@ -158,6 +158,6 @@ def _read_stored(run: RunDir, index: Index, where: str) -> Iterator[_Stored]:
 
 
 def _find_drop_reason(candidate: ReplayCandidate, how: ReplaySettings, *, repeated: bool) -> MaskReason | None:
-    if how.successes_only and not candidate.success:
+    if not candidate.success:
         return MaskReason.UNSUCCESSFUL
     return MaskReason.REPEATED_TASK if how.one_per_task and repeated else None

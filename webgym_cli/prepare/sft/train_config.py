@@ -21,11 +21,14 @@ RAW = "empty"
 # Settings with the same names in LLaMA-Factory.
 _FROZEN = ("freeze_vision_tower", "freeze_multi_modal_projector", "freeze_language_model")
 _OPTIMISATION = (
-    *("cutoff_len", "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps"),
+    *("cutoff_len", "per_device_train_batch_size", "gradient_accumulation_steps"),
     *("learning_rate", "max_grad_norm", "weight_decay", "num_train_epochs", "warmup_steps", "lr_scheduler_type"),
-    *("logging_steps", "bf16"),
+    # LLaMA-Factory enables checkpointing regardless of transformers' own argument
+    *("logging_steps", "bf16", "disable_gradient_checkpointing"),
 )
-_SAVING = ("save_strategy", "save_steps", "save_total_limit", "save_only_model")
+# Maximum number of processes that tokenize the dataset, and the samples from which another one pays.
+_WORKERS, _SAMPLES_PER_WORKER = 16, 250
+_SAVING = ("save_steps", "save_total_limit", "save_only_model")
 
 
 def build_train_config(
@@ -50,7 +53,6 @@ def build_train_config(
             "algorithm_config.bf16: training in bf16 on this CPU would be several hundred times slower",
             hint="repeat the command with -s algorithm_config.bf16=false",
         )
-    is_raw = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
     config: dict[str, Any] = {
         "model_name_or_path": model,
         "stage": "sft",
@@ -58,7 +60,7 @@ def build_train_config(
         "mask_history": True,
         "dataset": TRAIN,
         "dataset_dir": str(dataset_dir),
-        "template": RAW if is_raw else require_template(settings),
+        "template": _find_template(settings),
         "image_min_pixels": settings.image.image_min_pixels,
         "image_max_pixels": settings.image.image_max_pixels,
         "output_dir": str(output_dir),
@@ -67,13 +69,11 @@ def build_train_config(
     if settings.policy_config.trust_remote_code:
         config["trust_remote_code"] = True
     config |= _trainable_parameters(algorithm) | _copy(algorithm, _OPTIMISATION)
-    # LLaMA-Factory enables checkpointing regardless of transformers' own argument
-    config |= _copy(algorithm, ("disable_gradient_checkpointing", "plot_loss"))
     config |= _evaluation(algorithm, validation) | _copy(algorithm, _SAVING)
-    config |= {
-        name: _share_of_training(config[name], algorithm) for name in ("eval_steps", "save_steps") if name in config
-    }
-    config |= _loading(algorithm, device, samples)
+    for name in ("eval_steps", "save_steps"):
+        if name in config:
+            config[name] = _share_of_training(config[name], algorithm)
+    config |= _loading(device, samples)
     config |= {
         "seed": settings.seed,
         "data_seed": resolve_seed(settings),
@@ -102,6 +102,11 @@ def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
+def _find_template(settings: Settings) -> str:
+    is_raw = settings.context_config.prompt_version is PromptVersion.WEBRL_RELEASED
+    return RAW if is_raw else require_template(settings)
+
+
 def _copy(algorithm: AlgorithmSettings, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(algorithm, name) for name in names}
 
@@ -119,7 +124,6 @@ def _trainable_parameters(algorithm: AlgorithmSettings) -> dict[str, Any]:
     adapter = {
         "lora_rank": algorithm.lora_rank,
         "lora_alpha": algorithm.lora_alpha or 2 * algorithm.lora_rank,
-        "lora_dropout": algorithm.lora_dropout,
         "lora_target": algorithm.lora_target,
     }
     return {"finetuning_type": "lora"} | adapter | frozen
@@ -129,6 +133,7 @@ def _evaluation(algorithm: AlgorithmSettings, validation: bool) -> dict[str, Any
     if not (algorithm.do_eval and validation):  # LLaMA-Factory refuses to evaluate without a dataset
         return {"do_eval": False, "eval_strategy": "no"}
     options = {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION}
+    options["per_device_eval_batch_size"] = algorithm.per_device_train_batch_size
     return options if algorithm.eval_steps is None else options | {"eval_steps": algorithm.eval_steps}
 
 
@@ -137,12 +142,14 @@ def _share_of_training(steps: float, algorithm: AlgorithmSettings) -> float:
     return steps if steps >= 1 else min(steps / algorithm.num_train_epochs, math.nextafter(1, 0))
 
 
-def _loading(algorithm: AlgorithmSettings, device: str, samples: int | None) -> dict[str, Any]:
-    workers = min(algorithm.preprocessing_num_workers, os.cpu_count() or 1, samples or os.cpu_count() or 1)
+def _loading(device: str, samples: int | None) -> dict[str, Any]:
+    cores, on_gpu = os.cpu_count() or 1, device == "cuda"
+    workers = min(_WORKERS, cores, cores if samples is None else samples // _SAMPLES_PER_WORKER)
     return {
         # one worker means none: a separate process would only cost its start
         "preprocessing_num_workers": workers if workers > 1 else None,
-        "dataloader_num_workers": algorithm.dataloader_num_workers,
-        "dataloader_pin_memory": algorithm.dataloader_pin_memory and device == "cuda",
-        "remove_unused_columns": algorithm.remove_unused_columns,
+        "dataloader_num_workers": 2 if on_gpu else 0,
+        "dataloader_pin_memory": on_gpu,
+        # the images are among the columns that the model's signature lacks
+        "remove_unused_columns": False,
     }
