@@ -167,8 +167,8 @@ class RayRunner:
                 raise
         finally:
             call.cancel()
-        trajectory, status = call.result()
-        return trajectory, status
+        result: tuple[Trajectory | None, dict[str, Any]] = call.result()
+        return result
 
     async def _add_workers(self) -> None:
         cpus, added = self.settings.rollout.ray_cpus, []

@@ -47,9 +47,8 @@ class PolicyForwarder:
 
     async def close(self) -> None:
         """Stop listening and cancel the requests in flight."""
-        if self._runner is not None:
+        if self._runner is not None and self._session is not None:
             await self._runner.cleanup()
-        if self._session is not None:
             await self._session.close()
 
     async def _forward(self, request: web.Request) -> web.Response:
@@ -60,7 +59,6 @@ class PolicyForwarder:
         headers = {"Content-Type": request.headers.get("Content-Type", "application/json")}
         try:
             async with self._session.request(request.method, url, data=await request.read(), headers=headers) as answer:
-                headers = {"Content-Type": answer.headers.get("Content-Type", "application/json")}
-                return web.Response(status=answer.status, body=await answer.read(), headers=headers)
+                return web.Response(status=answer.status, body=await answer.read(), content_type=answer.content_type)
         except (ClientError, OSError) as error:
             return web.Response(status=502, text=f"the policy server does not answer: {type(error).__name__}")

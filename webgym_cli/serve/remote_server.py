@@ -36,9 +36,8 @@ _AGAIN = "run the same command again: what is stored stays, and nodes that are g
 class ServerActor(NodeActor):
     """One server, on the GPUs that Ray assigned to this process. It never outlives the process."""
 
-    _server: PolicyServer
+    _server: PolicyServer  # set by `open`, as the forwarder is
     _forwarder: PolicyForwarder
-    """Both are set by `open`."""
 
     def __init__(self) -> None:
         self._digests = Digests()
@@ -126,7 +125,7 @@ class RemoteServer:
                 return
             except NodeLostError as error:
                 if await self.is_node_gone():
-                    raise self._as_job_error(error) from error
+                    raise JobError(f"{self.node.name} serves no policy: {error}", hint=_AGAIN) from error
                 message = f"{self.node.name} is gone, its policy server is started again: {error}"
                 self.sink(ServerEvent(event="swap_failed", reason=str(error), message=message))
                 await self.stop()
@@ -146,20 +145,15 @@ class RemoteServer:
             opening = self.settings, self._model, self.logs, self.lora_rank, *where
             self.base_url = await self._call("open", *opening)
             await self._renew()
-        except NodeLostError as error:
+        except BaseException as error:  # also on cancellation: a half-started server would keep its GPUs
             await self.stop()
-            raise self._as_job_error(error) from error
-        # Also on cancellation: a half-started server would keep its GPUs.
-        except BaseException:
-            await self.stop()
+            if isinstance(error, NodeLostError):
+                raise JobError(f"{self.node.name} serves no policy: {error}", hint=_AGAIN) from error
             raise
 
     async def is_node_gone(self) -> bool:
         """Whether the cluster has the node no longer."""
         return self.node.id not in {node.id for node in await asyncio.to_thread(self.cluster.nodes)}
-
-    def _as_job_error(self, error: NodeLostError) -> JobError:
-        return JobError(f"{self.node.name} serves no policy: {error}", hint=_AGAIN)
 
     async def add_adapter(self, name: str, folder: str) -> str:
         """Load a LoRA adapter without pausing requests; return the reason of a failure, empty on success."""
