@@ -13,7 +13,6 @@ from webgym_cli.agent.actions.tool_calls import describe_tools
 from webgym_cli.agent.forms.tools import format_tool_call
 from webgym_cli.agent.forms.web_actions import FUNCTIONS
 from webgym_cli.agent.prompt import render_system_prompt
-from webgym_cli.environments.fixture_sites.shop import CATEGORIES
 from webgym_cli.environments.tools.oracle import ANSWER
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.tools.calculator import calculator
@@ -69,12 +68,12 @@ def _calculator() -> tuple[str, ...]:
 
 
 def _pages() -> tuple[str, ...]:
-    """Return the constant parts of WebRL's pages and actions, and the category names of the shop.
+    """Return the constant parts of WebRL's pages and actions, and the names of links.
 
     A name is the same token in a task and on a page, so that the model can learn to match them.
     """
     frame = ('<a id="', '" data-bbox="', '"> ', " </a> ", " </a>", 'do(action="Click", element="', '")')
-    return *frame, 'exit(message="")', *CATEGORIES
+    return *frame, 'exit(message="")', *_load_words()["links"]
 
 
 def _elements() -> list[str]:

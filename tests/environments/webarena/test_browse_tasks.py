@@ -6,6 +6,7 @@ from webgym_cli.environments.fixture_sites.shop import CATEGORIES
 from webgym_cli.environments.webarena.browse_tasks import PHRASES, browse_sets
 from webgym_cli.rewards.judge.scripted_tasks import new_tasks
 from webgym_cli.tasks.source import open_tasks
+from webgym_cli.testing.tiny_corpus import list_phrases
 
 SETS = ("browse-train", "browse-test")
 
@@ -43,3 +44,7 @@ def test_the_wrong_page_is_no_success():
         (category,) = (name for name in CATEGORIES if f'"{name}"' in fields["intent"])
         assert fields["eval"]["reference_url"].endswith(f"/directory/{category.lower()}")
         assert fields["expert"][0] == {"click": f"link {category}"}
+
+
+def test_the_tiny_model_knows_each_category_as_one_token():
+    assert list_phrases(pages=True)[-len(CATEGORIES) :] == list(CATEGORIES)
