@@ -124,7 +124,9 @@ def _choose_critic(settings: Settings, *, has_critic: bool) -> Critic:
         )
     if wanted != "auto":
         return wanted
-    return "critic" if has_critic else "orm" if has_orm else "none"
+    if has_critic:
+        return "critic"
+    return "orm" if has_orm else "none"
 
 
 def build_seed(trajectory: Trajectory) -> FailedTask:

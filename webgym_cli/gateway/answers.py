@@ -69,7 +69,9 @@ class GatewayAnswer:
 
     @property
     def _finish_reason(self) -> str:
-        return "tool_calls" if self._calls else "length" if self._cut else "stop"
+        if self._calls:
+            return "tool_calls"
+        return "length" if self._cut else "stop"
 
     def _head(self, kind: str) -> dict[str, Any]:
         return {"id": f"chatcmpl-{self._name}", "object": kind, "created": self._created, "model": self._model}

@@ -90,13 +90,14 @@ def plan_import(
         form = _select(detected, form, path, where)
     numbers = [number for source in sources if (number := form.iteration_of(source)) is not None]
     keeps = iteration is None and bool(numbers) and is_startable(run)
-    into = max(numbers) if keeps else version(run) if iteration is None else iteration
+    if iteration is None:
+        iteration = max(numbers) if keeps else version(run)
     into_split = split or form.split
-    for number in {into, *(numbers if keeps else ())}:
+    for number in {iteration, *(numbers if keeps else ())}:
         for one in Split if into_split is None else (into_split,):
             refuse_rollouts(run, one, number)
-    first = max(into, version(run)) if keeps else None
-    return ImportPlan(detected, path, tuple(sources), into, into_split, images, first, prompt, where)
+    first = max(iteration, version(run)) if keeps else None
+    return ImportPlan(detected, path, tuple(sources), iteration, into_split, images, first, prompt, where)
 
 
 def _select(name: str, form: ImportFormat, path: Path, where: str) -> ImportFormat:

@@ -22,4 +22,6 @@ class DifficultyBand(StrEnum):
     @classmethod
     def of(cls, difficulty: int) -> DifficultyBand:
         """Return the band of a difficulty (number of facts, at least 1)."""
-        return cls.EASY if difficulty <= 3 else cls.MEDIUM if difficulty <= 6 else cls.HARD
+        if difficulty <= 3:
+            return cls.EASY
+        return cls.MEDIUM if difficulty <= 6 else cls.HARD

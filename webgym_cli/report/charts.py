@@ -115,9 +115,8 @@ def draw_timeline(title: str, lanes: Mapping[str, Sequence[Sequence[float]]], sh
     """
     last = max((end for spans in lanes.values() for _, end in spans), default=0.0) or 1.0
     drawn, foot = [], len(lanes) * _ROW
-    for tick in (0.0, last / 2, last):
+    for tick, place in ((0.0, ""), (last / 2, "middle"), (last, "end")):
         x = tick / last * WIDTH
-        place = "" if not tick else "end" if tick == last else "middle"
         drawn.append(f'<line class="grid" x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{foot}"/>')
         drawn.append(f'<text class="{place}" x="{x:.1f}" y="{foot + 15}">{_text(show(tick))}</text>')
     for place_of_lane, (name, spans) in enumerate(lanes.items()):

@@ -50,7 +50,9 @@ class EpisodeSampler:
             own = settings.tasks.test_seed
             seed = settings.seed if own is None else own
             return cls(settings, split, iteration, TaskSampler(tasks, f"{seed}/test"))
-        part = f"new/{iteration}" if new else "train" if settings.tasks.no_repeats else f"train/{iteration}"
+        part = "train" if settings.tasks.no_repeats else f"train/{iteration}"
+        if new:
+            part = f"new/{iteration}"
         ratio = settings.tasks.difficulty_ratio if settings.tasks.sampler == "ratio" and not new else None
         name, agent = f"{settings.seed}/{part}", settings.agent
         if _single(settings, iteration):

@@ -146,28 +146,8 @@ def plan_rollout(
     `policy`: what `rollout.policy` takes; None: the setting's value. `blocked`: excluded sites (`example.com`): no
     training task of theirs is drawn, and none of their episodes is run. `again`: given-up episodes are tried again.
     """
-    test = split is Split.TEST
     wanted = episodes or usual_episodes(run, settings, split, iteration)
-    planned = read_plan(run, split, iteration)
-    have = Counter(episode.repeat for episode in planned)
-    more = {number: wanted - have[number] for number in range(settings.rollout.test_repeats if test else 1)}
-    notes: tuple[str, ...] = ()
-    # The task file is only read where episodes must be drawn: a finished plan outlives it.
-    if any(count > 0 for count in more.values()):
-        new = _has_new(run, split, iteration)
-        tasks = _tasks(run, settings, split, iteration)
-        rates = partial(_read_pass_rates, run, iteration)
-        draw = EpisodeSampler.of(tasks, settings, split, iteration, new=new, rates=rates)
-        if not draw.explains(planned):
-            raise StoreError(
-                f"{run.plan(split, iteration)}: its episodes don't follow from the tasks and settings any more",
-                hint="restore the task file (tasks may be added before an iteration is planned), or start another run",
-            )
-        earlier, changed = ([], ()) if new else _read_earlier(run, settings, split, tasks, iteration)
-        hidden = draw.hidden(blocked)
-        for repeat, count in more.items():
-            planned += draw.further(count, planned, earlier, hidden, repeat) if count > 0 else ()
-        notes = (*changed, *draw.notes(hidden, planned))
+    planned, notes = _draw_episodes(run, settings, split, iteration, wanted, blocked)
     acting = policy or settings.rollout.policy
     whole = RolloutPlan(
         split=split,
@@ -182,6 +162,33 @@ def plan_rollout(
         max_attempts=settings.rollout.max_attempts,
     )
     return _without_stored(run, settings, whole, blocked, again=again)
+
+
+def _draw_episodes(
+    run: RunDir, settings: Settings, split: Split, iteration: int, wanted: int, blocked: Collection[str]
+) -> tuple[tuple[Episode, ...], tuple[str, ...]]:
+    """Return the planned episodes with those that are missing of the wanted ones, and notes on the sampling."""
+    planned = read_plan(run, split, iteration)
+    have = Counter(episode.repeat for episode in planned)
+    repeats = range(settings.rollout.test_repeats if split is Split.TEST else 1)
+    more = {repeat: wanted - have[repeat] for repeat in repeats if wanted > have[repeat]}
+    # The task file is only read where episodes must be drawn: a finished plan outlives it.
+    if not more:
+        return planned, ()
+    new = _has_new(run, split, iteration)
+    tasks = _tasks(run, settings, split, iteration)
+    rates = partial(_read_pass_rates, run, iteration)
+    draw = EpisodeSampler.of(tasks, settings, split, iteration, new=new, rates=rates)
+    if not draw.explains(planned):
+        raise StoreError(
+            f"{run.plan(split, iteration)}: its episodes don't follow from the tasks and settings any more",
+            hint="restore the task file (tasks may be added before an iteration is planned), or start another run",
+        )
+    earlier, changed = ([], ()) if new else _read_earlier(run, settings, split, tasks, iteration)
+    hidden = draw.hidden(blocked)
+    for repeat, count in more.items():
+        planned += draw.further(count, planned, earlier, hidden, repeat)
+    return planned, (*changed, *draw.notes(hidden, planned))
 
 
 def write_plan(run: RunDir, plan: RolloutPlan) -> None:

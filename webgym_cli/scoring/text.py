@@ -138,8 +138,10 @@ def _measures(given: str, answers: Sequence[str]) -> dict[str, float]:
 
 def _extract_answer(final_response: str) -> str:
     """Return the content of the last box, else of the last `<answer>` tags, else the whole response."""
-    boxed, tags = extract_boxed(final_response), find_between(final_response, "answer")
-    return boxed if boxed is not None else tags[-1] if tags else final_response
+    if (boxed := extract_boxed(final_response)) is not None:
+        return boxed
+    tags = find_between(final_response, "answer")
+    return tags[-1] if tags else final_response
 
 
 def _to_list(answer: Any) -> list[str]:

@@ -173,8 +173,8 @@ class PolicyServer:
             self._sink(failed | {"reason": why, "message": f"weights not loaded in place: {why}"})
             await self._restart(model)
         self._model, self._asleep = model, False
-        how, seconds = "restart" if why else "in_place", round(time.monotonic() - began, 2)
-        words = "by a restart" if why else "awake again" if waking else "in place"
+        how, words = ("in_place", "awake again" if waking else "in place") if not why else ("restart", "by a restart")
+        seconds = round(time.monotonic() - began, 2)
         message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
         self._sink(
             ServerEvent(event="wake" if waking else "swap", seconds=seconds, how=how, model=model, message=message)

@@ -171,8 +171,12 @@ def _choose_sleep(settings: Settings, device: str) -> SleepAction:
     """Return how the servers release GPUs during training. Raises `SettingsError` for an impossible sleep."""
     setting, host, gpus = settings.serve.during_training, settings.serve.host, settings.serve.gpus
     apart = bool(gpus and settings.train.gpus) and set(gpus).isdisjoint(settings.train.gpus)
-    usual: SleepAction = "keep" if device == "cpu" or apart else "sleep" if is_loopback(host) else "stop"
-    how = usual if setting == "auto" else setting
+    if setting != "auto":
+        how: SleepAction = setting
+    elif device == "cpu" or apart:
+        how = "keep"
+    else:
+        how = "sleep" if is_loopback(host) else "stop"
     if how == "sleep" and (device == "cpu" or not is_loopback(host)):
         why = "vLLM sleeps on GPUs only" if device == "cpu" else f"{host} is no loopback address"
         raise SettingsError(f"serve.during_training: sleep is not possible here: {why}", hint="leave it auto")

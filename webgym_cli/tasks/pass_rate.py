@@ -66,6 +66,8 @@ def assign_pools(tasks: TaskSet, rates: Mapping[int, float]) -> bytes:
         rate = rates.get(tasks.id_hash(index))
         if rate is None:
             return "unseen"
-        return "hard" if rate <= _HARD else "easy" if rate >= _EASY else "normal"
+        if rate <= _HARD:
+            return "hard"
+        return "easy" if rate >= _EASY else "normal"
 
     return bytes(POOLS.index(pool_of(index)) for index in range(len(tasks)))

@@ -32,9 +32,16 @@ def rubric_shape(value: Any) -> str:
     """Return the shape of a rubric, one of `SHAPES`; `none` for null, an empty text and an empty list."""
     if isinstance(value, str):
         return "text" if value.strip() else "none"
-    items = value if isinstance(value, list) else [value] if value else []
-    shapes = {("groups" if "facts" in item else "facts") if isinstance(item, dict) else "texts" for item in items}
-    return "none" if not shapes else shapes.pop() if len(shapes) == 1 else "mixed"
+    if not value:
+        return "none"
+    shapes = set(map(_item_shape, value if isinstance(value, list) else [value]))
+    return shapes.pop() if len(shapes) == 1 else "mixed"
+
+
+def _item_shape(item: Any) -> str:
+    if not isinstance(item, dict):
+        return "texts"
+    return "groups" if "facts" in item else "facts"
 
 
 def has_unknown_fields(value: Any) -> bool:

@@ -26,8 +26,10 @@ def format_duration(seconds: float | None) -> str:
     """Return a duration in a suitable unit: `8 ms`, `1.24 s`, `31 s`, `4.1 min`, `2.5 h`; empty for None."""
     if seconds is None:
         return ""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 120:
-        return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
+        return f"{seconds:.2f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:,.1f} h"
 
 

@@ -66,7 +66,9 @@ class CallForm:
     def takes(self, argument: str) -> bool | None:
         """Return True for a required argument, False for an optional one, None for any other."""
         names = self.arguments.split()
-        return True if argument in names else False if f"{argument}?" in names else None
+        if argument in names:
+            return True
+        return False if f"{argument}?" in names else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

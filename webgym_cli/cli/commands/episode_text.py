@@ -72,8 +72,10 @@ def _format_verdict(outcome: Outcome) -> tuple[str, str]:
 
 
 def _judgement_lines(judgement: Judgement) -> Iterator[Line]:
-    decision = judgement.failure.value if judgement.failure else "solved" if judgement.success else "not solved"
-    yield "verdict", decision, _ODD if judgement.failure else _GOOD if judgement.success else _BAD
+    if judgement.failure:
+        yield "verdict", judgement.failure.value, _ODD
+    else:
+        yield "verdict", *(("solved", _GOOD) if judgement.success else ("not solved", _BAD))
     yield "", judgement.failure_detail, ""
     yield "model", judgement.models.get("verdict"), ""
     if judgement.probability is not None:

@@ -151,7 +151,9 @@ def _show_summary(
     from webgym_cli.prepare.sft.plan import preview_dataset
     from webgym_cli.store.index.selection import TrajectoryQuery
 
-    limit = (None if output.as_json else TOP) if top is None else top or None
+    limit = top or None  # 0: all
+    if top is None and not output.as_json:
+        limit = TOP
     with user_sql_errors(run, "--where"):
         overview = build_overview(run, index, query, limit)
     overview["prepare"] = preview_dataset(run, settings, index) or None

@@ -27,7 +27,9 @@ def why_not_carried(folder: Path, *, world_size: int, zero_stage: int | None) ->
         return f"{folder.name} has no optimizer states of LLaMA-Factory"
     before = read_training(folder)
     shards = len(list(folder.glob(OPTIMIZER_STATES)))
-    stage = before.zero_stage if before else 0 if shards else None
+    stage = 0 if shards else None
+    if before is not None:
+        stage = before.zero_stage
     if (stage is None) != (zero_stage is None) or (before is not None and stage != zero_stage):
         return f"{folder.name} was trained with {_stage(stage)}, this training uses {_stage(zero_stage)}"
     if zero_stage is not None and shards != world_size:

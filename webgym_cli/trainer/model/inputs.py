@@ -107,7 +107,9 @@ class Collator:
             arguments["pixel_values"] = torch.cat([pixels for pixels, _ in seen])
             arguments["image_grid_thw"] = torch.cat([grids for _, grids in seen])
         labels = torch.cat([row.input_ids[row.mask] for row in rows])
-        last = None if blank is None else (0, -1) if self.packed else (-1, len(blank[0].input_ids) - 1)
+        last = None
+        if blank is not None:
+            last = (0, -1) if self.packed else (-1, len(blank[0].input_ids) - 1)
         return Inputs(arguments, labels, (line, position), last)
 
     def _arguments(self, packed: Packed) -> dict[str, Any]:
