@@ -7,13 +7,13 @@ import pytest
 
 from tests.rollout.scripted import failing
 from webgym_cli.errors import StoreError, WebGymError
-from webgym_cli.rollout import heartbeat
+from webgym_cli.rollout import monitor
 from webgym_cli.store.status import RolloutState, read_status
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(heartbeat, "_BEAT_SECONDS", 0.02)
+    monkeypatch.setattr(monitor, "_BEAT_SECONDS", 0.02)
 
 
 def state(world):
@@ -71,7 +71,7 @@ async def test_a_status_file_that_can_not_be_written_ends_nothing(world, monkeyp
     def full(*arguments):
         raise StoreError("no space left on device")
 
-    monkeypatch.setattr(heartbeat, "write_status", full)
+    monkeypatch.setattr(monitor, "write_status", full)
     assert (await world.roll(4))["episodes"] == 4
 
 

@@ -18,9 +18,8 @@ from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Outcome, Trajectory
-from webgym_cli.rollout.heartbeat import Heartbeat
 from webgym_cli.rollout.judging import JudgeQueue, TrajectoryJudge
-from webgym_cli.rollout.monitor import Monitor, summarize_rewards
+from webgym_cli.rollout.monitor import Heartbeat, Monitor, summarize_rewards
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
 from webgym_cli.rollout.runner import EpisodeRunner

@@ -1,15 +1,18 @@
-"""Counters of a running rollout, and its events."""
+"""Counters of a running rollout, its events, and its status file for `webgym status`."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
 from webgym_cli.agent.client.reply import ServerCounters
-from webgym_cli.records.events import CommandFacts, EpisodeEvent, RewardFacts
+from webgym_cli.errors import StoreError
+from webgym_cli.records.events import CommandFacts, EpisodeEvent, EventSink, RewardFacts, make_event
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
@@ -17,9 +20,12 @@ from webgym_cli.rollout.latency import Rate
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.snapshot import complete, merge_timings
 from webgym_cli.rollout.stage_timer import StageTimer
-from webgym_cli.store.run import now
+from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.status import RolloutState, write_status
 
 _REASONS = 20
+# Interval of the reports, in seconds.
+_BEAT_SECONDS = 1.0
 # Window of the episode rate, from which the ETA follows, in seconds.
 _EPISODE_RATE_SECONDS = 300.0
 
@@ -188,6 +194,41 @@ class Monitor:
         if counted["servers"]:
             facts["servers"] = counted["servers"]
         return facts
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """The heartbeat of one rollout."""
+
+    run: RunDir
+    monitor: Monitor
+    sink: EventSink
+
+    async def beat(self) -> None:
+        """Report periodically until cancelled."""
+        while True:
+            self._report(RolloutState.RUNNING)
+            await asyncio.sleep(_BEAT_SECONDS)
+
+    @contextmanager
+    def record_end(self) -> Iterator[None]:
+        """Write the final state of the rollout when the block ends."""
+        state = RolloutState.FAILED
+        try:
+            yield
+            state = RolloutState.FINISHED
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            state = RolloutState.INTERRUPTED
+            raise
+        finally:
+            self._report(state)
+
+    def _report(self, state: RolloutState) -> None:
+        snapshot = self.monitor.snapshot()
+        if state is RolloutState.RUNNING:
+            self.sink(make_event("status", transient=True, **snapshot))
+        with suppress(StoreError):  # a full disk is reported when trajectories are stored
+            write_status(self.run, snapshot, state)
 
 
 def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:

@@ -29,7 +29,7 @@ REWARDS: Registry[Reward] = Registry(
         "qa_em_format_reward": "webgym_cli.scoring.text:qa_em_format_reward",
         "ok_vqa_reward": "webgym_cli.scoring.text:ok_vqa_reward",
         "infoseek_reward": "webgym_cli.scoring.text:infoseek_reward",
-        "llm_as_judge_reward": "webgym_cli.scoring.judged:llm_as_judge_reward",
+        "llm_as_judge_reward": "webgym_cli.scoring.text:llm_as_judge_reward",
         "format_reward": "webgym_cli.scoring.text:format_reward",
     },
 )

@@ -1,4 +1,4 @@
-"""Reward functions for textual answers, by SQuAD's metrics (Rajpurkar et al. 2016), and for the response format."""
+"""Reward functions for textual answers: SQuAD's metrics (Rajpurkar et al. 2016), the response format, and a judge."""
 
 from __future__ import annotations
 
@@ -134,6 +134,19 @@ def _measures(given: str, answers: Sequence[str]) -> dict[str, float]:
     compared = [_compare(given, wanted) for wanted in answers]
     best = max(compared, key=lambda it: (it["f1"], it["em"]), default=dict.fromkeys(_MEASURES, 0.0))
     return {"reward": best["f1"], **best}
+
+
+@reward
+async def llm_as_judge_reward(final_response: str, question: str, answer: Any, judge: Any) -> dict[str, Any]:
+    """1 where the model of the settings `judge` finds that the response gives the record's answer, else 0."""
+    ruling = await judge(
+        "Does the response answer the question as the reference answer does? Other words for the same are right; a "
+        "response with several answers is not.",
+        question=question,
+        reference=answer,
+        response=final_response,
+    )
+    return {"reward": float(ruling.yes), "reason": ruling.reason}
 
 
 def _extract_answer(final_response: str) -> str:

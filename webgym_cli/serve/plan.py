@@ -16,11 +16,10 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import AUTO, NONE
 from webgym_cli.config.model_families import chat_template_kwargs
 from webgym_cli.errors import SettingsError
-from webgym_cli.jobs.devices import VARIABLE
+from webgym_cli.jobs.devices import VARIABLE, split_gpus, usable_gpus
 from webgym_cli.records.trajectory import PromptVersion
 from webgym_cli.serve import cpu_server
 from webgym_cli.serve.address import base_url
-from webgym_cli.serve.gpus import split_gpus, usable_gpus
 from webgym_cli.serve.logprobs import FLAG, PROCESSED
 from webgym_cli.serve.lora import RUNTIME_UPDATING, lora_args, round_rank
 from webgym_cli.util.urls import is_loopback

@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from webgym_cli.jobs import guard
-from webgym_cli.jobs.process_tree import Reaper
 
 # Poll interval for terminating processes, in seconds.
 _POLL_SECONDS = 0.05
 # The environment variable that a browser carries.
 VARIABLE = "WEBGYM_BROWSER"
+
+
+class Reaper:
+    """Reaper process. It ends the registered processes when this process dies or calls `dismiss`."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", guard.__file__, "reap"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def add(self, pids: Iterable[int]) -> None:
+        """Register processes."""
+        if self._process.stdin is not None:
+            lines = (f"{pid} {began}\n" for pid in pids if (began := guard.start_time(pid)))
+            self._process.stdin.write("".join(lines).encode())
+            self._process.stdin.flush()
+
+    def dismiss(self) -> None:
+        """Make the reaper end the remaining processes, and wait for it."""
+        self._process.communicate()
 
 
 @dataclass(slots=True)

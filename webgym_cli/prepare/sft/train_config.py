@@ -132,8 +132,12 @@ def _trainable_parameters(algorithm: AlgorithmSettings) -> dict[str, Any]:
 def _evaluation(algorithm: AlgorithmSettings, validation: bool) -> dict[str, Any]:
     if not (algorithm.do_eval and validation):  # LLaMA-Factory refuses to evaluate without a dataset
         return {"do_eval": False, "eval_strategy": "no"}
-    options = {"do_eval": True, "eval_strategy": algorithm.eval_strategy, "eval_dataset": VALIDATION}
-    options["per_device_eval_batch_size"] = algorithm.per_device_train_batch_size
+    options = {
+        "do_eval": True,
+        "eval_strategy": algorithm.eval_strategy,
+        "eval_dataset": VALIDATION,
+        "per_device_eval_batch_size": algorithm.per_device_train_batch_size,
+    }
     return options if algorithm.eval_steps is None else options | {"eval_steps": algorithm.eval_steps}
 
 
