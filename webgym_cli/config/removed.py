@@ -28,8 +28,10 @@ def _pass_to_vllm(value: Any, *arguments: str) -> Removed:
     return Removed(value, f"vLLM's own arguments are passed on: serve.extra_args={json.dumps(arguments)}")
 
 
-def _pass_to_llamafactory(name: str, value: Any) -> Removed:
-    return Removed(value, f"LLaMA-Factory's own arguments are passed on: train.extra={json.dumps({name: value})}")
+def _pass_to_llamafactory(**values: Any) -> dict[str, Removed]:
+    words = "LLaMA-Factory's own arguments are passed on: train.extra="
+    removed = {name: Removed(value, words + json.dumps({name: value})) for name, value in values.items()}
+    return {f"algorithm_config.{name}": one for name, one in removed.items()}
 
 
 _SLEEP = "a sleeping server drops its weights within 120 s and holds at most 10 GiB (serve.during_training)"
@@ -38,19 +40,10 @@ _REPLACED = "a browser is replaced after 400 contexts or two hours, and a contex
 REMOVED = {
     "agent.max_tool_calls": Removed(16, "a response has at most 16 calls", refused=True),
     "agent.tool_max_length": Removed(2048, "a tool has a limit of its own: @tool(max_length=N)", refused=True),
-    **{
-        f"algorithm_config.{name}": _pass_to_llamafactory(name, value)
-        for name, value in {
-            "dataloader_num_workers": 2,
-            "dataloader_pin_memory": True,
-            "lora_dropout": 0.0,
-            "per_device_eval_batch_size": 3,
-            "plot_loss": False,
-            "preprocessing_num_workers": 16,
-            "remove_unused_columns": False,
-            "save_strategy": "steps",
-        }.items()
-    },
+    **_pass_to_llamafactory(dataloader_num_workers=2, dataloader_pin_memory=True, preprocessing_num_workers=16),
+    **_pass_to_llamafactory(per_device_eval_batch_size=3, plot_loss=False, remove_unused_columns=False),
+    **_pass_to_llamafactory(save_strategy="steps"),
+    "algorithm_config.lora_dropout": Removed(0.0, 'train.extra={"lora_dropout": 0.1} passes it on', refused=True),
     "browser.context_minutes": Removed(60, _REPLACED),
     "browser.contexts_per_process": Removed(400, _REPLACED),
     "browser.device_scale_factor": Removed(1, "browser.width and browser.height set the size", refused=True),
