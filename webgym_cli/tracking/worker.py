@@ -17,10 +17,9 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.records.series import is_served_elsewhere, name_series
 from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.tracking.metrics import AXIS, extract_metrics, name_event
+from webgym_cli.tracking.metrics import AXIS, TRAINER_AXIS, extract_metrics, name_event, read_offline_curve
 from webgym_cli.tracking.pending import mark_sent, read_pending
 from webgym_cli.tracking.plan import TrackingPlan
-from webgym_cli.tracking.trainer_log import TRAINER_AXIS, read_offline_curve
 from webgym_cli.util.files import read_json
 from webgym_cli.util.secrets import add_environment, redact
 from webgym_cli.util.text import map_texts
