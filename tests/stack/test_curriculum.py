@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.executable import Command, events, finished, needs_chromium, stored, trajectories, webgym
+from tests.executable import Command, events, finished, needs_chromium, trajectories, webgym
 from tests.stack_fixtures import needs
 
 pytestmark = [pytest.mark.stack, pytest.mark.browser, pytest.mark.timeout(1200)]
@@ -70,44 +69,20 @@ def verdicts(run: Path, iteration: int) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-class Killed:
-    """A run whose command is killed at one moment after the other; what was stored must never change."""
-
-    def __init__(self, folder: Path, begun: tuple[str, ...]) -> None:
-        self.folder, self.run = folder, folder / "run"
-        self._arguments: tuple[object, ...] = ("curriculum", self.run, *begun)
-        self._kept: dict[Path, bytes] = {}
-
-    def at(self, *moments: Callable[[], object]) -> Killed:
-        for reached in moments:
-            command = Command(self.folder, *self._arguments)
-            command.until(reached, pause=0.005)
-            assert command.send(signal.SIGKILL) == -signal.SIGKILL
-            self._arguments = ("resume", self.run)
-            for path, before in self._kept.items():
-                assert path.read_bytes().startswith(before), f"what was stored stays: {path}"
-            parts = [path for of in (self.run, self.run / "survey") for path in of.glob("*_trajectories/*/part-*")]
-            tasks = self.run.glob("tasks/new.iteration_000?.jsonl")
-            self._kept = {path: _whole(path) for path in (*parts, *tasks)}
-        return self
-
-
-def _whole(path: Path) -> bytes:
-    content = path.read_bytes()
-    return content[: content.rfind(b"\n") + 1]
-
-
 @pytest.fixture(scope="module")
-def in_training(tiny_pages_model_dir, tmp_path_factory) -> Killed:
-    """Killed in phase 1's training; tests/loop has all other moments, and phases that a reward model scores."""
-    killed = Killed(tmp_path_factory.mktemp("killed"), words(tiny_pages_model_dir, 2))
-    run = killed.run
+def killed(tiny_pages_model_dir, tmp_path_factory) -> Path:
+    """A run killed in phase 1's training; tests/loop has all other moments, and phases that a reward model scores."""
+    folder = tmp_path_factory.mktemp("killed")
+    run = folder / "run"
+    command = Command(folder, "curriculum", run, *words(tiny_pages_model_dir, 2))
     data = run / "rl_data/rows.jsonl"  # before, only the demonstrations are trained on
-    return killed.at(lambda: data.exists() and list(run.glob("checkpoints/*.partial/webgym_training.json")))
+    command.until(lambda: data.exists() and [*run.glob("checkpoints/*.partial/webgym_training.json")], pause=0.005)
+    assert command.send(signal.SIGKILL) == -signal.SIGKILL
+    return run
 
 
-def test_killed_in_the_first_phase_it_keeps_what_it_has(in_training):
-    run = in_training.run
+def test_killed_in_the_first_phase_it_keeps_what_it_has(killed):
+    run = killed
     assert (run / "state.json").exists()
     assert len(finished(run)) == len(set(finished(run))) == 6
     assert len(finished(run / "survey")) == 3
@@ -117,11 +92,14 @@ def test_killed_in_the_first_phase_it_keeps_what_it_has(in_training):
     ]
 
 
-def test_killed_in_the_second_phase_too_it_ends_as_if_nothing_had_been(in_training):
-    run = in_training.run
-    in_training.at(lambda: stored(run, iteration=2).count(b"\n") >= 2)
-    webgym(in_training.folder, "resume", run)
+def test_it_ends_as_if_nothing_had_been(killed):
+    run = killed
+    parts = [path for of in (run, run / "survey") for path in of.glob("*_trajectories/*/part-*")]
+    stored = {path: path.read_bytes() for path in (*parts, *run.glob("tasks/new.iteration_000?.jsonl"))}
+    webgym(run.parent, "resume", run)
+    for path, before in stored.items():
+        assert path.read_bytes().startswith(before[: before.rfind(b"\n") + 1]), f"what was stored stays: {path}"
     checked(run, 2)
     assert [event["critic"] for event in events(run, "generate")] == ["none", "critic"]  # a phase leaves a critic
     assert [event["iteration"] for event in events(run, "evaluation")] == [0, 2, 3]
-    assert "nothing was interrupted" in webgym(in_training.folder, "resume", run).err.read_text()
+    assert "nothing was interrupted" in webgym(run.parent, "resume", run).err.read_text()
