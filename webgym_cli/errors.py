@@ -9,6 +9,7 @@
     ├── BelowThresholdError           5   finished, but below --min-success
     ├── StoreError                    1   the run directory can't be read or written
     ├── OutOfTimeError               85   stopped before the deadline of its job; `webgym resume` goes on
+    ├── BudgetSpentError             86   stopped at --max-cost or --max-judge-calls; a larger limit goes on
     ├── RunLockedError               75   another webgym works on the run
     ├── VenvError                     2   a role environment or the browser is missing or broken
     └── BoundaryError                 1   a boundary (browser, policy, judge) failed: an episode stores it as a failure
@@ -32,6 +33,7 @@ EXIT_CODES: dict[int, str] = {
     5: "finished, but below --min-success",
     75: "the run is locked by another webgym",
     85: "stopped before the end of its job: continue it in another one",
+    86: "stopped at a limit of cost or judge calls: resume it with a larger one",
     130: "interrupted (Ctrl-C)",
     143: "terminated (SIGTERM)",
 }
@@ -91,6 +93,12 @@ class OutOfTimeError(WebGymError):
     """The command stopped before the deadline of its job. 85 is what HTCondor, too, takes for "continue me"."""
 
     exit_code = 85
+
+
+class BudgetSpentError(WebGymError):
+    """The command stopped at a limit of `cost`. Not 85: a job script that requeues itself would do so for ever."""
+
+    exit_code = 86
 
 
 class StoreError(WebGymError):

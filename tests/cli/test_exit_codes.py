@@ -7,8 +7,11 @@ import pytest
 
 from tests.cli.runs import WEBGYM, filled
 from tests.forked import webgym
+from tests.records.test_judgement import judgement
 from webgym_cli.errors import EXIT_CODES
 from webgym_cli.records.task import Split
+from webgym_cli.records.usage import TokenUsage
+from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.lock import lock_run
 
 
@@ -58,6 +61,14 @@ def out_of_time(run):
     return webgym("loop", run.root.with_name("late"), *given, cwd=run.root.parent, SLURM_JOB_END_TIME="1")
 
 
+def over_budget(run):
+    verdict = judgement(trajectory="train-0000-00000", models={"verdict": "m"}, tokens=TokenUsage(prompt=10))
+    append_judgement(run, Split.TRAIN, 0, verdict)
+    prices = 'cost.prices={"m": {"prompt": 1e6, "completion": 1e6}}'
+    words = ("--episodes", "5", "--policy", "oracle", "-s", prices, "--max-cost", "1")
+    return webgym("rollout", run.root, *words, cwd=run.root.parent)
+
+
 def signalled(number):
     def call(run):
         child = subprocess.Popen(
@@ -80,6 +91,7 @@ CASES = {
     5: (below, "success rate 0.8 is below --min-success 0.9"),
     75: (locked_out, "webgym train runs/a"),
     85: (out_of_time, "before the deadline"),
+    86: (over_budget, "10.0000 of the cost of 1 is spent"),
     130: (signalled(signal.SIGINT), "interrupted"),
     143: (signalled(signal.SIGTERM), "terminated"),
 }

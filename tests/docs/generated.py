@@ -17,6 +17,7 @@ from webgym_cli.records.dataset import Prepared, RlData
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.judgement import Judgement, Verdict
+from webgym_cli.records.label import EpisodeLabel
 from webgym_cli.records.sample import Message
 from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Task
@@ -52,6 +53,7 @@ RECORDS: dict[str, type[BaseModel]] = {
         *(WebRLAction, CustomAction, Tab, PolicyVersion, Sampling, Outcome, Score, FinalState),
         *(
             Judgement,
+            EpisodeLabel,
             TokenUsage,
             Verdict,
             Task,

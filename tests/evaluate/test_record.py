@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from webgym_cli.evaluate.record import build_record, price_tokens
+from webgym_cli.config.cost import CostSettings
+from webgym_cli.evaluate.record import build_record
 from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split, Task
@@ -31,7 +32,7 @@ def results(tasks=TASKS, **changes):
 
 
 def test_both_denominators_with_mean_and_deviation_of_the_repeats():
-    record = build_record(CONDITIONS, results(), {})
+    record = build_record(CONDITIONS, results(), CostSettings())
     assert [record[name] for name in ("episodes", "valid", "successes", "blocked", "failed")] == [9, 7, 3, 1, 1]
     overall, valid = record["overall"], record["valid_only"]
     assert overall["rate"] == round((2 / 3 + 1 / 3 + 0) / 3, 4)
@@ -44,13 +45,13 @@ def test_both_denominators_with_mean_and_deviation_of_the_repeats():
 
 
 def test_the_interval_counts_tasks_not_repeats():
-    once, thrice = (build_record(CONDITIONS, results({"a": (S,) * n, "b": (U,) * n}), {}) for n in (1, 3))
+    once, thrice = (build_record(CONDITIONS, results({"a": (S,) * n, "b": (U,) * n}), CostSettings()) for n in (1, 3))
     assert once["overall"]["interval"] == thrice["overall"]["interval"] == [0.0945, 0.9055]  # Wilson, 1 of 2
     assert once["overall"]["standard_deviation"] is None
 
 
 def test_pass_at_k_is_unbiased_and_of_the_valid_episodes_of_a_task():
-    record = build_record(CONDITIONS, results(), {})
+    record = build_record(CONDITIONS, results(), CostSettings())
     # a: 2 of 3, b: 1 of 2, c: 0 of 2
     assert record["pass_at_k"]["1"] == {"rate": round((2 / 3 + 1 / 2 + 0) / 3, 4), "tasks": 3}
     assert record["pass_at_k"]["2"] == {"rate": round((1 + 1 + 0) / 3, 4), "tasks": 3}
@@ -58,7 +59,7 @@ def test_pass_at_k_is_unbiased_and_of_the_valid_episodes_of_a_task():
 
 
 def test_sites_bands_and_tasks():
-    record = build_record(CONDITIONS, results(), {})
+    record = build_record(CONDITIONS, results(), CostSettings())
     assert {site: of["successes"] for site, of in record["by_site"].items()} == {"a.com": 2, "b.com": 1, "c.com": 0}
     assert {band: of["episodes"] for band, of in record["by_band"].items()} == {"easy": 9}
     cases = {task["task"]: task for task in record["tasks"]}
@@ -67,7 +68,7 @@ def test_sites_bands_and_tasks():
 
 
 def test_nothing_valid_is_no_rate():
-    record = build_record(CONDITIONS, results({"a": (B, F)}), {})
+    record = build_record(CONDITIONS, results({"a": (B, F)}), CostSettings())
     assert (record["overall"]["rate"], record["valid_only"]["rate"], record["pass_at_k"]) == (0.0, None, {})
     assert record["valid_only"]["interval"] == [0.0, 1.0]
 
@@ -90,11 +91,13 @@ def test_tokens_cost_what_the_price_table_says(prices, costs):
         judge_tokens=TokenUsage(prompt=10, completion=7),
         judge_calls=3,
     )
-    spent = build_record(CONDITIONS, made, prices)["spent"]
+    spent = build_record(CONDITIONS, made, CostSettings.model_validate({"prices": prices}))["spent"]
     assert tuple(spent[name] for name in ("policy_cost", "judge_cost", "cost")) == costs
     assert (spent["judge_calls"], spent["policy_tokens"]["cached"], spent["steps"]) == (3, 20, 1)
 
 
 def test_without_a_price_for_cached_tokens_they_cost_as_others():
     tokens = TokenUsage(prompt=1_000_000, cached=400_000, completion=0)
-    assert price_tokens(tokens, {"prompt": 3.0, "completion": 9.0}) == 3.0
+    assert (
+        CostSettings.model_validate({"prices": {"m": {"prompt": 3.0, "completion": 9.0}}}).price(("m",), tokens) == 3.0
+    )

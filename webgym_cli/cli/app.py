@@ -26,7 +26,7 @@ _PANELS = {
         "serve",
         "gateway",
     ),
-    "Look": ("status", "inspect_buffer", "show", "report", "compare"),
+    "Look": ("status", "inspect_buffer", "show", "label", "report", "compare"),
     "Exchange": ("export_sharegpt", "import_", "track", "gc"),
     "Set up": ("setup", "doctor", "init_model", "login", "tasks", "tools", "fixture", "config"),
 }

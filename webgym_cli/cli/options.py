@@ -60,6 +60,14 @@ TrustOpt = Annotated[
     bool,
     typer.Option("--trust", help="Trust a run that was made elsewhere: execute its settings, now and from now on."),
 ]
+MaxCostOpt = Annotated[
+    float | None,
+    typer.Option("--max-cost", metavar="COST", help="Exit with 86 once the run's tokens cost this (cost.max_cost)."),
+]
+MaxCallsOpt = Annotated[
+    int | None,
+    typer.Option("--max-judge-calls", min=1, help="Exit with 86 after these calls of the run (cost.max_judge_calls)."),
+]
 # Names of the shared options, in their order on every help page, after the command's own.
 _SHARED = ("config", "set_", "json", "quiet", "dry_run")
 
@@ -71,11 +79,16 @@ class SettingsOptions:
     config: ConfigOpt = None
     set_: SetOpt = None
 
+    @property
+    def overrides(self) -> list[str]:
+        """The settings that the command line gives, as KEY=VALUE."""
+        return [*(self.set_ or ())]
+
     def load(self) -> Settings:
         """Load the settings of a command that needs no run."""
         from webgym_cli.config.load import load
 
-        return load(self.config or (), self.set_ or ())
+        return load(self.config or (), self.overrides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +108,20 @@ class StageOptions(DataOptions):
     def open_output(self) -> Output:
         """Return the output of a long command."""
         return Output.for_events(self.json)
+
+
+@dataclass(frozen=True, slots=True)
+class PaidOptions(StageOptions):
+    """The options of a command that asks models which may have a price."""
+
+    max_cost: MaxCostOpt = None
+    max_judge_calls: MaxCallsOpt = None
+
+    @property
+    def overrides(self) -> list[str]:
+        """As of other commands, with the limits."""
+        limits = {"cost.max_cost": self.max_cost, "cost.max_judge_calls": self.max_judge_calls}
+        return [*(self.set_ or ()), *(f"{key}={value}" for key, value in limits.items() if value is not None)]
 
 
 def spread_options(command: Callable[..., None]) -> Callable[..., None]:

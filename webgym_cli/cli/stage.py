@@ -90,7 +90,7 @@ def resolve(
     if required:
         require_run(directory, run)
     given = [f"{key}={value}" for key, value in (values or {}).items() if value is not None]
-    overrides = [*(options.set_ or ()), *given]
+    overrides = [*options.overrides, *given]
     if isinstance(options, StageOptions) and options.trust:
         trust(directory)
     settings, sources = load_with_sources(

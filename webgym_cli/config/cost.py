@@ -1,10 +1,13 @@
-"""Settings `cost`: what tokens cost. The text under a field is its help."""
+"""Settings `cost`: what tokens cost, and how much a run may spend. The text under a field is its help."""
 
 from __future__ import annotations
+
+from collections.abc import Collection, Mapping
 
 from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
+from webgym_cli.records.usage import TokenUsage
 
 
 class TokenPrices(ConfigSection):
@@ -19,8 +22,33 @@ class TokenPrices(ConfigSection):
 
 
 class CostSettings(ConfigSection):
-    """What tokens cost."""
+    """What tokens cost, and how much a run may spend."""
 
     prices: dict[str, TokenPrices] = Field(default_factory=dict)
     """Prices by model name, as in `judge.model`: `{"gpt-4o": {"prompt": 2.5, "completion": 10, "cached": 1.25}}`. The
     cost of a model without a price is unknown."""
+    max_cost: float | None = Field(default=None, gt=0)
+    """Cost of all tokens of the run, by `prices`, at which a command ends with exit code 86; null: no limit. Models
+    without a price count nothing."""
+    max_judge_calls: int | None = Field(default=None, ge=1)
+    """Number of requests to the judge, over all commands of the run, at which a command ends with exit code 86."""
+
+    def price(self, models: Collection[str], tokens: TokenUsage) -> float | None:
+        """Return the cost of tokens of a model under any of its names; None without a price. No tokens cost nothing."""
+        if tokens == TokenUsage():
+            return 0.0
+        price = next((self.prices[name] for name in models if name in self.prices), None)
+        if price is None:
+            return None
+        cached = price.prompt if price.cached is None else price.cached
+        fresh = (tokens.prompt - tokens.cached) * price.prompt
+        return round((fresh + tokens.cached * cached + tokens.completion * price.completion) / 1e6, 6)
+
+
+def share_cost(costs: Mapping[str, float | None], steps: int, episodes: int, successes: int) -> dict[str, float | None]:
+    """Return the costs with their sum, and the sum by step, episode and success; None where a price is missing."""
+    known = [cost for cost in costs.values() if cost is not None]
+    total = round(sum(known), 6) if len(known) == len(costs) else None
+    counts = {"cost_per_step": steps, "cost_per_episode": episodes, "cost_per_success": successes}
+    shares = {name: None if total is None or not count else round(total / count, 6) for name, count in counts.items()}
+    return {**costs, "cost": total, **shares}

@@ -10,6 +10,8 @@ from webgym_cli.config.endpoint import ChatEndpointSettings
 
 # Value of a `base_url` that starts the shipped judge of plain rules for the time of a command.
 SCRIPTED = "scripted"
+# The name of its model.
+SCRIPTED_MODEL = "scripted-judge"
 # Jobs that may have a model or server of their own; all others give the verdicts.
 JudgeJob = Literal["key_points", "blocking"]
 
@@ -49,6 +51,11 @@ class JudgeSettings(ChatEndpointSettings):
     def _keep_given(self, jobs: dict[JudgeJob, ChatEndpointSettings]) -> dict[str, Any]:
         # A default that is written down would override the judge's own value when it is read again.
         return {name: job.model_dump(mode="json", exclude_unset=True) for name, job in jobs.items()}
+
+    def as_answered(self) -> JudgeSettings:
+        """Return the settings with the models that answer: the scripted judge does the jobs of others, too."""
+        scripted = {"model": SCRIPTED_MODEL, "jobs": {}}
+        return self.model_copy(update=scripted) if self.base_url == SCRIPTED else self
 
     def for_job(self, name: JudgeJob) -> JudgeSettings:
         """Return the settings of a job."""

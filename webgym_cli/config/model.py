@@ -64,6 +64,11 @@ class Settings(ConfigSection):
     loop: LoopSettings = LoopSettings()
     curriculum: CurriculumSettings = CurriculumSettings()
 
+    @property
+    def policy_models(self) -> tuple[str, ...]:
+        """The names under which the acting policy may have a price in `cost.prices`."""
+        return self.policy_config.base_model, self.serve.served_model_name
+
     @model_validator(mode="after")
     def _lengths_fit(self) -> Settings:
         # vLLM refuses such requests one by one; better before anything starts.

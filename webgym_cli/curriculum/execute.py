@@ -104,6 +104,7 @@ class TaskGeneration:
             "asked": self.asked,
             "unanswered": self.unanswered,
             "calls": self.calls,
+            "tokens": self.tokens.model_dump(),
             "critic": self.plan.critic,
             "model": self.settings.model,
             "seconds": round(time.monotonic() - began, 2),

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import UsageError
+from webgym_cli.store.labels import iter_labels
+from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.convert import read_records
 from webgym_cli.tasks.registry import BadTaskError
 
@@ -31,10 +33,18 @@ class Label:
 
 
 def read_labels(path: Path) -> list[Label]:
-    """Return the labels of a file: our JSON Lines, AgentRewardBench's annotations, or CUAVerifierBench's files.
+    """Return the labels of a run (`webgym label`), or of a file: our JSON Lines, AgentRewardBench's annotations, or
+    CUAVerifierBench's files. Of one person the newest of an episode counts.
 
     Raises `UsageError` with the number of the first record that is none of them.
     """
+    run = RunDir(path)
+    labels = [_read_label(label.model_dump()) for label in iter_labels(run)] if run.exists else _read_file(path)
+    newest = {(label.who or number, label.names, label.policy): label for number, label in enumerate(labels)}
+    return [*newest.values()]
+
+
+def _read_file(path: Path) -> list[Label]:
     labels = []
     for number, read in read_records(path):
         try:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
 from statistics import fmean, stdev
 from typing import Any, TypedDict
 
+from webgym_cli.config.cost import CostSettings, share_cost
 from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult
 from webgym_cli.records.statistics import pass_at_k, wilson
 from webgym_cli.records.usage import TokenUsage
@@ -49,10 +49,8 @@ class Counts(TypedDict):
     """Blocked and failed episodes are left out."""
 
 
-def build_record(
-    conditions: Mapping[str, Any], results: Sequence[EpisodeResult], prices: Mapping[str, Mapping[str, float]]
-) -> dict[str, Any]:
-    """Return the record as one JSON object. `prices`: see `price_tokens`."""
+def build_record(conditions: Mapping[str, Any], results: Sequence[EpisodeResult], cost: CostSettings) -> dict[str, Any]:
+    """Return the record as one JSON object. `cost`: the prices of tokens."""
     return {
         "schema": SCHEMA,
         "conditions": dict(conditions),
@@ -61,7 +59,7 @@ def build_record(
         "pass_at_k": _compute_pass_rates(results),
         "by_site": _count_by(results, lambda one: one.site),
         "by_band": _count_by(results, lambda one: one.episode.task.band.value),
-        "spent": _sum_spent(conditions, results, prices),
+        "spent": _sum_spent(conditions, results, cost),
         "tasks": [_describe_case(case) for _, case in sorted(_group_cases(results).items())],
     }
 
@@ -137,36 +135,24 @@ def _describe_case(case: Sequence[EpisodeResult]) -> dict[str, Any]:
     }
 
 
-def _sum_spent(
-    conditions: Mapping[str, Any], results: Sequence[EpisodeResult], prices: Mapping[str, Mapping[str, float]]
-) -> dict[str, Any]:
+def _sum_spent(conditions: Mapping[str, Any], results: Sequence[EpisodeResult], cost: CostSettings) -> dict[str, Any]:
     """Return steps, time, tokens and cost. Times are those that were stored with the episodes."""
     policy = sum((one.policy_tokens for one in results), TokenUsage())
     judge = sum((one.judge_tokens for one in results), TokenUsage())
-    models = conditions["judge"]["models"].values() if conditions["judge"] else ()
-    judge_model = next(iter({*models}), "") if len({*models}) == 1 else ""
-    costs = [
-        price_tokens(policy, prices.get(conditions["policy"]["model"])),
-        price_tokens(judge, prices.get(judge_model)) if conditions["judge"] else 0.0,
-    ]
+    models = {*conditions["judge"]["models"].values()} if conditions["judge"] else set[str]()
+    costs = {
+        "policy_cost": cost.price((conditions["policy"]["model"],), policy),
+        "judge_cost": cost.price(models if len(models) == 1 else (), judge),  # tokens are not counted by model
+    }
+    steps, successes = sum(one.steps for one in results), sum(one.end is EpisodeEnd.SUCCESS for one in results)
     seconds = ("seconds", "policy_seconds", "environment_seconds", "judge_seconds")
     rolled = [one for one in results if one.end in VALID]
     return {
-        "steps": sum(one.steps for one in results),
+        "steps": steps,
         "mean_steps": round(fmean(one.steps for one in rolled), 3) if rolled else None,
         **{name: round(sum(getattr(one, name) for one in results), 3) for name in seconds},
         "judge_calls": sum(one.judge_calls for one in results),
         "policy_tokens": policy.model_dump(),
         "judge_tokens": judge.model_dump(),
-        **dict(zip(("policy_cost", "judge_cost"), costs, strict=True)),
-        "cost": None if None in costs else round(sum(chain(cost for cost in costs if cost)), 6),
+        **share_cost(costs, steps, len(results), successes),
     }
-
-
-def price_tokens(tokens: TokenUsage, price: Mapping[str, float] | None) -> float | None:
-    """Return the cost of tokens; None without a price. `price`: of a million `prompt`, `cached` and `completion`."""
-    if price is None:
-        return None
-    fresh = tokens.prompt - tokens.cached
-    cached = tokens.cached * price.get("cached", price["prompt"])
-    return round((fresh * price["prompt"] + cached + tokens.completion * price["completion"]) / 1e6, 6)

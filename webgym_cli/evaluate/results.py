@@ -11,7 +11,7 @@ from webgym_cli.records.failure import FailureKind, is_rolled_out
 from webgym_cli.records.judgement import Judgement, with_verdict
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.records.usage import TokenUsage
+from webgym_cli.records.usage import TokenUsage, count_tokens
 from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
@@ -86,7 +86,6 @@ def _read_judged(run: RunDir, judge: str) -> Iterator[tuple[Trajectory, list[Jud
 def _read_result(episode: Episode, trajectory: Trajectory, judgements: Sequence[Judgement]) -> EpisodeResult:
     newest = judgements[-1] if judgements else None
     outcome = with_verdict(trajectory, newest).outcome if newest else trajectory.outcome
-    generations = [step.generation for step in trajectory.steps]
     return EpisodeResult(
         episode=episode,
         end=_find_end(outcome.failure, outcome.success),
@@ -99,11 +98,7 @@ def _read_result(episode: Episode, trajectory: Trajectory, judgements: Sequence[
         environment_seconds=sum(step.environment_seconds for step in trajectory.steps),
         judge_seconds=sum(one.seconds for one in judgements),
         judge_calls=sum(one.calls for one in judgements),
-        policy_tokens=TokenUsage(
-            prompt=sum(one.prompt_tokens or 0 for one in generations),
-            cached=sum(one.cached_tokens for one in generations),
-            completion=sum(one.completion_tokens or len(one.token_ids or ()) for one in generations),
-        ),
+        policy_tokens=count_tokens(trajectory.steps),
         judge_tokens=sum((one.tokens for one in judgements), TokenUsage()),
     )
 

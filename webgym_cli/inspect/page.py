@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,18 @@ from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.html_page import render_page
 
 
-def render_episode_page(view: EpisodeView, store: ScreenshotStore) -> bytes:
-    """Return the page in UTF-8. A missing screenshot is named instead."""
+def render_episode_page(view: EpisodeView, store: ScreenshotStore, label: Mapping[str, Any] | None = None) -> bytes:
+    """Return the page in UTF-8. A missing screenshot is named instead.
+
+    `label`: facts of the person who labels the episode, with whose form the page shows no reward and no verdict.
+    """
     return render_page(
         Path(__file__).parent,
         "episode.html",
-        "show",
+        "label" if label else "show",
         style="episode.css",
+        script="label.js" if label else "",
+        label=label,
         told=view,
         trajectory=view.trajectory,
         judgements=[(judgement, list(list_verdicts(judgement))) for judgement in reversed(view.judgements)],

@@ -17,9 +17,9 @@ from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.events import Event, EventSink, RolloutSummary, make_event
 from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.engine import summarize
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import RolloutPlan
+from webgym_cli.rollout.summary import summarize
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 

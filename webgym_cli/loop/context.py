@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.config.model import Settings
+from webgym_cli.jobs.budget import Budget
 from webgym_cli.records.events import Event, EventSink, make_event
 from webgym_cli.store.checkpoints import checkpoints, repair_link
+from webgym_cli.store.index.spending import open_budget
 from webgym_cli.store.metrics import append_event, read_events
 from webgym_cli.store.run import RunDir
 from webgym_cli.tracking.execute import Tracker
@@ -29,6 +31,7 @@ class StageContext:
     sink: EventSink
     running: Serving | None = None
     """Servers of the current policy, once a stage asked for them."""
+    _budget: Budget | None = field(default=None, init=False)
     tracker: Tracker = field(init=False)
     """Sends recorded metrics to Weights & Biases."""
 
@@ -58,6 +61,13 @@ class StageContext:
 
             self.running = Serving(self.run, self.settings, self.logs, self.sink)
         return self.running
+
+    @property
+    def budget(self) -> Budget:
+        """Budget of the run, shared by the stages of this command: its limits, and what is spent already."""
+        if self._budget is None:
+            self._budget = open_budget(self.run, self.settings)
+        return self._budget
 
     async def stop_servers(self) -> None:
         """Stop the policy servers, if there are any."""

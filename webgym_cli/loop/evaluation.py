@@ -222,8 +222,8 @@ async def evaluate(context: StageContext, plan: EvaluationPlan) -> dict[str, Any
         write_json(run.conditions, plan.conditions)
     if not plan.record.exists():
         results = await _finish_episodes(context, plan)
-        prices = context.settings.cost.model_dump(exclude_none=True)["prices"]
-        write_json(plan.record, build_record({**plan.conditions, "judge": plan.judge}, results, prices))
+        conditions = {**plan.conditions, "judge": plan.judge}
+        write_json(plan.record, build_record(conditions, results, context.settings.cost))
     record: dict[str, Any] = read_json(plan.record)
     write_atomic(plan.record.with_suffix(".html"), render_record(record))
     context.sink(make_event("eval", record=str(plan.record), message=describe_record(record), **_select_rates(record)))

@@ -40,7 +40,7 @@ async def execute_scoring(
     message = f"{len(plan.pending)} trajectories to {plan.scorer.stage}, {skipped} skipped"
     context.announce(plan.to_json(), message, plan.damaged)
     async with opened as scorer:
-        summary = await ScoringEngine(plan, context.run, scorer, context.sink).execute()
+        summary = await ScoringEngine(plan, context.run, scorer, context.sink, context.budget).execute()
     context.record(summary, format_summary(summary))
     refresh_index(context.run, context.sink)
     return summary

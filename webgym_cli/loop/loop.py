@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any
 
-from webgym_cli.errors import OutOfTimeError, UsageError, WebGymError
+from webgym_cli.errors import BudgetSpentError, OutOfTimeError, UsageError, WebGymError
 from webgym_cli.loop import preparation, rollouts, training
 from webgym_cli.loop.async_loop import AsyncLoop
 from webgym_cli.loop.context import StageContext
@@ -106,13 +106,13 @@ class Loop:
     async def _stage(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         """Run a stage; with `keep_going`, record an error other than `UsageError` and continue.
 
-        Raises `OutOfTimeError` if it can't end before the deadline.
+        Raises `OutOfTimeError` if it can't end before the deadline, `BudgetSpentError` at a limit of `cost`.
         """
         try:
             if self.deadline is not None:
                 self.deadline.require_time(name)
             await work
-        except (UsageError, OutOfTimeError):
+        except (UsageError, OutOfTimeError, BudgetSpentError):
             work.close()
             raise
         except WebGymError as error:

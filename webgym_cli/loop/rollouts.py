@@ -69,7 +69,9 @@ async def _execute_planned(context: StageContext, plan: RolloutPlan, shared: Sha
         open_judge(context.run, context.settings) as judge,
     ):
         claims = shared.claims if shared else None
-        engine = RolloutEngine(plan, context.run, context.settings, runner, context.sink, judge, claims=claims)
+        engine = RolloutEngine(
+            plan, context.run, context.settings, runner, context.sink, judge, claims=claims, budget=context.budget
+        )
         watched = acting == VLLM and not shared  # the loop watches the servers itself
         watch = context.serving.watch() if watched else None
         summary = await engine.execute(watch, read_unjudged(context, plan) if judge else ())
@@ -98,7 +100,17 @@ async def open_collection(
         use_agent(context, runner, acting, plan.split),
         open_judge(context.run, settings) as judge,
     ):
-        yield RolloutEngine(plan, context.run, settings, runner, context.sink, judge, queue, on_outcome=on_outcome)
+        yield RolloutEngine(
+            plan,
+            context.run,
+            settings,
+            runner,
+            context.sink,
+            judge,
+            queue,
+            on_outcome=on_outcome,
+            budget=context.budget,
+        )
 
 
 def read_unjudged(context: StageContext, plan: RolloutPlan) -> Iterator[Trajectory]:

@@ -166,6 +166,7 @@ class GenerationSummary(Event):
     asked: int
     unanswered: int
     calls: int
+    tokens: NotRequired[dict[str, int]]
     critic: str
     model: str
     seconds: float

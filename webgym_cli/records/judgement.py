@@ -80,6 +80,12 @@ class Judgement(StoredRecord):
     judged_at: Moment
     """ISO 8601, UTC."""
 
+    @property
+    def priced_models(self) -> set[str]:
+        """The model whose price the tokens have; none if several were asked, whose tokens are not told apart."""
+        models = {*self.models.values()}
+        return models if len(models) == 1 else set()
+
     @model_validator(mode="after")
     def _verdict_or_failure(self) -> Judgement:
         if (self.success is None) != (self.failure is not None):

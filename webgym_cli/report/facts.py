@@ -29,6 +29,7 @@ from webgym_cli.store.index.means import MeanPoint, read_means
 from webgym_cli.store.index.pass_at_k import PassRates, compute_pass_rates
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.index.selection import TrajectoryQuery
+from webgym_cli.store.index.spending import read_spending
 from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.util.files import read_json
@@ -86,6 +87,8 @@ class ReportFacts(RunIdentity, BufferCounts):
     verdicts: list[VerdictFacts]
     timing: Timing
     cost: Cost
+    spent: dict[str, Any]
+    """Tokens and their cost: of policy, judge and generator, by step, episode and success."""
     datasets: list[DatasetEvent]
     samples_by_iteration: dict[str, int]
     trainings: list[TrainingEvent]
@@ -115,6 +118,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "verdicts": read_verdicts(index),
         "timing": times,
         "cost": compute_cost(times, gpus, price),
+        "spent": read_spending(run, settings, index),
         "datasets": list(read_records(run, DatasetEvent)),
         "samples_by_iteration": _samples(run),
         "trainings": trainings,

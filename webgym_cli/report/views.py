@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from webgym_cli.records.groups import DifficultyBand
 from webgym_cli.report.async_training import build_async_section
@@ -143,6 +145,8 @@ def _time(facts: ReportFacts) -> ReportSection:
         figures.append(Figure("Time and cost", _cost_table(facts), _cost_note(facts["cost"])))
         if facts["cost"]["gpus"]:
             figures.append(Figure("Idle GPUs", _idle_table(times["gpu"], times["wall_seconds"])))
+    if facts["spent"]["policy_tokens"]["prompt"] or facts["spent"]["judge_calls"]:
+        figures.append(Figure("Tokens", _token_table(facts["spent"]), _price_note(facts["spent"])))
     if spent := times["episode_seconds"]:
         figures.append(
             make_bars(
@@ -178,6 +182,24 @@ def _cost_table(facts: ReportFacts) -> Table:
     columns = ("", "times", "time", "share", "GPU hours", "cost")
     shown = len(columns) if spent["gpus"] else columns.index("GPU hours")
     return Table(columns[:shown], tuple(row[:shown] for row in rows))
+
+
+def _token_table(spent: Mapping[str, Any]) -> Table:
+    parts = [(name, spent[f"{name}_tokens"], spent[f"{name}_cost"]) for name in ("policy", "judge", "generator")]
+    rows = (
+        (name, *(f"{count:,}" for count in tokens.values()), NONE if cost is None else f"{cost:,.4f}")
+        for name, tokens, cost in parts
+        if any(tokens.values())
+    )
+    return Table(("", "prompt", "cached", "answers", "cost"), tuple(rows))
+
+
+def _price_note(spent: Mapping[str, Any]) -> str:
+    if spent["cost"] is None:
+        return f"{spent['judge_calls']} judge calls. The cost is unknown: cost.prices lacks a model."
+    shares = ("step", "episode", "success")
+    costs = ", ".join(f"{spent[f'cost_per_{one}'] or 0:.4g} a {one}" for one in shares if spent[f"cost_per_{one}"])
+    return f"{spent['judge_calls']} judge calls. {spent['cost']:,.4f} in all{': ' if costs else ''}{costs}."
 
 
 def _idle_table(gpu: GpuTime, wall: float) -> Table:

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Generic
 
+from webgym_cli.jobs.budget import Budget, Work
 from webgym_cli.jobs.workers import Failures, run_workers
 from webgym_cli.records.events import Event, EventSink, make_event
+from webgym_cli.records.judgement import Judgement
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rewards.selection import (
     PendingTrajectory,
@@ -32,6 +34,7 @@ class ScoringEngine(Generic[SummaryT_co]):
     run: RunDir
     scorer: Scorer[SummaryT_co]
     sink: EventSink
+    budget: Budget = field(default_factory=Budget)
     counts: ScoringCounts = field(default_factory=ScoringCounts)
     _failures: Failures = field(init=False)
     _blocklist: Blocklist = field(init=False)
@@ -54,19 +57,33 @@ class ScoringEngine(Generic[SummaryT_co]):
             await run_workers(self._failures.workers, lambda: self._work(waiting))
         finally:
             await self.scorer.close()
+        self.budget.require()
         seconds = round(time.monotonic() - start, 2)
         return self.scorer.summarize(self.counts, seconds)
 
     async def _work(self, waiting: Iterator[tuple[PendingTrajectory, Trajectory]]) -> None:
         for pending, trajectory in waiting:
-            result = await self.scorer.score(pending, trajectory)
-            if result.judgement is not None:
-                append_judgement(self.run, pending.split, pending.iteration, result.judgement)
-                if result.judgement.success is not None:
-                    self._blocklist.lift(pending.id)
+            if self.scorer.source == "judge":
+                async with self.budget.admit(Work.JUDGEMENT) as fits:
+                    if not fits:
+                        return
+                    result = await self.scorer.score(pending, trajectory)
+                    self._store(pending, result.judgement)
+            else:
+                result = await self.scorer.score(pending, trajectory)
+                self._store(pending, result.judgement)
             self.counts.add(pending, result)
             self.sink(self._describe(pending, trajectory, result))
             self._failures.record(result.problem, self.scorer.hint)
+
+    def _store(self, pending: PendingTrajectory, judgement: Judgement | None) -> None:
+        if judgement is None:
+            return
+        append_judgement(self.run, pending.split, pending.iteration, judgement)
+        if judgement.success is not None:
+            self._blocklist.lift(pending.id)
+        if judgement.source == "judge":
+            self.budget.charge(Work.JUDGEMENT, judgement.tokens, judgement.priced_models, judgement.calls)
 
     def _describe(self, pending: PendingTrajectory, trajectory: Trajectory, result: ScoreResult) -> Event:
         """Return the event of one trajectory."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -13,19 +13,22 @@ from typing import Any, cast
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.registry import claim_resources
 from webgym_cli.errors import WebGymError
+from webgym_cli.jobs.budget import Budget, Work
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.events import EventSink, RolloutSummary, make_event
-from webgym_cli.records.failure import FailureKind, is_rolled_out
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
-from webgym_cli.records.trajectory import Outcome, Trajectory
+from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.records.usage import count_tokens
 from webgym_cli.rollout.judging import JudgeQueue, TrajectoryJudge
-from webgym_cli.rollout.monitor import Heartbeat, Monitor, summarize_rewards
+from webgym_cli.rollout.monitor import Heartbeat, Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.rollout.queue import EpisodeQueue, ResourceClaims
 from webgym_cli.rollout.runner import EpisodeRunner
 from webgym_cli.rollout.stage_timer import EpisodeStage
+from webgym_cli.rollout.summary import advise, summarize
 from webgym_cli.store.blocklist import Blocklist
-from webgym_cli.store.buffer import append, scan
+from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.urls import site_of
 
@@ -54,10 +57,11 @@ class RolloutEngine:
     on_outcome: Callable[[Trajectory, bool], None] = lambda trajectory, judged: None
     """Called with each trajectory when it is stored, and again, with its judgement, when that is stored; the second
     argument is true for the second call."""
+    budget: Budget = field(default_factory=Budget)
     monitor: Monitor = field(init=False)
     _queue: EpisodeQueue = field(init=False)
     _blocklist: Blocklist = field(init=False)
-    _judge_queue: JudgeQueue | None = field(init=False)
+    _judge_queue: JudgeQueue | None = None
     _group: asyncio.TaskGroup | None = None
     _loops: set[asyncio.Task[None]] = field(default_factory=set)
     _consecutive_failures: int = 0
@@ -75,7 +79,9 @@ class RolloutEngine:
         runner.on_slots_added = self._add_slots
         self._queue = self.queue or EpisodeQueue(self.plan.owed, self.claims or make_claims(self.settings))
         self._blocklist = Blocklist(self.run, self.settings.rollout.blocklist_hours)
-        self._judge_queue = JudgeQueue(self.judge, self.run, self.monitor, self._on_judged) if self.judge else None
+        self._judge_queue = (
+            JudgeQueue(self.judge, self.run, self.monitor, self._on_judged, self.budget) if self.judge else None
+        )
 
     async def execute(self, watch: Watch | None = None, unjudged: Iterable[Trajectory] = ()) -> RolloutSummary:
         """Run all pending episodes and return the summary event.
@@ -110,6 +116,7 @@ class RolloutEngine:
                         task.cancel()
         except* (WebGymError, OSError) as errors:  # OSError: the reader of stdout is gone
             raise errors.exceptions[0] from None
+        self.budget.require()
 
     def _start_judges(self, group: asyncio.TaskGroup, unjudged: Iterable[Trajectory]) -> list[asyncio.Task[None]]:
         if self._judge_queue is None:
@@ -137,8 +144,10 @@ class RolloutEngine:
                 await self._finish(owed)
                 continue
             # A task of its own: the runner cancels it alone when the rollout stops early.
-            trajectory = await asyncio.create_task(self._run_attempt(owed))
+            async with self.budget.admit(Work.EPISODE) as fits:
+                trajectory = await asyncio.create_task(self._run_attempt(owed)) if fits else None
             if trajectory is None:
+                self._queue.end()  # others may wait for what this episode holds
                 return
             if self._too_many_failures(trajectory, again=self._failed[owed.episode.id] > 0):
                 failures, last = self._consecutive_failures, trajectory.outcome
@@ -146,7 +155,7 @@ class RolloutEngine:
                 if self._watched:
                     await asyncio.sleep(WATCH_GRACE)
                 message = f"{failures} episodes in a row failed: {last.failure}: {last.failure_detail}"
-                raise WebGymError(message, hint=_advise(last.failure))
+                raise WebGymError(message, hint=advise(last.failure))
             await self._retry_or_finish(owed, trajectory)
 
     async def _retry_or_finish(self, owed: PendingEpisode, trajectory: Trajectory) -> None:
@@ -183,6 +192,7 @@ class RolloutEngine:
     def _store(self, trajectory: Trajectory) -> None:
         with self.monitor.stages.time(trajectory.episode, EpisodeStage.STORE):
             append(self.run, trajectory)
+        self.budget.charge(Work.EPISODE, count_tokens(trajectory.steps), self.settings.policy_models)
         self.sink(self.monitor.record_stored(trajectory))
         self.on_outcome(trajectory, False)
         for model in self.monitor.find_other_models(trajectory):
@@ -240,60 +250,3 @@ class RolloutEngine:
 def make_claims(settings: Settings) -> ResourceClaims:
     """Return the claims of episodes to their environments' exclusive resources."""
     return ResourceClaims(partial(claim_resources, settings))
-
-
-def summarize(
-    run: RunDir,
-    plan: RolloutPlan,
-    monitor: Monitor,
-    judge_down: str = "",
-    *,
-    stored: Sequence[Trajectory] | None = None,
-) -> RolloutSummary:
-    """Return the summary event of the iteration so far. Raises `WebGymError` if nothing was collected or judged.
-
-    The rewards are those of the acting policy: an expert's or another server's are no result of it.
-    `stored`: all trajectories of the iteration; None: read them from the buffer.
-    """
-    if judge_down:
-        raise WebGymError(
-            f"the judge does not answer: {judge_down}", hint=f"webgym judge {run.root} once it does: all is stored"
-        )
-    whole = list(scan(run, plan.split, plan.iteration)) if stored is None else stored
-    all_stored = [trajectory for trajectory in whole if plan.counts(trajectory)]
-    collected = [trajectory for trajectory in all_stored if is_rolled_out(trajectory.outcome.failure)]
-    worked = [trajectory for trajectory in collected if trajectory.outcome.failure is None]
-    if collected and not worked:
-        raise WebGymError(
-            f"none of the {len(collected)} collected episodes could be judged: {collected[-1].outcome.failure_detail}",
-            hint=f"check judge.base_url, judge.model and the key in the variable that "
-            f"judge.api_key_env_var names, then webgym judge {run.root}: all is stored",
-        )
-    if not collected and not monitor.skip_reasons:
-        kinds = ", ".join(f"{count} x {kind}" for kind, count in monitor.failures.items())
-        last = all_stored[-1].outcome if all_stored else Outcome()
-        cause = f"; the last one: {last.failure_detail}" if last.failure_detail else ""
-        hint = _advise(last.failure) if monitor.failures else f"webgym rollout {run.root} --again given-up"
-        raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=hint)
-    head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": plan.policy_name}
-    given_up = plan.count_given_up(whole)
-    owed = len(plan.episodes) - len({trajectory.episode for trajectory in collected}) - given_up
-    counts = {"owed": owed, "given_up": given_up, "unjudged": sum(trajectory.awaits_judgement for trajectory in worked)}
-    rewards = summarize_rewards(list(filter(plan.is_by_policy, worked)))
-    return cast(RolloutSummary, {**head, **rewards, **counts, **monitor.summary()})
-
-
-def _advise(failure: FailureKind | None) -> str:
-    """Return the hint for consecutive failures of one kind."""
-    if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
-        return (
-            "look at the policy server (the log of webgym's own: logs/attempt_*/vllm.log in the run), then the same "
-            "command again; the key of another server is in the variable that rollout.policy_api_key_env_var names"
-        )
-    if failure is FailureKind.NETWORK_UNAVAILABLE:
-        return "once the network is back, run the same command again: no episode has used up an attempt"
-    if failure is FailureKind.INTERNAL_ERROR:
-        return "a bug of webgym or a plug-in, at the place in brackets; once it is mended, run the same command again"
-    if failure is FailureKind.ENVIRONMENT_ERROR:
-        return "mend what it names, then the same command again (episodes whose check failed: webgym score RUN --check)"
-    return "webgym doctor, then run the same command again: what is stored stays"

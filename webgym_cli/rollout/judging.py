@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from webgym_cli.jobs.budget import Budget, Work
 from webgym_cli.jobs.workers import MAX_CONSECUTIVE_FAILURES
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement, with_verdict
@@ -28,6 +29,7 @@ class JudgeQueue:
     monitor: Monitor
     on_judged: Callable[[Trajectory, Judgement], None]
     """Called with each judged trajectory once its judgement is stored."""
+    budget: Budget = field(default_factory=Budget)
     down: str = ""
     """Error of an unavailable judge; empty while it responds."""
     _waiting: asyncio.Queue[Trajectory] = field(default_factory=asyncio.Queue)
@@ -46,8 +48,9 @@ class JudgeQueue:
         while True:
             trajectory = await self._waiting.get()
             try:
-                if not self.down:
-                    await self._judge(trajectory)
+                async with self.budget.admit(Work.JUDGEMENT) as fits:
+                    if fits and not self.down:
+                        await self._judge(trajectory)
             finally:
                 self._waiting.task_done()
                 self.monitor.queues["judge"] = self._waiting.qsize()
@@ -62,6 +65,7 @@ class JudgeQueue:
         with self.monitor.stages.time(trajectory.episode, EpisodeStage.JUDGE):
             judgement = await self.judge(trajectory)
         append_judgement(self.run, trajectory.split, trajectory.iteration, judgement)
+        self.budget.charge(Work.JUDGEMENT, judgement.tokens, judgement.priced_models, judgement.calls)
         self.on_judged(with_verdict(trajectory, judgement), judgement)
         silent = judgement.failure is FailureKind.JUDGE_FAILED and judgement.unavailable
         self._consecutive_failures = self._consecutive_failures + 1 if silent else 0

@@ -6,7 +6,10 @@ import httpx
 import openai
 import pytest
 
-from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer, decide
+from webgym_cli.config.judge import SCRIPTED, SCRIPTED_MODEL, JudgeSettings
+from webgym_cli.rewards.judge.judge import compute_settings_digest
+from webgym_cli.rewards.judge.scripted import open_scripted
+from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer, decide
 from webgym_cli.rewards.judge.webgym import CARRIED_OUT
 
 
@@ -87,9 +90,17 @@ def test_it_says_that_it_is_no_judge():
 
 async def test_it_speaks_the_protocol():
     async with ScriptedJudgeServer() as server, openai.AsyncOpenAI(base_url=server.base_url, api_key="none") as client:
-        assert [model.id async for model in client.models.list()] == [MODEL]
+        assert [model.id async for model in client.models.list()] == [SCRIPTED_MODEL]
         with pytest.raises(openai.BadRequestError, match="not a question of webgym's judge"):
             await client.chat.completions.create(model="a", messages=[{"role": "user", "content": "Hello"}])
         async with httpx.AsyncClient() as http:
             answer = await http.post(f"{server.base_url}/chat/completions", content=b"{half")
         assert answer.status_code == 400
+
+
+@pytest.mark.parametrize("own", [{}, {"model": "other"}, {"jobs": {"blocking": {"model": "small", "temperature": 1}}}])
+async def test_a_plan_names_the_digest_that_the_scripted_judge_stores(own):
+    """Otherwise the same command judged everything again, and an evaluation found none of its verdicts."""
+    planned = JudgeSettings.model_validate({"base_url": SCRIPTED, **own})
+    async with open_scripted(planned) as answering:
+        assert compute_settings_digest(planned) == compute_settings_digest(answering)

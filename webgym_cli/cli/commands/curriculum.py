@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from webgym_cli.cli.commands.loop import KeepGoingOpt, MinSuccessOpt, UntilOpt
-from webgym_cli.cli.options import RunArg, StageOptions
+from webgym_cli.cli.options import PaidOptions, RunArg
 
 if TYPE_CHECKING:
     from webgym_cli.loop.context import StageContext
@@ -23,7 +23,7 @@ TasksOpt = Annotated[
 
 def curriculum(
     run: RunArg,
-    options: StageOptions,
+    options: PaidOptions,
     phases: PhasesOpt = None,
     tasks_per_phase: TasksOpt = None,
     until: UntilOpt = None,
@@ -45,7 +45,7 @@ def curriculum(
       webgym curriculum runs/a --dry-run
       webgym curriculum runs/b -c webrl -s rl.replay.ratio=0 -s rl.webrl.beta=0 -s curriculum.generate=false
 
-    Exit codes: 3, 4, 5, 75.
+    Exit codes: 3, 4, 5, 75, 86.
 
     See also: webgym tasks generate, webgym score, webgym loop, webgym status, webgym resume.
     """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.options import StageOptions
+from webgym_cli.cli.options import PaidOptions
 from webgym_cli.config.limits import MAX_CHAINS, MAX_EPISODES
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ _DEFAULTS = "eval"
 def eval_(
     subject: SubjectArg,
     benchmark: BenchmarkOpt,
-    options: StageOptions,
+    options: PaidOptions,
     repeats: RepeatsOpt = None,
     episodes: EpisodesOpt = None,
     subset: SubsetOpt = None,
@@ -77,7 +77,7 @@ def eval_(
       webgym eval http://HOST:8000/v1 -b om2w.jsonl --protocol webjudge -s judge.base_url=http://HOST/v1 --max-steps 30
       webgym compare evaluations/a evaluations/b --tasks
 
-    Exit codes: 3, 4, 75.
+    Exit codes: 3, 4, 75, 86.
 
     See also: webgym compare, webgym judge, webgym tasks convert.
     """
@@ -108,7 +108,7 @@ def eval_(
     output.next_step(f"webgym compare {plan.record} OTHER")
 
 
-def _resolve(subject: str, run: RunDir | None, options: StageOptions, values: dict[str, Any]) -> Settings:
+def _resolve(subject: str, run: RunDir | None, options: PaidOptions, values: dict[str, Any]) -> Settings:
     """Return the settings of an evaluation: a begun one's own, else the evaluated run's, else the defaults."""
     from webgym_cli.cli.stage import trust
     from webgym_cli.config.load import load, load_with_sources
@@ -130,7 +130,7 @@ def _resolve(subject: str, run: RunDir | None, options: StageOptions, values: di
         base = base or evaluated.config
     given = {**values, "rollout.policy": acting, "policy_config.base_model": model}
     files = (*(() if begun else (_DEFAULTS,)), *(options.config or ()))
-    overrides = [*(options.set_ or ()), *(f"{key}={value}" for key, value in given.items() if value is not None)]
+    overrides = [*options.overrides, *(f"{key}={value}" for key, value in given.items() if value is not None)]
     return load_with_sources(files, overrides, run_config=base, executes=True)[0]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from webgym_cli.cli.ids import IdsArg, read_ids
-from webgym_cli.cli.options import RunArg, StageOptions
+from webgym_cli.cli.options import PaidOptions, RunArg
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
@@ -36,7 +36,7 @@ PrecisionOpt = Annotated[
 
 def judge(
     run: RunArg,
-    options: StageOptions,
+    options: PaidOptions,
     ids: IdsArg = None,
     split: SplitOpt = None,
     iteration: IterationOpt = "all",
@@ -62,7 +62,7 @@ def judge(
       webgym judge runs/a --against labels.jsonl --precision 0.9
       webgym inspect-buffer runs/a --failure judge_failed -q | webgym judge runs/a -
 
-    Exit codes: 3, 75.
+    Exit codes: 3, 75, 86.
 
     See also: webgym rollout, webgym inspect-buffer, webgym fixture judge.
     """

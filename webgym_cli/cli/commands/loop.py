@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from webgym_cli.cli.options import RunArg, StageOptions
+from webgym_cli.cli.options import PaidOptions, RunArg
 from webgym_cli.cli.output import Output
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ StopBeforeOpt = Annotated[
 
 def loop(
     run: RunArg,
-    options: StageOptions,
+    options: PaidOptions,
     phase: PhaseOpt = "both",
     iterations: IterationsOpt = None,
     eval_every: EvalEveryOpt = None,
@@ -74,7 +74,7 @@ def loop(
       webgym loop runs/a --stop-before 3m
       webgym loop runs/a --dry-run
 
-    Exit codes: 3, 4, 5, 75, 85.
+    Exit codes: 3, 4, 5, 75, 85, 86.
 
     See also: webgym status, webgym resume, webgym report.
     """

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from webgym_cli.cli.options import DryRunOpt, JsonOpt, RunArg, StageOptions, TrustOpt
+from webgym_cli.cli.options import DryRunOpt, JsonOpt, MaxCallsOpt, MaxCostOpt, PaidOptions, RunArg, TrustOpt
 from webgym_cli.cli.output import Output
 
 
-def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False, trust: TrustOpt = False) -> None:
+def resume(
+    run: RunArg,
+    max_cost: MaxCostOpt = None,
+    max_judge_calls: MaxCallsOpt = None,
+    json: JsonOpt = False,
+    dry_run: DryRunOpt = False,
+    trust: TrustOpt = False,
+) -> None:
     """Resume the interrupted command of a run.
 
     That is a rollout, judge, score, eval, tasks generate, import, prepare, train, loop or curriculum. Each stage does
-    only what is missing: stored episodes are kept, a training continues from its last checkpoint.
+    only what is missing: stored episodes are kept, a training continues from its last checkpoint. A command that ended
+    at a limit of its cost goes on with a larger one.
 
     Examples:
       webgym resume runs/a
       webgym resume runs/a --dry-run
+      webgym resume runs/a --max-cost 20
 
-    Exit codes: 3, 4, 5, 75.
+    Exit codes: 3, 4, 5, 75, 86.
 
     See also: webgym status, webgym loop.
     """
@@ -47,4 +56,5 @@ def resume(run: RunArg, json: JsonOpt = False, dry_run: DryRunOpt = False, trust
     place = "out" if interrupted.command == "eval" else "run"
     command = getattr(import_module(f"webgym_cli.cli.commands.{name}"), name)
     # state.json holds texts; the commands take types.
-    validate_call(command)(**{place: run}, options=StageOptions(json=json, dry_run=dry_run), **interrupted.options)
+    options = PaidOptions(json=json, dry_run=dry_run, max_cost=max_cost, max_judge_calls=max_judge_calls)
+    validate_call(command)(**{place: run}, options=options, **interrupted.options)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.options import RunArg, StageOptions
+from webgym_cli.cli.options import PaidOptions, RunArg
 from webgym_cli.config.limits import MAX_EPISODES
 from webgym_cli.records.groups import Split
 
@@ -47,7 +47,7 @@ MinSuccessOpt = Annotated[
 
 def rollout(
     run: RunArg,
-    options: StageOptions,
+    options: PaidOptions,
     split: SplitOpt = Split.TRAIN,
     episodes: EpisodesOpt = None,
     policy: PolicyOpt = None,
@@ -69,7 +69,7 @@ def rollout(
       webgym rollout runs/a --agent "python my_agent.py"
       webgym rollout runs/a --again given-up --dry-run
 
-    Exit codes: 3, 4, 5, 75.
+    Exit codes: 3, 4, 5, 75, 86.
 
     See also: webgym status, webgym judge, webgym prepare, webgym loop.
     """

@@ -29,7 +29,13 @@ EVERY = 1.0
 _Section = tuple[str, tuple[str, ...], list[tuple[Any, ...]]]
 _ROLLOUTS = ("rollout", "loop", "curriculum")
 # Titles of the tables below the board.
-_TABLES = {"stored": "stored trajectories", "phase": "phases", "evaluation": "evaluations"}
+_TABLES = {
+    "stored": "stored trajectories",
+    "phase": "phases",
+    "evaluation": "evaluations",
+    "tokens": "tokens",
+    "cost": "cost",
+}
 
 
 def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
@@ -55,6 +61,7 @@ def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
     output = Output.for_events(json) if watch else Output(as_json=json)
     if not watch:
         facts, _ = read_run_status(directory, settings, counts)
+        facts["spent"] = _read_spending(directory, settings, output)
         _show(output, facts)
     elif output.as_json:
         for facts in _watch_status(directory, settings, counts):
@@ -65,6 +72,16 @@ def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
             for facts in _watch_status(directory, settings, counts):
                 draw(_picture(facts))
     _note_next_commands(output, facts, str(run), directory, settings)
+
+
+def _read_spending(run: RunDir, settings: Settings, output: Output) -> dict[str, Any] | None:
+    """Return what the run has spent; None before its first episode."""
+    from webgym_cli.cli.run_index import open_run_index
+    from webgym_cli.store.index.spending import read_spending
+
+    with open_run_index(run, output, kept=False) as index:
+        spent = read_spending(run, settings, index)
+    return spent if spent["episodes"] else None
 
 
 def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iterator[dict[str, Any]]:
@@ -179,6 +196,11 @@ def _sections(facts: dict[str, Any]) -> Iterator[_Section]:
     phase = ("phase", "iteration", "new_tasks", "turned_down", "episodes", "scored", "successes", "version")
     yield _select("phase", phase, facts["phases"])
     events = facts["evaluations"]
+    if spent := facts.get("spent"):
+        parts = ("policy", "judge", "generator")
+        rows = [(part, *spent[f"{part}_tokens"].values(), spent[f"{part}_cost"]) for part in parts]
+        yield "tokens", ("of", "prompt", "cached", "completion", "cost"), rows
+        yield _select("cost", ("cost", "cost_per_step", "cost_per_episode", "cost_per_success", "judge_calls"), [spent])
     names = (name_version(event.get("policy", ""), event["iteration"]) for event in events)
     results = ((event["episodes"], event["success_rate"], *event["interval"]) for event in events)
     rows = [(name, *result) for name, result in zip(names, results, strict=True)]

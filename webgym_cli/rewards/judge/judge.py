@@ -95,7 +95,8 @@ def _make_failure(detail: str, *, unavailable: bool = False) -> dict[str, Any]:
 def name_models(settings: JudgeSettings) -> dict[str, str]:
     """Return the model of each job."""
     jobs = {"key_points": QuestionKind.KEY_POINT, "blocking": QuestionKind.BLOCKING, "verdict": QuestionKind.FACT}
-    return {name: settings_for(settings, job).model for name, job in jobs.items()}
+    answered = settings.as_answered()  # a plan and its execution name the same models
+    return {name: settings_for(answered, job).model for name, job in jobs.items()}
 
 
 def compute_settings_digest(settings: JudgeSettings) -> str:
@@ -115,7 +116,8 @@ def compute_settings_digest(settings: JudgeSettings) -> str:
     later, usual = ("protocol", "top_p", "extra_body", "image_detail"), JudgeSettings()
     content |= {name: value for name in later if (value := getattr(settings, name)) != getattr(usual, name)}
     sampling = ("temperature", "max_new_tokens", "top_p", "structured_output", "extra_body")
-    of_jobs = {name: job.model_dump(include=set(sampling), exclude_unset=True) for name, job in settings.jobs.items()}
+    jobs = settings.as_answered().jobs
+    of_jobs = {name: job.model_dump(include=set(sampling), exclude_unset=True) for name, job in jobs.items()}
     if any(of_jobs.values()):
         content["jobs"] = of_jobs
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

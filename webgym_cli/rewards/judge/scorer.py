@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from webgym_cli.config.judge import JudgeSettings
+from webgym_cli.config.judge import SCRIPTED_MODEL, JudgeSettings
 from webgym_cli.records.events import JudgeSummary
 from webgym_cli.records.failure import FailureKind, Stop, is_rolled_out
 from webgym_cli.records.judgement import Judgement, needs_judge
@@ -124,8 +124,6 @@ class JudgeScorer(Scorer[JudgeSummary]):
 
 def format_judge_summary(summary: JudgeSummary) -> str:
     """Return the summary as one line."""
-    from webgym_cli.rewards.judge.scripted_server import MODEL as SCRIPTED_MODEL
-
     parts = [f"judged {summary['judged']}: {summary['successes']} of {summary['verdicts']} solved"]
     if blocked := summary["site_blocked"]:
         parts.append(f"{blocked} blocked by their sites")

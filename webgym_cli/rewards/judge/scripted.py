@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from webgym_cli.config.generate import GenerateSettings
-from webgym_cli.config.judge import SCRIPTED, JudgeSettings
+from webgym_cli.config.judge import SCRIPTED, SCRIPTED_MODEL, JudgeSettings
 
 SettingsT = TypeVar("SettingsT", JudgeSettings, GenerateSettings)
 
@@ -18,9 +18,8 @@ async def open_scripted(settings: SettingsT) -> AsyncIterator[SettingsT]:
     if settings.base_url != SCRIPTED:
         yield settings
         return
-    from webgym_cli.rewards.judge.scripted_server import MODEL, ScriptedJudgeServer
+    from webgym_cli.rewards.judge.scripted_server import ScriptedJudgeServer
 
     async with ScriptedJudgeServer() as server:
-        # it does the jobs of others, too
-        own: dict[str, Any] = {"jobs": {}} if isinstance(settings, JudgeSettings) else {}
-        yield settings.model_copy(update={"base_url": server.base_url, "model": MODEL, **own})
+        answered = settings.as_answered() if isinstance(settings, JudgeSettings) else settings
+        yield answered.model_copy(update={"base_url": server.base_url, "model": SCRIPTED_MODEL})

@@ -26,12 +26,11 @@ from typing import Any
 
 from aiohttp import web
 
+from webgym_cli.config.judge import SCRIPTED_MODEL  # the only listed model; any name is accepted
 from webgym_cli.rewards.judge.scripted_tasks import feasible, new_tasks
 from webgym_cli.rewards.judge.webgym import CARRIED_OUT
 from webgym_cli.util.local_server import LocalServer
 
-# Its only listed model; any model name is accepted.
-MODEL = "scripted-judge"
 # The job that generates tasks instead of a verdict.
 GENERATE = "generate"
 # Maximum request size in bytes: some dozens of screenshots.
@@ -63,7 +62,9 @@ class ScriptedJudgeServer(LocalServer):
         return f"http://{self.address}/v1"
 
     async def _models(self, request: web.Request) -> web.Response:
-        return web.json_response({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": "webgym"}]})
+        return web.json_response(
+            {"object": "list", "data": [{"id": SCRIPTED_MODEL, "object": "model", "owned_by": "webgym"}]}
+        )
 
     async def _complete(self, request: web.Request) -> web.Response:
         try:
@@ -88,7 +89,7 @@ def build_completion(body: Mapping[str, Any], content: str | None, finish_reason
         "id": "scripted",
         "object": "chat.completion",
         "created": 0,
-        "model": str(body.get("model", MODEL)),
+        "model": str(body.get("model", SCRIPTED_MODEL)),
         "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
         "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
     }

@@ -13,10 +13,11 @@ from webgym_cli.records.base import moment_of
 from webgym_cli.records.judgement import Judgement, environment_score, scored_by_environment
 from webgym_cli.records.series import name_series
 from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.records.usage import TokenUsage, count_tokens
 from webgym_cli.util.urls import site_of
 
 # Version of the tables; an index of another version is rebuilt.
-FORMAT = 7
+FORMAT = 8
 
 Row = dict[str, Any]
 RecordT = TypeVar("RecordT")
@@ -39,6 +40,15 @@ def _votes(judgement: Judgement) -> Iterator[tuple[float, int]]:
     for verdict in (judgement.claims, *judgement.facts, judgement.reference):
         if verdict is not None and verdict.votes:
             yield sum(vote is verdict.passed for vote in verdict.votes) / len(verdict.votes), len(verdict.votes)
+
+
+def _count(tokens: Callable[[RecordT], TokenUsage]) -> Columns[RecordT]:
+    """Return the columns of token counts."""
+    return {
+        "prompt_tokens": (LONG, lambda one: tokens(one).prompt),
+        "cached_tokens": (LONG, lambda one: tokens(one).cached),
+        "completion_tokens": (LONG, lambda one: tokens(one).completion),
+    }
 
 
 # One row per stored trajectory, as written.
@@ -75,6 +85,7 @@ TRAJECTORY: Columns[Trajectory] = {
     "policy_seconds": (REAL, lambda one: sum(step.policy_seconds for step in one.steps)),
     "environment_seconds": (REAL, lambda one: sum(step.environment_seconds for step in one.steps)),
     "seconds": (REAL, lambda one: one.seconds),
+    **_count(lambda one: count_tokens(one.steps)),
     "started_at": (MOMENT, lambda one: _moment(one.started_at)),
 }
 # One row per step.
@@ -109,10 +120,13 @@ JUDGEMENT: Columns[Judgement] = {
     "failure_detail": (TEXT, lambda one: one.failure_detail),
     "blocked": (BOOL, lambda one: one.blocked),
     "model": (TEXT, lambda one: one.models.get("verdict", "")),
+    "models": (INT, lambda one: len({*one.models.values()})),
     "settings_digest": (TEXT, lambda one: one.settings_digest),
     "agreement": (REAL, lambda one: min((share for share, _ in _votes(one)), default=None)),
     "votes": (INT, lambda one: min((count for _, count in _votes(one)), default=None)),
+    "seconds": (REAL, lambda one: one.seconds),
     "calls": (INT, lambda one: one.calls),
+    **_count(lambda one: one.tokens),
     "judged_at": (MOMENT, lambda one: _moment(one.judged_at)),
 }
 

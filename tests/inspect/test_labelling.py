@@ -1,0 +1,112 @@
+"""Labelling by hand, as a person does it: in a browser, by keys, without seeing what others said."""
+
+import aiohttp
+import pytest
+
+from tests.inspect.buffers import attempt, made
+from tests.records.test_judgement import judgement
+from webgym_cli.errors import UsageError
+from webgym_cli.evaluate.labels import read_labels
+from webgym_cli.inspect.labelling import Labelling, LabelServer, read_episodes_to_label
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Outcome
+from webgym_cli.store.buffer import append_judgement
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.labels import iter_labels
+
+BROKEN = Outcome(failure=FailureKind.BROWSER_CRASHED, failure_detail="gone")
+IDS = ["test-0000-00000", "test-0000-00001"]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two episodes to label, one of them with a verdict, and one whose browser crashed."""
+    run = made(
+        tmp_path / "run",
+        attempt(0, "a", True, instruction="Buy a red kettle."),
+        attempt(1, "b", None, instruction="Find the oldest letter."),
+        attempt(2, "c", None, outcome=BROKEN),
+    )
+    verdict = judgement(trajectory=IDS[1], models={"verdict": "secret-judge"}, success=True)
+    append_judgement(run, Split.TEST, 0, verdict)
+    return run
+
+
+def labelling(run, ids=None):
+    with open_index(run) as index:
+        return Labelling(run, read_episodes_to_label(run, index, ids))
+
+
+def said(run):
+    return {(label.who, label.trajectory): label.label for label in iter_labels(run)}
+
+
+@pytest.mark.browser
+async def test_a_person_labels_by_keys_and_sees_no_verdict(run, chromium):
+    async with LabelServer(labelling(run)) as server:
+        view = await chromium.new_page(viewport={"width": 380, "height": 700})
+        requests, errors = [], []
+        view.on("request", lambda request: requests.append(request.url))
+        view.on("console", lambda message: errors.append(message.text))
+        await view.goto(server.url)
+        await view.fill("input", "anna")
+        await view.click("button")
+        assert await view.locator("h1").inner_text() == "Buy a red kettle."
+        text = await view.content()
+        assert not [word for word in ("solved", "reward", "Judgement", "secret-judge") if word in text]
+        assert await view.evaluate("document.documentElement.scrollWidth") <= 380
+        await view.keyboard.press("y")
+        await view.wait_for_url(f"**/{IDS[1]}")
+        assert "secret-judge" not in await view.content()
+        await view.keyboard.press("b")
+        await view.wait_for_url(f"**/{IDS[0]}")
+        assert await view.locator("button[aria-pressed=true]").get_attribute("value") == "yes"
+        await view.keyboard.press("n")  # she changes her mind
+        await view.wait_for_url(f"**/{IDS[1]}")
+        await view.click("button[value=unsure]")
+        await view.wait_for_url("**/anna/")
+        assert "All 2 episodes" in await view.locator("main").inner_text()
+        await view.close()
+    assert errors == []
+    assert [url for url in requests if not url.startswith(("http://127.0.0.1:", "data:"))] == []
+    assert said(run) == {("anna", IDS[0]): "no", ("anna", IDS[1]): "unsure"}
+    assert len(list(iter_labels(run))) == 3  # both of her labels stay
+
+
+async def test_people_label_apart_and_go_on_where_they_stopped(run):
+    for value in ("yes", "no"):  # the second time from what is stored
+        async with LabelServer(labelling(run)) as server, aiohttp.ClientSession() as session:
+            first = await session.get(f"{server.url}ben/")
+            await session.post(first.url, data={"label": value})
+            other = await session.get(f"{server.url}cleo/")
+            assert (first.url.name, other.url.name) == (IDS[value == "no"], IDS[0])
+    assert said(run) == {("ben", IDS[0]): "yes", ("ben", IDS[1]): "no"}
+    newest = {(label.who, *label.names): label.success for label in read_labels(run.root)}
+    assert newest == {("ben", IDS[0]): True, ("ben", IDS[1]): False}
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("", None, 200),
+        ("ben/", "evil.test", 403),
+        ("../", None, 404),
+        ("ben/test-0000-00002", None, 404),  # it failed: there is nothing to label
+        ("..%2f/test-0000-00000", None, 404),
+        ("?who=a%2fb", None, 400),
+    ],
+)
+async def test_only_the_address_itself_is_served(run, path, host, status):
+    async with LabelServer(labelling(run)) as server, aiohttp.ClientSession() as session:
+        answer = await session.get(server.url + path, headers={"Host": host} if host else {})
+        assert answer.status == status
+        refused = await session.post(f"{server.url}ben/{IDS[0]}", data={"label": "maybe"})
+        assert refused.status == 400
+    assert said(run) == {}
+
+
+@pytest.mark.parametrize("ids", [["test-0000-00002"], ["nothing"]])
+def test_what_can_not_be_labelled_is_named(run, ids):
+    with pytest.raises(UsageError, match=ids[0]):
+        labelling(run, ids)

@@ -1,0 +1,53 @@
+"""`webgym label`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from webgym_cli.cli.browse import open_in_browser
+from webgym_cli.cli.ids import IdsArg, read_ids
+from webgym_cli.cli.options import RunArg
+from webgym_cli.cli.output import Output
+
+PortOpt = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")]
+OpenOpt = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
+
+
+def label(run: RunArg, ids: IdsArg = None, port: PortOpt = 0, open_: OpenOpt = False) -> None:
+    """Label episodes by hand.
+
+    Serves a page on this machine alone; the first line of the output is its address. It shows one episode after the
+    other, by default all that were rolled out, without their rewards, verdicts and labels of others. Keys: y yes, n no,
+    u unsure, b back. Several people label apart, each under a name. Labels are lines in RUN beside the verdicts; of one
+    person the newest counts. Stopped with Ctrl-C and run again, it goes on where each person stopped.
+
+    Examples:
+      webgym label runs/a --open
+      webgym inspect-buffer runs/a --split test -q | webgym label runs/a -
+      webgym judge runs/a --against runs/a
+
+    Exit codes: 3.
+
+    See also: webgym judge, webgym show, webgym inspect-buffer.
+    """
+    from webgym_cli.cli.run_index import open_run_index
+    from webgym_cli.inspect.labelling import Labelling, LabelServer, read_episodes_to_label
+    from webgym_cli.jobs.signals import run_async
+    from webgym_cli.store.run import open_run
+
+    directory, _ = open_run(run)
+    output, names = Output(), read_ids(ids)
+    with open_run_index(directory, output) as index:
+        labelling = Labelling(directory, read_episodes_to_label(directory, index, names))
+
+    async def serve() -> None:
+        async with LabelServer(labelling, port) as server:
+            output.text(server.url)
+            output.flush()
+            if open_:
+                open_in_browser(server.url, output)
+            await server.closing.wait()
+
+    run_async(serve())

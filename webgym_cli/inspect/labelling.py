@@ -1,0 +1,178 @@
+"""Pages on which people label episodes, served on loopback: blind to every verdict, each person apart."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from webgym_cli.errors import UsageError
+from webgym_cli.inspect.episode import EpisodeView
+from webgym_cli.inspect.page import render_episode_page
+from webgym_cli.records.label import LABELS, EpisodeLabel, LabelValue
+from webgym_cli.records.task import Split
+from webgym_cli.store.buffer import LineRef, read
+from webgym_cli.store.index.query import Index
+from webgym_cli.store.labels import append_label, iter_labels
+from webgym_cli.store.run import RunDir, now
+from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.util.html_page import render_page
+from webgym_cli.util.local_server import LocalServer
+
+_NAME = re.compile(r"[\w.-]{1,40}")
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeToLabel:
+    """One episode to label."""
+
+    split: Split
+    iteration: int
+    line: LineRef
+
+
+def read_episodes_to_label(run: RunDir, index: Index, ids: Sequence[str] | None) -> list[EpisodeToLabel]:
+    """Return the episodes that were rolled out, without what a judge said of them. Raises `UsageError` for an id."""
+    rows = index.rows(
+        "SELECT id, split, iteration, file, start, size FROM stored WHERE failure IS NULL OR failure = 'judge_failed' "
+        "ORDER BY split, iteration, file, start"
+    )
+    known = {
+        row["id"]: EpisodeToLabel(
+            Split(row["split"]), row["iteration"], LineRef(row["id"], row["file"], row["start"], row["size"])
+        )
+        for row in rows
+    }
+    if missing := [name for name in ids or () if name not in known]:
+        raise UsageError(
+            f"{run.root}: {missing[0]} is no episode to label", hint=f"webgym inspect-buffer {run.root} -q"
+        )
+    return [known[name] for name in (known if ids is None else dict.fromkeys(ids))]
+
+
+@dataclass(slots=True)
+class Labelling:
+    """The episodes, in order, and what each person said of them."""
+
+    run: RunDir
+    episodes: Sequence[EpisodeToLabel]
+    labels: dict[str, dict[str, LabelValue]] = field(default_factory=dict)
+    """Label by trajectory, by person."""
+
+    def __post_init__(self) -> None:
+        """Read what was said before."""
+        for label in iter_labels(self.run):
+            self.labels.setdefault(label.who, {})[label.trajectory] = label.label
+
+    def find_next(self, who: str, after: str = "") -> str:
+        """Return the next episode without this person's label, from `after` on; empty if there is none."""
+        ids = [one.line.id for one in self.episodes]
+        start = ids.index(after) + 1 if after in ids else 0
+        mine = self.labels.get(who, {})
+        return next((name for name in [*ids[start:], *ids[:start]] if name not in mine), "")
+
+    def add(self, who: str, episode: EpisodeToLabel, value: LabelValue) -> None:
+        """Store a label."""
+        label = EpisodeLabel(trajectory=episode.line.id, label=value, who=who, labelled_at=now())
+        append_label(self.run, episode.split, episode.iteration, label)
+        self.labels.setdefault(who, {})[episode.line.id] = value
+
+
+class LabelServer(LocalServer):
+    """The server. Its address holds a secret: no other page of the browser, and no other user, can label."""
+
+    def __init__(self, labelling: Labelling, port: int = 0) -> None:
+        self._labelling = labelling
+        self._root = f"/{secrets.token_urlsafe(12)}"
+        app = web.Application(middlewares=[self._refuse_other_hosts])
+        app.add_routes(
+            [
+                web.get(f"{self._root}/", self._show_start),
+                web.get(f"{self._root}/{{who}}/", self._go_on),
+                web.get(f"{self._root}/{{who}}/{{id}}", self._show_episode),
+                web.post(f"{self._root}/{{who}}/{{id}}", self._label),
+            ]
+        )
+        super().__init__(app, port)
+
+    @property
+    def url(self) -> str:
+        """Address of the first page."""
+        return f"http://{self.address}{self._root}/"
+
+    @web.middleware
+    async def _refuse_other_hosts(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        # a name that an attacker points at 127.0.0.1 would make the page one of his own site
+        if request.host != self.address:
+            raise web.HTTPForbidden(text="another host name")
+        response = await handler(request)
+        response.headers["Cache-Control"] = "no-store"
+        return response
+
+    async def _show_start(self, request: web.Request) -> web.Response:
+        if who := request.query.get("who", "").strip():
+            if not _NAME.fullmatch(who):
+                raise web.HTTPBadRequest(text="a name is made of letters, digits, dots, - and _")
+            raise web.HTTPSeeOther(f"{self._root}/{quote(who)}/")
+        return self._render_start(who="")
+
+    async def _go_on(self, request: web.Request) -> web.Response:
+        who = request.match_info["who"]
+        if name := self._labelling.find_next(who):
+            raise web.HTTPSeeOther(f"{self._root}/{quote(who)}/{quote(name, safe='')}")
+        return self._render_start(who)
+
+    def _render_start(self, who: str) -> web.Response:
+        labelling = self._labelling
+        counts = {name: len(of_one) for name, of_one in labelling.labels.items()}
+        facts: dict[str, Any] = {
+            "run": labelling.run.root,
+            "who": who,
+            "counts": counts,
+            "total": len(labelling.episodes),
+        }
+        names = [one.line.id for one in labelling.episodes] if who else []
+        mine = [(name, labelling.labels.get(who, {}).get(name, "")) for name in names]
+        return _respond(
+            render_page(Path(__file__).parent, "label_start.html", "label", style="episode.css", mine=mine, **facts)
+        )
+
+    async def _show_episode(self, request: web.Request) -> web.Response:
+        episode, who, run = self._find(request), request.match_info["who"], self._labelling.run
+        mine = self._labelling.labels.get(who, {})
+        ids = [one.line.id for one in self._labelling.episodes]
+        at = ids.index(episode.line.id)
+        facts = {"who": who, "done": len(mine), "total": len(ids), "label": mine.get(episode.line.id, "")}
+        facts["before"] = quote(ids[at - 1], safe="") if at else ""
+        view = EpisodeView(read(run, episode.line, without=("token_ids", "logprobs")))
+        return _respond(render_episode_page(view, ScreenshotStore(run.screenshots), facts))
+
+    async def _label(self, request: web.Request) -> web.Response:
+        episode, who = self._find(request), request.match_info["who"]
+        given = (await request.post()).get("label")
+        value = next((one for one in LABELS if one == given), None)
+        if value is None:
+            raise web.HTTPBadRequest(text="yes, no or unsure")
+        self._labelling.add(who, episode, value)
+        name = self._labelling.find_next(who, episode.line.id)
+        raise web.HTTPSeeOther(f"{self._root}/{quote(who)}/{quote(name, safe='')}")
+
+    def _find(self, request: web.Request) -> EpisodeToLabel:
+        if not _NAME.fullmatch(request.match_info["who"]):
+            raise web.HTTPNotFound
+        name = request.match_info["id"]
+        episode = next((one for one in self._labelling.episodes if one.line.id == name), None)
+        if episode is None:
+            raise web.HTTPNotFound
+        return episode
+
+
+def _respond(page: bytes) -> web.Response:
+    return web.Response(body=page, content_type="text/html", charset="utf-8")

@@ -1,0 +1,72 @@
+"""Summary of a rollout: its rewards, what is owed, and what to do where nothing could be collected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+from webgym_cli.errors import WebGymError
+from webgym_cli.records.events import RolloutSummary
+from webgym_cli.records.failure import FailureKind, is_rolled_out
+from webgym_cli.records.trajectory import Outcome, Trajectory
+from webgym_cli.rollout.monitor import Monitor, summarize_rewards
+from webgym_cli.rollout.plan import RolloutPlan
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.run import RunDir
+
+
+def summarize(
+    run: RunDir,
+    plan: RolloutPlan,
+    monitor: Monitor,
+    judge_down: str = "",
+    *,
+    stored: Sequence[Trajectory] | None = None,
+) -> RolloutSummary:
+    """Return the summary event of the iteration so far. Raises `WebGymError` if nothing was collected or judged.
+
+    The rewards are those of the acting policy: an expert's or another server's are no result of it.
+    `stored`: all trajectories of the iteration; None: read them from the buffer.
+    """
+    if judge_down:
+        raise WebGymError(
+            f"the judge does not answer: {judge_down}", hint=f"webgym judge {run.root} once it does: all is stored"
+        )
+    whole = list(scan(run, plan.split, plan.iteration)) if stored is None else stored
+    all_stored = [trajectory for trajectory in whole if plan.counts(trajectory)]
+    collected = [trajectory for trajectory in all_stored if is_rolled_out(trajectory.outcome.failure)]
+    worked = [trajectory for trajectory in collected if trajectory.outcome.failure is None]
+    if collected and not worked:
+        raise WebGymError(
+            f"none of the {len(collected)} collected episodes could be judged: {collected[-1].outcome.failure_detail}",
+            hint=f"check judge.base_url, judge.model and the key in the variable that "
+            f"judge.api_key_env_var names, then webgym judge {run.root}: all is stored",
+        )
+    if not collected and not monitor.skip_reasons:
+        kinds = ", ".join(f"{count} x {kind}" for kind, count in monitor.failures.items())
+        last = all_stored[-1].outcome if all_stored else Outcome()
+        cause = f"; the last one: {last.failure_detail}" if last.failure_detail else ""
+        hint = advise(last.failure) if monitor.failures else f"webgym rollout {run.root} --again given-up"
+        raise WebGymError(f"no episode could be collected: {kinds or 'all are given up'}{cause}", hint=hint)
+    head = {"event": "rollout", "split": plan.split, "iteration": plan.iteration, "policy": plan.policy_name}
+    given_up = plan.count_given_up(whole)
+    owed = len(plan.episodes) - len({trajectory.episode for trajectory in collected}) - given_up
+    counts = {"owed": owed, "given_up": given_up, "unjudged": sum(trajectory.awaits_judgement for trajectory in worked)}
+    rewards = summarize_rewards(list(filter(plan.is_by_policy, worked)))
+    return cast(RolloutSummary, {**head, **rewards, **counts, **monitor.summary()})
+
+
+def advise(failure: FailureKind | None) -> str:
+    """Return the hint for consecutive failures of one kind."""
+    if failure in (FailureKind.POLICY_UNAVAILABLE, FailureKind.POLICY_REFUSED):
+        return (
+            "look at the policy server (the log of webgym's own: logs/attempt_*/vllm.log in the run), then the same "
+            "command again; the key of another server is in the variable that rollout.policy_api_key_env_var names"
+        )
+    if failure is FailureKind.NETWORK_UNAVAILABLE:
+        return "once the network is back, run the same command again: no episode has used up an attempt"
+    if failure is FailureKind.INTERNAL_ERROR:
+        return "a bug of webgym or a plug-in, at the place in brackets; once it is mended, run the same command again"
+    if failure is FailureKind.ENVIRONMENT_ERROR:
+        return "mend what it names, then the same command again (episodes whose check failed: webgym score RUN --check)"
+    return "webgym doctor, then run the same command again: what is stored stays"

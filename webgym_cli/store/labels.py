@@ -1,0 +1,30 @@
+"""Labels of people, append-only beside the judge's verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import ValidationError
+
+from webgym_cli.errors import StoreError
+from webgym_cli.records.base import describe_invalid
+from webgym_cli.records.label import EpisodeLabel
+from webgym_cli.records.task import Split
+from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import append_lines, read_lines
+
+
+def append_label(run: RunDir, split: Split, iteration: int, label: EpisodeLabel) -> None:
+    """Append a label durably; earlier ones stay. Raises `StoreError`."""
+    append_lines(run.labels(split, iteration), label.to_line())
+
+
+def iter_labels(run: RunDir) -> Iterator[EpisodeLabel]:
+    """Yield the labels of a run, those of each person and trajectory in order. Raises `StoreError`."""
+    for split in Split:
+        for file in sorted(run.trajectories(split).glob("iteration_*/labels.jsonl")):
+            for number, line in read_lines(file):
+                try:
+                    yield EpisodeLabel.model_validate_json(line)
+                except ValidationError as error:
+                    raise StoreError(f"{file}:{number}: no label: {describe_invalid(error)}") from None
