@@ -8,11 +8,13 @@ import pytest
 from tests.cli.runs import WEBGYM, filled
 from tests.forked import webgym
 from tests.records.test_judgement import judgement
+from webgym_cli.config.load import load
 from webgym_cli.errors import EXIT_CODES
 from webgym_cli.records.task import Split
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.store.buffer import append_judgement
 from webgym_cli.store.lock import lock_run
+from webgym_cli.store.run import RunDir, create_or_open
 
 
 @pytest.fixture
@@ -63,10 +65,12 @@ def out_of_time(run):
 
 def over_budget(run):
     verdict = judgement(trajectory="train-0000-00000", models={"verdict": "m"}, tokens=TokenUsage(prompt=10))
-    append_judgement(run, Split.TRAIN, 0, verdict)
+    new = RunDir(run.root.with_name("spent"))
+    create_or_open(new, load((), ["tasks.train=miniwob:click-button"]))
+    append_judgement(new, Split.TRAIN, 0, verdict)
     prices = 'cost.prices={"m": {"prompt": 1e6, "completion": 1e6}}'
-    words = ("--episodes", "5", "--policy", "oracle", "-s", prices, "--max-cost", "1")
-    return webgym("rollout", run.root, *words, cwd=run.root.parent)
+    words = ("--episodes", "1", "--policy", "oracle", "-s", prices, "--max-cost", "1")
+    return webgym("rollout", new.root, *words, cwd=run.root.parent)
 
 
 def signalled(number):
