@@ -135,8 +135,7 @@ class RunDir:
 
     def status(self, split: Split = Split.TRAIN) -> Path:
         """Current state of a split's rollout, replaced every second."""
-        name = "rollout" if split is Split.TRAIN else "evaluation"
-        return self.root / "status" / f"{name}-0.json"
+        return self.root / "status" / f"{'rollout' if split is Split.TRAIN else 'evaluation'}-0.json"
 
     def model(self, settings: Settings) -> Path:
         """Current policy: a symbolic link, replaced by rename and therefore never half-written."""
