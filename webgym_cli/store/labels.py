@@ -13,16 +13,18 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import append_lines, read_lines
 
+_FILE = "labels.jsonl"
+
 
 def append_label(run: RunDir, split: Split, iteration: int, label: EpisodeLabel) -> None:
     """Append a label durably; earlier ones stay. Raises `StoreError`."""
-    append_lines(run.labels(split, iteration), label.to_line())
+    append_lines(run.part(split, iteration).with_name(_FILE), label.to_line())
 
 
 def iter_labels(run: RunDir) -> Iterator[EpisodeLabel]:
     """Yield the labels of a run, those of each person and trajectory in order. Raises `StoreError`."""
     for split in Split:
-        for file in sorted(run.trajectories(split).glob("iteration_*/labels.jsonl")):
+        for file in sorted(run.trajectories(split).glob(f"iteration_*/{_FILE}")):
             for number, line in read_lines(file):
                 try:
                     yield EpisodeLabel.model_validate_json(line)

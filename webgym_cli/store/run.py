@@ -96,8 +96,6 @@ class RunDir:
     """Sites that blocked the browser, one JSON object per line."""
     conditions = _PathBelow("conditions.json")
     """What changes the numbers of an evaluation, except for its judge."""
-    index = _PathBelow("index.parquet")
-    """Index of the trajectories; derived, can be rebuilt at any time."""
     report = _PathBelow("report.html")
     """The run as one HTML page, made by `webgym report`."""
 
@@ -121,9 +119,10 @@ class RunDir:
         """Append-only file of one judge's verdicts on an iteration's trajectories."""
         return self.part(split, iteration).parent / f"verdicts-{rank}.jsonl"
 
-    def labels(self, split: Split, iteration: int) -> Path:
-        """Append-only file of people's labels of an iteration's trajectories, written by `webgym label`."""
-        return self.part(split, iteration).parent / "labels.jsonl"
+    @property
+    def index(self) -> Path:
+        """Index of the trajectories; derived, can be rebuilt at any time."""
+        return self.root / "index.parquet"
 
     def evaluation(self, judge: str) -> Path:
         """Record of an evaluation by one judge (`environment`: without one); its page is beside it."""
