@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import json
+from pathlib import Path
 
 import openai
 import pytest
@@ -17,6 +18,8 @@ from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.gateway.sessions import SessionEnd
+from webgym_cli.prepare.export.export import Export
+from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.prepare.rl.execute import execute
 from webgym_cli.prepare.rl.plan import plan_batch
 from webgym_cli.prepare.rl.rows import build_trained_rows, read_turns
@@ -317,3 +320,64 @@ async def test_both_trainings_get_what_was_sampled(world, model):
             digest_tokens(tokens.prompt_ids(sample.messages[:-1], [(64, 64)]))
             == made.steps[1].generation.prompt_token_digest
         )
+
+
+@pytest.mark.parametrize("name", ["openenv", "atif"])
+async def test_sessions_are_exported_as_they_were_sampled(world, model, name):
+    for reward in (0, 1):
+        session = await world.open()
+        world.upstream.text = CALL
+        await world.chat(session["key"], ask("First.", picture("red")) | {"tools": [CLICK]})
+        world.upstream.text = "It is done."
+        await world.chat(session["key"], ask("Second.", picture("blue")) | {"tools": [CLICK]})
+        await end(world, session, reward=reward)
+    failed = await world.open()
+    await end(world, failed)
+    lines: list[str] = []
+    overrides = [*LIMITS, f"policy_config.base_model={model}"]
+    options = ExportOptions(name, embed_images=name == "openenv")
+    stats = Export(world.run, load(overrides=overrides), options).execute(lines.append, world.events.append)
+    assert (stats.records, stats.damaged) == (2, 0)
+    episodes = [one for one in stored(world.run) if one.steps]
+    check = {"openenv": check_training_trace, "atif": check_atif}[name]
+    for line, made in zip(lines, episodes, strict=True):
+        check(json.loads(line), made, world)
+
+
+def check_training_trace(trace, made, world):
+    """Check the fields of schema 1, and that tokens and pictures are those of the session."""
+    assert (set(trace), trace["schema_version"]) == ({"schema_version", "turns"}, 1)
+    for turn, step in zip(trace["turns"], made.steps, strict=True):
+        assert set(turn) == {
+            *("node_id", "prompt_token_ids", "completion_token_ids", "per_token_logps", "loss_mask"),
+            *("request", "response", "metadata"),
+        }
+        ids = turn["completion_token_ids"]
+        assert digest_tokens(turn["prompt_token_ids"]) == step.generation.prompt_token_digest
+        assert (tuple(ids), tuple(turn["per_token_logps"])) == (step.generation.token_ids, step.generation.logprobs)
+        assert turn["loss_mask"] == [0] * len(turn["prompt_token_ids"]) + [1] * len(ids)
+        (url,) = [
+            part["image_url"]["url"]
+            for message in turn["request"]["messages"]
+            for part in message["content"]
+            if part["type"] == "image_url"
+        ]
+        assert hashlib.sha256(base64.b64decode(url.partition(",")[2])).hexdigest() == step.sent.images[0]
+        assert turn["metadata"]["reward"] == made.outcome.reward
+    assert len({turn["node_id"] for turn in trace["turns"]}) == len(made.steps)
+
+
+def check_atif(record, made, world):
+    """Check the fields of ATIF 1.7, and that tokens and pictures are those of the session."""
+    assert (record["schema_version"], record["session_id"]) == ("ATIF-v1.7", made.id)
+    assert [step["step_id"] for step in record["steps"]] == list(range(1, len(record["steps"]) + 1))
+    agent = [step for step in record["steps"] if step["source"] == "agent"]
+    for step, of in zip(agent, made.steps, strict=True):
+        assert step["metrics"]["completion_token_ids"] == list(of.generation.token_ids)
+        assert step["metrics"]["prompt_tokens"] == of.generation.prompt_tokens
+    assert [call["function_name"] for call in agent[0]["tool_calls"]] == ["click"]
+    others = [step for step in record["steps"] if step["source"] != "agent"]
+    assert all(set(step) == {"step_id", "source", "message"} for step in others)
+    paths = [part["source"]["path"] for step in others for part in step["message"] if part["type"] == "image"]
+    assert [Path(path).stem for path in paths] == [step.sent.images[0] for step in made.steps]
+    assert record["extra"]["reward"] == made.outcome.reward

@@ -162,7 +162,8 @@ def test_replies_keep_the_prompt_that_they_were_given_to(tmp_path):
     assert [message.role for message in found.steps[1].sent.messages] == ["system", "user", "assistant", "user"]
     assert found.steps[1].sent.messages[1].content == "<image>Task: when?"
     assert found.steps[1].sent.messages[0].content.endswith("&lt;image&gt;")
-    assert (found.steps[0].sent.pictures, found.steps[1].sent.pictures) == ((0,), (0, 1))
+    first, second = (step.picture for step in found.steps)
+    assert (found.steps[0].sent.pictures, found.steps[1].sent.pictures) == ((first,), (first, second))
     # their prompt asks for no call of ours, so none is appended
     assert (found.steps[0].response, found.steps[0].action.text) == (raw, "red")
 
@@ -172,7 +173,7 @@ def test_replies_keep_the_prompt_that_they_were_given_to(tmp_path):
 )
 def test_a_prompt_of_another_form_is_not_taken_over(tmp_path, prompt):
     found = only(tmp_path, with_prompts(prompt, [sent(1)]))
-    assert (found.steps[0].sent, found.steps[1].sent.pictures) == (None, (1,))
+    assert (found.steps[0].sent, found.steps[1].sent.pictures) == (None, (found.steps[1].picture,))
 
 
 def test_a_response_without_a_call_gets_the_call_of_their_action(tmp_path):

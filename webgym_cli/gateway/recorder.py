@@ -15,10 +15,9 @@ from webgym_cli.agent.client.policy import digest_tokens
 from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.prompt import Prompt
 from webgym_cli.agent.tokens.tokens import ModelTokens
-from webgym_cli.config.limits import MAX_TOOL_CALLS
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import BoundaryError
-from webgym_cli.gateway.requests import ChatRequest, Conversation, RequestError, convert_messages, refuse_key
+from webgym_cli.gateway.requests import ChatRequest, RequestError, convert_request, refuse_key
 from webgym_cli.gateway.sessions import (
     OPEN_SUFFIX,
     GatewayCall,
@@ -28,7 +27,7 @@ from webgym_cli.gateway.sessions import (
     digest_key,
     recover_sessions,
 )
-from webgym_cli.records.action import Action, ActionName, CustomAction
+from webgym_cli.imports.chat import Conversation, read_reply
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.failure import FailureKind
@@ -53,8 +52,6 @@ from webgym_cli.util.files import append_lines
 
 # Maximum number of calls of a session that is no planned episode, of those in flight, and of open sessions.
 MAX_CALLS, MAX_RUNNING, MAX_SESSIONS = 1000, 16, 4096
-# Characters of a reply that its action shows; the whole text is the step's response.
-_SHOWN = 2000
 # Seconds between two looks at the sessions' deadlines.
 _LOOK = 1.0
 
@@ -180,9 +177,11 @@ class Recorder:
         session.record("call", call=GatewayCall(number=len(session.calls), **facts))
         return session.calls[-1]
 
-    def _store_images(self, request: ChatRequest, call_format: ActionSet) -> tuple[Conversation, list[Screenshot]]:
+    def _store_images(
+        self, request: ChatRequest, call_format: ActionSet
+    ) -> tuple[Conversation[bytes], list[Screenshot]]:
         """Return the messages of a request, and its stored images in order. Raises `RequestError`."""
-        conversation, store = convert_messages(request, call_format), ScreenshotStore(self.run.screenshots)
+        conversation, store = convert_request(request, call_format), ScreenshotStore(self.run.screenshots)
         shots, limits = [store.put(png) for png in conversation.images], self.settings.image
         for shot in shots:
             if not limits.image_min_pixels <= shot.width * shot.height <= limits.image_max_pixels:
@@ -207,14 +206,10 @@ class Recorder:
                 # Trained, it would be another prompt: pixels lost, or a picture cut off.
                 message = "the server's prompt tokens, images included, are not those of the recorded messages"
                 raise RequestError(502, message, "prompt_tokens_differ", "server_error")
-        truncated = reply.generation.finish_reason == "length"
-        parsed = ParseError(ParseErrorKind.TRUNCATED) if truncated else None
-        action: Action | CustomAction = CustomAction(name="reply", arguments={"text": reply.text[:_SHOWN]})
-        if tools and parsed is None:
-            spec = self._spec.model_copy(update={"tools": tools})
-            read = call_format.parse(reply.text, spec, truncated=False, max_calls=MAX_TOOL_CALLS)
-            parsed = read if isinstance(read, ParseError) else None
-            action = read if isinstance(read, Action) and read.name is ActionName.CALL else action
+        cut = reply.generation.finish_reason == "length"
+        spec = self._spec.model_copy(update={"tools": tools})
+        read = ParseError(ParseErrorKind.TRUNCATED) if cut else read_reply(reply.text, spec, call_format)
+        parsed = read if isinstance(read, ParseError) else None
         pictures = tuple(ToolResult(name="image", text="", image=shot) for shot in dict.fromkeys(shots[:-1]))
         return Step(
             index=len(session.calls),
@@ -222,7 +217,7 @@ class Recorder:
                 url=session.episode.task.start_url, screenshot=shots[-1] if shots else None, results=pictures
             ),
             response=reply.text,
-            action=None if parsed else action,
+            action=None if isinstance(read, ParseError) else read,
             parse_error=parsed.kind if parsed else None,
             parse_detail=parsed.detail[:200] if parsed else "",
             prompt_digest=prompt.digest,

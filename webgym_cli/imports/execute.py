@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from webgym_cli.imports.plan import ImportPlan
 from webgym_cli.imports.source import (
     ImportedEpisode,
     ImportedStep,
+    Picture,
     SkippedEpisode,
     SkipReason,
     StoredEpisode,
@@ -30,7 +31,7 @@ from webgym_cli.imports.summary import ImportCounts
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement, effective_verdict, with_verdict
 from webgym_cli.records.task import Split
-from webgym_cli.records.trajectory import Observation, Screenshot, SentPrompt, Step, Trajectory, is_webrl
+from webgym_cli.records.trajectory import Observation, Screenshot, SentPrompt, Step, ToolResult, Trajectory, is_webrl
 from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.checkpoints import set_first_version
 from webgym_cli.store.index.query import open_index
@@ -139,7 +140,7 @@ class Importer:
     def _convert(self, one: ImportedEpisode) -> bool:
         """Import an episode of another system; return whether it was imported."""
         try:
-            pictures = [None if step.picture is None else load_png(step.picture) for step in one.steps]
+            pictures = {picture: load_png(picture) for picture in one.pictures}
             trajectory, verdict = self._build_trajectory(one, pictures)
         except UnreadableImage as error:
             self.report.skip(SkippedEpisode(SkipReason.SCREENSHOT_MISSING, one.where, str(error)))
@@ -149,8 +150,7 @@ class Importer:
             detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
             self.report.skip(SkippedEpisode(SkipReason.NOT_UNDERSTOOD, one.where, detail))
             return False
-        pairs = zip(trajectory.steps, pictures, strict=True)
-        pngs = {shot.sha256: png for step, png in pairs if png for shot in step.observation.pictures}
+        pngs = {hashlib.sha256(png).hexdigest(): png for png in pictures.values()}
         target = ScreenshotStore(self.run.screenshots)
         self._store(trajectory, [verdict] if verdict else [], pngs, lambda sha256: target.put(pngs[sha256]))
         self.report.take(
@@ -163,12 +163,12 @@ class Importer:
         return f"{split}-{iteration:04d}-{_short_name(self.plan.name)}-{digest[:_ID_DIGITS]}"
 
     def _build_trajectory(
-        self, one: ImportedEpisode, pictures: list[bytes | None]
+        self, one: ImportedEpisode, pictures: Mapping[Picture, bytes]
     ) -> tuple[Trajectory, Judgement | None]:
         """Return an episode's trajectory and judgement."""
         split = self.plan.split or one.split
         name = self._name(split, self._iteration, one.digest)
-        shots = [None if png is None else _describe_picture(png) for png in pictures]
+        shots = {picture: _describe_picture(png) for picture, png in pictures.items()}
         trajectory = Trajectory(
             id=name,
             episode=name,
@@ -179,7 +179,7 @@ class Importer:
             seed=one.seed,
             policy=one.policy,
             prompt=self.plan.prompt if self.plan.format.text else one.prompt,
-            steps=tuple(_build_step(number, step, shots) for number, step in enumerate(one.steps)),
+            steps=tuple(_build_step(number, one.steps, shots) for number in range(len(one.steps))),
             outcome=one.outcome,
             started_at=one.started_at,
             seconds=one.seconds,
@@ -228,21 +228,23 @@ def _describe_picture(png: bytes) -> Screenshot:
     return Screenshot(sha256=hashlib.sha256(png).hexdigest(), width=width, height=height)
 
 
-def _build_step(number: int, step: ImportedStep, shots: list[Screenshot | None]) -> Step:
-    changed = step.page_changed
+def _build_step(number: int, steps: Sequence[ImportedStep], shots: Mapping[Picture, Screenshot]) -> Step:
+    step, changed = steps[number], steps[number].page_changed
+    shot = None if step.picture is None else shots[step.picture]
     # The last step has no next screenshot.
-    if number + 1 == len(shots):
+    if number + 1 == len(steps):
         changed = None
     # Not recorded by the format: compare with the next screenshot.
-    elif changed is None:
-        changed = shots[number] != shots[number + 1] if shots[number] else None
+    elif changed is None and step.picture is not None:
+        following = steps[number + 1].picture
+        changed = following is None or shot != shots[following]
     sent = step.sent and SentPrompt(
-        messages=step.sent.messages,
-        images=tuple(shot.sha256 for picture in step.sent.pictures if (shot := shots[picture])),
+        messages=step.sent.messages, images=tuple(shots[picture].sha256 for picture in step.sent.pictures)
     )
+    results = tuple(ToolResult(name="image", text="", image=shots[picture]) for picture in step.more_pictures)
     return Step(
         index=number,
-        observation=Observation(url=step.url, title=step.title, html=step.html, screenshot=shots[number]),
+        observation=Observation(url=step.url, title=step.title, html=step.html, screenshot=shot, results=results),
         response=step.response,
         action=step.action,
         parse_error=step.parse_error,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from PIL import Image
@@ -27,10 +29,34 @@ class UnreadableImage(NotUnderstood):
     why = SkipReason.SCREENSHOT_MISSING
 
 
-def load_png(picture: Path) -> bytes:
-    """Load an image as PNG. Raises `UnreadableImage` with its path."""
+def load_png(picture: Path | bytes) -> bytes:
+    """Load an image, a file or its content, as PNG. Raises `UnreadableImage` with its path."""
+    if isinstance(picture, bytes):
+        return convert_png(picture, "an image within the file")
     with _open_file(picture) as file:
         return _to_png(file.read())
+
+
+def decode_data_url(url: str) -> bytes:
+    """Return the content of an image's data URL. Raises `UnreadableImage`."""
+    head, comma, data = url.partition(",")
+    if not comma or not head.startswith("data:image/") or not head.endswith(";base64"):
+        raise UnreadableImage("image_url: only data:image/...;base64 URLs are taken")
+    try:
+        return base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise UnreadableImage(f"image_url: {error}") from None
+
+
+def find_picture(name: str, roots: Sequence[Path]) -> Path:
+    """Return the path of an image: the end of its path on another machine, below one of the folders."""
+    parts = [part for part in PurePosixPath(name).parts[-3:] if part != "/"]
+    # The path is untrusted: it must not leave the folder.
+    if ".." in parts or not parts:
+        raise NotUnderstood(f"the image path {name!r} leaves its folder")
+    tails = [Path(*parts[start:]) for start in range(len(parts))]
+    candidates = [root / tail for root in roots for tail in tails]
+    return next((path for path in candidates if path.is_file()), candidates[0])
 
 
 def convert_png(data: bytes, name: str) -> bytes:

@@ -54,7 +54,7 @@ class ImportPlan:
 
 def _find_format(name: str, prompt: PromptSpec) -> ImportFormat:
     form = IMPORT_FORMATS.find(name)
-    return form.text_form or form if is_webrl(prompt.version) else form
+    return form.for_policy(prompt) if form.for_policy else form
 
 
 def plan_import(

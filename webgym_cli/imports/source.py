@@ -32,6 +32,10 @@ MAX_DEPTH = 50
 MAX_NUMBER = 1 << 63
 
 
+# An image: its file, or its content.
+Picture = Path | bytes
+
+
 class SkipReason(StrEnum):
     """Why an episode is not imported."""
 
@@ -76,8 +80,8 @@ class ImportedPrompt:
     """The messages that were sent for a step."""
 
     messages: tuple[Message, ...]
-    pictures: tuple[int, ...]
-    """For each image placeholder, the index of the step whose screenshot it is."""
+    pictures: tuple[Picture, ...]
+    """The images, in the order of their placeholders: screenshots and `more_pictures` of this and earlier steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,10 @@ class ImportedStep:
     """Response for the trajectory; see `parse_response`."""
     action: AnyAction | None
     parse_error: ParseErrorKind | None
-    picture: Path | None = None
+    picture: Picture | None = None
     """None: a text-only episode."""
+    more_pictures: tuple[Picture, ...] = ()
+    """Other images that are new in its prompt."""
     html: str = ""
     """The page as text, if that was the policy's observation."""
     url: str = ""
@@ -129,6 +135,12 @@ class ImportedEpisode:
     lost_steps: int = 0
     """Number of steps without a response of the policy, which are left out."""
 
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """All images, each once."""
+        of_steps = ((step.picture, *step.more_pictures) for step in self.steps)
+        return tuple(dict.fromkeys(picture for own in of_steps for picture in own if picture is not None))
+
 
 @dataclass(frozen=True, slots=True)
 class StoredEpisode:
@@ -167,8 +179,8 @@ class ImportFormat:
     known of each episode."""
     iteration_of: Callable[[Path], int | None] = lambda _: None
     """Returns the iteration of a source; None: the files don't record it."""
-    text_form: ImportFormat | None = None
-    """This format for a policy that reads pages as text; None: the same."""
+    for_policy: Callable[[PromptSpec], ImportFormat] | None = None
+    """Returns this format for the run's policy, given by its prompt; None: the same."""
     suffixes: tuple[str, ...] = ()
     """Endings of single files that `auto` takes for this format first."""
     otherwise: str = ""

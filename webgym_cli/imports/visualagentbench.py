@@ -34,7 +34,7 @@ from webgym_cli.imports.visualagentbench_actions import convert_call, convert_li
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.failure import Stop
 from webgym_cli.records.task import Split, Task
-from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
+from webgym_cli.records.trajectory import Outcome, PromptSpec, Score, is_webrl
 from webgym_cli.tasks.registry import find_benchmark
 from webgym_cli.util.files import read_json, read_jsonl
 
@@ -203,7 +203,7 @@ def _read_step(
 def _with_text(form: ImportFormat) -> ImportFormat:
     """Return a format with a form for policies that read pages as text."""
     text = replace(form, read=partial(read, text=True), split=Split.TRAIN, caution=OF_TESTS, text=True)
-    return replace(form, text_form=text)
+    return replace(form, for_policy=lambda prompt: text if is_webrl(prompt.version) else form)
 
 
 # VisualAgentBench's results on WebArena-Lite, with either action set.

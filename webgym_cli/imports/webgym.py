@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from webgym_cli.agent.forms.web_actions import WEBGYM as WEBGYM_ACTIONS
 from webgym_cli.imports.containers import read_pickle
 from webgym_cli.imports.pickle_stubs import AllowedNames, PickleRefused
+from webgym_cli.imports.pictures import find_picture
 from webgym_cli.imports.source import (
     ImportedEpisode,
     ImportedStep,
@@ -100,8 +101,8 @@ class _File:
         self._policy = to_text(metadata.get("solution_model")) or "webgym"
         self._judge = to_text(metadata.get("judge_model")) or "unknown"
         self._written = _parse_time(to_text(metadata.get("timestamp")), source)
-        self._numbers: dict[str, int] = {}
-        """Step index by screenshot name, for the current episode."""
+        self._pictures: dict[str, Path] = {}
+        """Screenshots by name, for the current episode."""
 
     def to_imported(self, where: str, value: Any) -> ImportedEpisode:
         """Convert one episode. Raises `NotUnderstood`, `BadTask`."""
@@ -112,7 +113,7 @@ class _File:
         task = _convert_task(record)
         answered = _select_answered(steps)
         prompt = _detect_prompt(answered)
-        self._numbers = {_picture_name(step): number for number, step in enumerate(answered)}
+        self._pictures = {_picture_name(step): find_picture(_image_path(step), self._roots) for step in answered}
         imported = tuple(self._read_step(step, prompt) for step in answered)
         outcome, verdict = read_outcome(steps, len(answered), task, self._judge, self._written)
         content = [[step.response, step.url, _picture_name(of)] for step, of in zip(imported, answered, strict=True)]
@@ -137,7 +138,7 @@ class _File:
         response = to_fields(step["response"], "a response")
         page = observation.get("page_metadata")
         page = page if isinstance(page, dict) else {}
-        sent = read_sent(to_text(response.get("raw_prompt")), self._numbers)
+        sent = read_sent(to_text(response.get("raw_prompt")), self._pictures)
         parsed = parse_response(
             to_text(response.get("raw_response")),
             prompt.interaction_mode,
@@ -149,23 +150,13 @@ class _File:
         same = step.get("same_as_next_screenshot")
         return replace(
             parsed,
-            picture=self._find_picture(step),
+            picture=self._pictures[_picture_name(step)],
             url=to_text(page.get("url")),
             title=to_text(page.get("title")),
             prompt=to_text(response.get("raw_prompt")),
             sent=sent,
             page_changed=None if not isinstance(same, bool) else not same,
         )
-
-    def _find_picture(self, step: dict[str, Any]) -> Path:
-        """Return the path of a screenshot: the end of its path on the other machine, below one of our folders."""
-        parts = [part for part in PurePosixPath(_image_path(step)).parts[-3:] if part != "/"]
-        # The path is untrusted: it must not leave the folder.
-        if ".." in parts or not parts:
-            raise NotUnderstood(f"the image path {_image_path(step)!r} leaves its folder")
-        tails = [Path(*parts[start:]) for start in range(len(parts))]
-        candidates = [root / tail for root in self._roots for tail in tails]
-        return next((path for path in candidates if path.is_file()), candidates[0])
 
 
 def _find_task(steps: list[dict[str, Any]]) -> dict[str, Any]:

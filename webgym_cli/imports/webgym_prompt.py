@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pydantic import ValidationError
@@ -21,10 +21,10 @@ def shorten_path(path: str) -> str:
     return "/".join(PurePosixPath(path).parts[-2:])
 
 
-def read_sent(raw: str, steps: Mapping[str, int]) -> ImportedPrompt | None:
+def read_sent(raw: str, screenshots: Mapping[str, Path]) -> ImportedPrompt | None:
     """Parse the messages that were sent; None if they are invalid or refer to images of other episodes.
 
-    `steps`: step index of each screenshot, by `shorten_path`.
+    `screenshots`: those of the episode, by `shorten_path`.
     """
     try:
         value = json.loads(raw)
@@ -33,24 +33,24 @@ def read_sent(raw: str, steps: Mapping[str, int]) -> ImportedPrompt | None:
     if not isinstance(value, list) or not value:
         return None
     messages: list[Message] = []
-    pictures: list[int] = []
+    pictures: list[Path] = []
     try:
         for message in value:
-            content = _join_parts(message["content"], steps, pictures)
+            content = _join_parts(message["content"], screenshots, pictures)
             messages.append(Message(role=message["role"], content=content))
     except (KeyError, TypeError, ValidationError):
         return None
     return ImportedPrompt(tuple(messages), tuple(pictures)) if messages[-1].role == "user" else None
 
 
-def _join_parts(content: Any, steps: Mapping[str, int], pictures: list[int]) -> str:
-    """Return a message's text with image placeholders; append its images' steps. Raises `KeyError`, `TypeError`."""
+def _join_parts(content: Any, screenshots: Mapping[str, Path], pictures: list[Path]) -> str:
+    """Return a message's text with image placeholders; append its images. Raises `KeyError`, `TypeError`."""
     if isinstance(content, str):
         return sanitize_text(content)
     text = ""
     for part in content:
         if part["type"] == "image_url":
-            pictures.append(steps[shorten_path(part["image_url"]["url"].removeprefix(_FILE))])
+            pictures.append(screenshots[shorten_path(part["image_url"]["url"].removeprefix(_FILE))])
             text += IMAGE
         else:
             text += sanitize_text(part["text"])

@@ -26,7 +26,8 @@ FormatOpt = Annotated[
         "--format",
         metavar="NAME",
         help="json, jsonl: ShareGPT; messages: role and content; openai: images as parts; "
-        "hf: a folder for load_dataset; webdataset: tar shards; or one of your plugins.",
+        "hf: a folder for load_dataset; webdataset: tar shards; openenv, atif: whole episodes with their tokens; "
+        "or one of your plugins.",
         autocompletion=complete.export_formats,
     ),
 ]

@@ -15,7 +15,8 @@ FormatArg = Annotated[
     str,
     typer.Argument(
         metavar="FORMAT",
-        help="run, webgym, webrl, webrl-data, visualagentbench, auto; or one of your plugins.",
+        help="run, messages, openwebrl, fara, molmoweb, webgym, webrl, webrl-data, visualagentbench, auto; or one of your "
+        "plugins.",
         autocompletion=complete.import_formats,
     ),
 ]
@@ -51,6 +52,7 @@ def import_(
 
     Examples:
       webgym import webgym /data/logs runs/a --dry-run
+      webgym import messages episodes.jsonl runs/a --images shots/
       webgym import webrl results/ runs/w -c webrl
       webgym import run runs/a runs/b --where "success AND policy = 'oracle'"
       webgym import webgym train_trajectories.pt.iteration3 runs/a --images /data/logs/images
@@ -75,6 +77,9 @@ def import_(
         explained=context.explain_actions,
         lenient=True,
         max_characters=context.max_characters,
+        call_format=settings.agent.call_format,
+        history_window=context.history_window,
+        max_images=context.max_images,
     )
     plan = plan_import(
         directory,

@@ -9,12 +9,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput, open_output
 from webgym_cli.prepare.export.pairs import sample_pairs
 from webgym_cli.prepare.export.registry import FORMATS, ExportFormat
+from webgym_cli.prepare.rl.drop_reasons import MaskReason
+from webgym_cli.prepare.rl.rows import read_turns
 from webgym_cli.prepare.sft.conversations import (
     Example,
     build_step_sample,
@@ -28,6 +31,7 @@ from webgym_cli.records.events import EventSink
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import LineRef, read
+from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir, refuse_output_in_run
@@ -154,19 +158,20 @@ def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
     if ids is not None:
         _refuse_unknown(index, export.run, list(ids))
         return f"id IN (SELECT unnest(?::VARCHAR[])) AND {where}", [list(ids), *values]
-    usable, given = _usable(export.settings, preferences=export.options.objective is not ExportObjective.SFT)
+    with_failures = export.options.objective is not ExportObjective.SFT or export.format.unit is not None
+    usable, given = _usable(export.settings, with_failures=with_failures)
     split = str(query.split or Split.TRAIN)
     return f"split = ? AND {usable} AND {where}", [split, *given, *values]
 
 
-def _usable(settings: Settings, *, preferences: bool) -> tuple[str, list[Any]]:
-    """Return the condition of trajectories that `prepare` could use. Preferences may also use failures."""
+def _usable(settings: Settings, *, with_failures: bool) -> tuple[str, list[Any]]:
+    """Return the condition of trajectories that `prepare` could use, with or without those of no success."""
     filters = build_filters(settings).trajectories
     of_successes = (DropReason.UNSUCCESSFUL, DropReason.TOO_FEW_STEPS)
     conditions = []
     for item in filters:
-        # Preferences also use failures, so filters of successes apply only to successes.
-        unless = " AND success" if preferences and item.drop in of_successes else ""
+        # Filters of successes apply only to successes.
+        unless = " AND success" if with_failures and item.drop in of_successes else ""
         conditions.append(f"NOT coalesce(({item.predicate}){unless}, false)")
     return " AND ".join(conditions), [value for item in filters for value in item.parameters]
 
@@ -177,6 +182,11 @@ def _refuse_unknown(index: Index, run: RunDir, ids: list[str]) -> None:
         more = f" (and {len(missing) - 1} more)" if len(missing) > 1 else ""
         first = next(name for name in ids if name in missing)
         raise UsageError(f"{run.root}: no trajectory {first!r}{more}", hint=f"webgym inspect-buffer {run.root} -q")
+
+
+@lru_cache(1)
+def _load_tokens(model: str) -> ModelTokens:
+    return ModelTokens(model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +220,9 @@ class _ExampleReader:
                 self.sink({"event": "export_progress", "bar": "export", "done": done, "total": total})
 
     def _of(self, trajectory: Trajectory) -> Iterator[Example]:
+        if self.export.format.unit is not None:
+            yield from self._record(trajectory)
+            return
         desirable = trajectory.outcome.success if self.export.options.objective is ExportObjective.KTO else None
         if self.export.options.objective is ExportObjective.KTO and desirable is None:
             self.stats.dropped[DropReason.FAILURE if trajectory.outcome.failure else DropReason.REWARD_UNKNOWN] += 1
@@ -222,6 +235,27 @@ class _ExampleReader:
                     yield Example(build_step_sample(trajectory, step.index), desirable=desirable)
                 else:
                     self.stats.dropped[reason] += 1
+
+    def _record(self, trajectory: Trajectory) -> Iterator[Example]:
+        """Yield a trajectory as it was recorded."""
+        if (reason := find_trajectory_problem(trajectory)) is not None:
+            self.stats.dropped[reason] += 1
+            return
+        prompts: tuple[list[int], ...] = ()
+        if self.export.format.with_tokens:
+            sampled = [(step.generation.token_ids, step.generation.logprobs) for step in trajectory.steps]
+            tokens = _load_tokens(str(policy_path(self.export.run, self.export.settings)))
+            # Another server's or an expert's have no tokens.
+            lacking = any(None in one for one in sampled)
+            turns = MaskReason.LOGPROBS_UNUSABLE if lacking else read_turns(trajectory, tokens)
+            if isinstance(turns, MaskReason):
+                self.stats.dropped[turns] += 1
+                return
+            prompts = tuple(turn.prompt for turn in turns)
+        sample = build_step_sample(trajectory, len(trajectory.steps) - 1)
+        images = {picture.sha256: None for step in trajectory.steps for picture in step.observation.pictures}
+        sample = sample.model_copy(update={"images": tuple(images)})
+        yield Example(sample, trajectory=trajectory, prompt_ids=prompts)
 
     def _whole(self, trajectory: Trajectory, desirable: bool | None) -> Iterator[Example]:
         if (reason := find_trajectory_problem(trajectory)) is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from webgym_cli.errors import UsageError
-from webgym_cli.prepare.export.options import ExportObjective, ExportOptions
+from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.sft.conversations import Example
 from webgym_cli.records.dataset import TRAIN
@@ -34,6 +34,10 @@ class ExportFormat:
     """Supported objectives."""
     dataset_entry: Mapping[str, Any] | None
     """Its entry in LLaMA-Factory's `dataset_info.json` for `sft`; None: LLaMA-Factory can't read it."""
+    unit: ExportUnit | None = None
+    """The only unit of its records; None: that of --unit. A format of whole trajectories also gets failures."""
+    with_tokens: bool = False
+    """Whether its examples have the tokens of each call; others are left out."""
 
     def refuse(self, options: ExportOptions) -> None:
         """Raise `UsageError` for unsupported options."""
@@ -68,12 +72,15 @@ def export_format(
     embeds_images: bool = False,
     objectives: frozenset[ExportObjective] = frozenset(ExportObjective),
     dataset_entry: Mapping[str, Any] | None = None,
+    unit: ExportUnit | None = None,
+    with_tokens: bool = False,
 ) -> Callable[[WriteExamples], ExportFormat]:
     """Make an export format from a function that writes examples, and register it unless it is built in."""
 
     def decorate(write: WriteExamples) -> ExportFormat:
         description = inspect.cleandoc(write.__doc__ or "").partition("\n")[0]
-        item = ExportFormat(name, description, write, file_name, embeds_images, objectives, dataset_entry)
+        form = (file_name, embeds_images, objectives, dataset_entry, unit, with_tokens)
+        item = ExportFormat(name, description, write, *form)
         # Built-in formats are imported by location, so that --help does not import pyarrow.
         return item if name in FORMATS.builtin else FORMATS.register(name, item)
 
@@ -95,6 +102,8 @@ FORMATS: Registry[ExportFormat] = Registry(
         "messages": f"{_PACKAGE}.formats:write_messages",
         "openai": f"{_PACKAGE}.formats:write_openai",
         "hf": f"{_PACKAGE}.shards:write_parquet",
+        "openenv": f"{_PACKAGE}.sessions:write_training_traces",
+        "atif": f"{_PACKAGE}.sessions:write_atif",
         "webdataset": f"{_PACKAGE}.shards:write_tar",
     },
 )

@@ -25,6 +25,10 @@ class Example:
     """A rejected reply to the same prompt; the sample's own is preferred."""
     desirable: bool | None = None
     """Whether the sample's reply is desirable (KTO)."""
+    trajectory: Trajectory | None = None
+    """The whole trajectory, for formats of whole trajectories; the sample then has all its images."""
+    prompt_ids: tuple[list[int], ...] = ()
+    """Token ids of the prompt of each step, for formats with tokens."""
 
     @property
     def id(self) -> str:

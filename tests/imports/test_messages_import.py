@@ -1,0 +1,257 @@
+"""Episodes in chat form: images in each form, rewards, failures, and the published forms of other systems."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.imports.test_import_execute import bring
+from tests.records.made import png
+from webgym_cli.agent.prompt import render_step
+from webgym_cli.config.load import load
+from webgym_cli.errors import UsageError
+from webgym_cli.prepare.sft.plan import plan_dataset
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import PromptSpec
+from webgym_cli.store.buffer import scan
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.screenshots import ScreenshotStore
+
+FIRST, SECOND = png(1), png(2)
+TOOL = {"type": "function", "function": {"name": "click", "parameters": {"type": "object"}}}
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+def data_url(data):
+    return f"data:image/png;base64,{base64.b64encode(data).decode()}"
+
+
+def image(url):
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+def call(x, *, as_text=True):
+    arguments = {"x": x}
+    function = {"name": "click", "arguments": json.dumps(arguments) if as_text else arguments}
+    return {"role": "assistant", "content": f"I click {x}.", "tool_calls": [{"type": "function", "function": function}]}
+
+
+def episode(first="shots/a.png", second=None, **fields):
+    """Return two turns of an agent with a tool."""
+    return {
+        "messages": [
+            {"role": "system", "content": "You operate a browser."},
+            {"role": "user", "content": [image(first), text("Buy a lamp.")]},
+            call(1),
+            {"role": "tool", "content": [text("done"), image(second or data_url(SECOND))]},
+            {"role": "assistant", "content": "It is bought."},
+        ],
+        "tools": [TOOL],
+        "reward": 1.0,
+        **fields,
+    }
+
+
+@pytest.fixture
+def run(tmp_path):
+    made = RunDir(tmp_path / "run")
+    create_or_open(made, load())
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path):
+    root = tmp_path / "given"
+    (root / "shots").mkdir(parents=True)
+    (root / "shots" / "a.png").write_bytes(FIRST)
+    (root / f"{digest(FIRST)}.png").write_bytes(FIRST)
+    return root
+
+
+def write(root, *episodes, name="episodes.jsonl"):
+    (root / name).write_text("".join(f"{json.dumps(one)}\n" for one in episodes))
+    return root / name
+
+
+def stored(run):
+    return [one for one in scan(run, Split.TRAIN, 0)]
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["shots/a.png", "file:///gone/given/shots/a.png", "/gone/shots/a.png", data_url(FIRST), f"sha256:{digest(FIRST)}"],
+)
+def test_images_as_files_data_urls_and_digests(run, folder, url):
+    summary, _ = bring(run, write(folder, episode(url)), "messages")
+    assert (summary["imported"], summary["solved"], summary["steps"], summary["new_images"]) == (1, 1, 2, 2)
+    (found,) = stored(run)
+    assert [step.observation.screenshot.sha256 for step in found.steps] == [digest(FIRST), digest(SECOND)]
+    assert found.steps[1].sent.images == (digest(FIRST), digest(SECOND))
+    assert ScreenshotStore(run.screenshots).get(digest(FIRST)) == FIRST
+    assert found.steps[0].action.calls[0].arguments == {"x": 1}
+    assert found.steps[1].action.arguments == {"text": "It is bought."}
+    assert (found.outcome.reward, found.outcome.stop) == (1.0, Stop.TERMINATED)
+
+
+def test_a_reply_trains_under_the_messages_before_it(run, folder):
+    bring(run, write(folder, episode()), "messages", prompt=PromptSpec(call_format="hermes"))
+    (found,) = stored(run)
+    prompt = render_step(found, 1)
+    assert [message.role for message in prompt.messages] == ["system", "user", "assistant", "user"]
+    assert '"name": "click"' in prompt.messages[0].content
+    assert found.steps[0].response in prompt.messages[2].content
+    assert sum(message.content.count("<image>") for message in prompt.messages) == len(prompt.images)
+    with open_index(run) as index:
+        assert plan_dataset(run, load(), index).eligible == 2
+
+
+def test_prompts_have_no_more_images_than_the_policy_is_sent(run, folder):
+    bring(run, write(folder, episode()), "messages", prompt=PromptSpec(max_images=1))
+    (found,) = stored(run)
+    assert [step.sent.images for step in found.steps] == [(digest(FIRST),), (digest(SECOND),)]
+    assert sum(message.content.count("<image>") for message in found.steps[1].sent.messages) == 1
+
+
+def test_an_unknown_reward_awaits_a_judge_and_a_failure_has_none(run, folder):
+    path = write(folder, episode(reward=None, answer="39"), episode(reward=None, failure="the browser broke"))
+    summary, _ = bring(run, path, "messages")
+    waiting, failed = stored(run)
+    assert (waiting.awaits_judgement, waiting.outcome.answer) == (True, "39")
+    assert (failed.outcome.failure, failed.outcome.reward) == (FailureKind.ENVIRONMENT_ERROR, None)
+    assert summary["failures"] == {"environment_error": 1}
+
+
+def test_a_folder_has_its_reward_beside(run, folder):
+    (folder / "messages.json").write_text(json.dumps(episode()["messages"]))
+    (folder / "reward.json").write_text("0.5")
+    bring(run, folder, "auto")
+    assert [one.outcome.reward for one in stored(run)] == [0.5]
+
+
+def test_context_is_no_step(run, folder):
+    given = episode()
+    given["messages"][2]["weight"] = 0
+    bring(run, write(folder, given), "messages")
+    assert [len(one.steps) for one in stored(run)] == [1]
+
+
+def test_what_was_imported_is_not_imported_again(run, folder, tmp_path):
+    bring(run, write(folder, episode()), "messages")
+    before = [one.id for one in stored(run)]
+    summary, _ = bring(run, folder.rename(tmp_path / "moved"), "messages")
+    assert (summary["imported"], summary["skipped"]) == (0, {"already_imported": 1})
+    assert [one.id for one in stored(run)] == before
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (episode("shots/b.png"), "screenshot_missing"),
+        (episode("../../secret.png"), "not_understood"),
+        (episode("https://example.org/a.png"), "not_understood"),
+        (episode(data_url(b"no image")), "screenshot_missing"),
+        (episode("data:image/png;base64,%%%"), "screenshot_missing"),
+        (episode(reward="much"), "not_understood"),
+        (episode(rewards=1), "not_understood"),
+        (episode(reward=1, failure="broke", messages=[]), "not_understood"),
+        (episode(messages=episode()["messages"][2:]), "not_understood"),
+        (episode(messages=[episode()["messages"][1]] * 2), "not_understood"),
+        (episode(messages=[*episode()["messages"], call(2)]), "not_understood"),
+        ([1], "not_understood"),
+    ],
+)
+def test_what_is_no_episode_is_left_out_with_its_place(run, folder, given, reason):
+    summary, _ = bring(run, write(folder, episode(), given), "messages")
+    assert (summary["imported"], summary["skipped"]) == (1, {reason: 1})
+    assert "line 2" in summary["examples"][reason][0]
+
+
+def test_a_torn_line_leaves_the_others(run, folder):
+    path = write(folder, episode())
+    path.write_text(f"{path.read_text()}{{\n{json.dumps(episode(reward=0.0))}\n")
+    summary, _ = bring(run, path, "messages")
+    assert (summary["imported"], summary["skipped"]) == (2, {"not_understood": 1})
+
+
+def openwebrl(turn, last, rollout=0):
+    """Return a line of OpenWebRL: a turn, with all messages until then and the image that was new."""
+    mark = "<|vision_start|><|image_pad|><|vision_end|>"
+    click = '<tool_call>\n{"name": "click", "arguments": {"point_2d": [1, 2]}}\n</tool_call>'
+    messages = [{"role": "system", "content": "You operate."}, {"role": "user", "content": f"{mark}Buy a lamp."}]
+    for _ in range(turn):
+        messages += [{"role": "assistant", "content": click}, {"role": "tool", "content": f"done{mark}"}]
+    facts = {"intent": "Buy a lamp.", "start_url": "https://shop.test/", "task_id": "7", "turn_index": turn}
+    facts |= {"is_last_turn": last, "images": [data_url((FIRST, SECOND)[turn])], "messages": messages}
+    prompt = f"# Tools\n<tools>\n{json.dumps(TOOL)}\n</tools>"
+    given = {"rollout_idx": rollout, "group_index": 0, "index": None, "prompt": prompt, "response": click}
+    return {**given, "reward": 1.0, "status": "completed", "metadata": facts}
+
+
+def test_turns_of_openwebrl_are_joined(run, folder):
+    lines = [openwebrl(0, False), openwebrl(1, True), openwebrl(0, True, rollout=1)]
+    summary, _ = bring(run, write(folder, *lines, {"metadata": 7}), "auto")
+    assert (summary["format"], summary["imported"], summary["skipped"]) == ("openwebrl", 2, {"not_understood": 1})
+    long, short = stored(run)
+    assert [step.action.calls[0].name for step in long.steps] == ["click", "click"]
+    assert long.steps[1].sent.images == (digest(FIRST), digest(SECOND))
+    assert (long.task.id, long.task.start_url, len(short.steps)) == ("7", "https://shop.test/", 1)
+
+
+def test_a_folder_of_fara(run, folder):
+    at = folder / "task_7"
+    at.mkdir()
+    actions = [
+        {"thoughts": "The lamp.", "action": "left_click", "coordinate": [10, 20]},
+        {"thoughts": "Done.", "action": "terminate", "status": "success"},
+    ]
+    write(at, *({"source": "agent", "arguments": one} for one in actions), {"message": "loaded"}, name="web_surfer.log")
+    (at / "task_data.json").write_text(json.dumps({"confirmed_task": "Buy a lamp.", "init_url": "https://shop.test/"}))
+    (at / "7_final_answer.json").write_text(json.dumps({"final_answer": "bought", "is_aborted": False}))
+    for number, data in enumerate((FIRST, SECOND)):
+        (at / f"screenshot{number}.png").write_bytes(data)
+    summary, _ = bring(run, folder, "auto")
+    (found,) = stored(run)
+    assert (summary["format"], found.awaits_judgement, found.outcome.answer) == ("fara", True, "bought")
+    assert found.steps[0].action.calls[0].arguments == {"action": "left_click", "coordinate": [10, 20]}
+    assert found.instruction == "Buy a lamp."
+    assert found.steps[1].observation.screenshot.sha256 == digest(SECOND)
+
+
+def test_a_file_of_molmoweb(run, folder):
+    steps = {
+        "1": {"screenshot": "s1.png", "action": {"action_str": "goto(url='https://shop.test/')"}},
+        "2": {
+            "screenshot": "s2.png",
+            "action": {"action_str": "mouse_click(x=12.5, y=50.0)", "action_description": "c"},
+        },
+    }
+    row = {"sample_id": "ab", "instruction": json.dumps({"high_level": "Buy a lamp."}), "trajectory": json.dumps(steps)}
+    row |= {"images": [{"bytes": FIRST, "path": "s1.png"}, {"bytes": SECOND, "path": "s2.png"}]}
+    row |= {"image_paths": ["s1.png", "s2.png"]}
+    lacking = row | {"sample_id": "cd", "images": [], "image_paths": []}
+    pq.write_table(pa.Table.from_pylist([row, lacking, row | {"trajectory": "{"}]), folder / "train-0.parquet")
+    summary, _ = bring(run, folder / "train-0.parquet", "auto")
+    assert (summary["format"], summary["imported"]) == ("molmoweb", 1)
+    assert summary["skipped"] == {"screenshot_missing": 1, "not_understood": 1}
+    (found,) = stored(run)
+    assert found.steps[1].action.calls[0].arguments == {"x": 12.5, "y": 50.0}
+    assert [step.observation.screenshot.sha256 for step in found.steps] == [digest(FIRST), digest(SECOND)]
+
+
+def test_a_file_of_another_form_is_refused(run, folder):
+    with pytest.raises(UsageError):
+        bring(run, write(folder, {"trace": 1}), "messages")

@@ -1,0 +1,187 @@
+"""Messages of OpenAI's chat form, turned into webgym's plain messages.
+
+Tools, calls and results become text in the run's call format, and turns alternate, so that the messages are what the
+policy receives, whatever its chat template does with the rest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from webgym_cli.agent.actions.action_sets import ActionSet
+from webgym_cli.agent.actions.parse import ParseError
+from webgym_cli.agent.forms.sanitize import sanitize_page, sanitize_text
+from webgym_cli.config.limits import MAX_TOOL_CALLS
+from webgym_cli.records.action import Action, ActionName, CustomAction, InteractionMode
+from webgym_cli.records.base import describe_invalid
+from webgym_cli.records.sample import IMAGE, Message
+from webgym_cli.records.tool import ToolCall
+from webgym_cli.records.trajectory import PromptSpec
+from webgym_cli.util.text import replace_surrogates
+
+# Maximum number of messages, of parts of a message, and of tools in a conversation.
+MAX_ITEMS = 2000
+# Characters of a reply that its action shows; the whole text is the step's response.
+_SHOWN = 2000
+# An image, as the caller's loader returns it.
+Image = TypeVar("Image")
+
+
+class ChatError(ValueError):
+    """Messages that can't be converted."""
+
+
+class ChatPart(BaseModel):
+    """An object of the chat form: unknown fields are ignored, as OpenAI's servers do with those of older models."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class _ImageUrl(ChatPart):
+    url: str
+
+
+class _Content(ChatPart):
+    type: Literal["text", "input_text", "output_text", "image_url", "input_image"]
+    text: str | None = None
+    image_url: _ImageUrl | str | None = None
+
+
+class _Function(ChatPart):
+    name: str = Field(min_length=1, max_length=200)
+    arguments: str | dict[str, Any] = "{}"
+
+
+class _SentCall(ChatPart):
+    function: _Function
+
+
+class ChatMessage(ChatPart):
+    """A message."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[_Content] | None = Field(default=None)
+    tool_calls: list[_SentCall] | None = None
+    weight: float | None = None
+    """0: the message is context only, as in OpenAI's lines for fine-tuning."""
+
+
+class _ToolFunction(ChatPart):
+    name: str = Field(min_length=1, max_length=200)
+    description: str = ""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class ChatTool(ChatPart):
+    """An offered tool."""
+
+    type: Literal["function"]
+    function: _ToolFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation(Generic[Image]):
+    """Plain messages, and their images in the order of the placeholders."""
+
+    messages: tuple[Message, ...]
+    images: tuple[Image, ...]
+
+
+def convert_messages(
+    messages: Sequence[ChatMessage],
+    tools: Sequence[dict[str, Any]],
+    call_format: ActionSet,
+    load_image: Callable[[str], Image],
+) -> Conversation[Image]:
+    """Return messages as they are sent. `load_image`: returns the image of a URL. Raises `ChatError`.
+
+    Later system messages become part of the user's turns, and consecutive messages of one role one message.
+    """
+    images: list[Image] = []
+    turns: list[tuple[str, str]] = []
+    for message in messages:
+        role, text = _convert_message(message, images, call_format, load_image)
+        role = "user" if role == "system" and any(before != "system" for before, _ in turns) else role
+        if turns and turns[-1][0] == role:
+            text = "\n\n".join(filter(None, (turns.pop()[1], text)))
+        turns.append((role, text))
+    if tools and call_format.describe is not None:
+        system = [turns.pop(0)[1]] if turns and turns[0][0] == "system" else []
+        turns.insert(0, ("system", "\n\n".join([*system, call_format.describe(tools)])))
+    speakers = [role for role, _ in turns if role != "system"]
+    if not speakers or speakers[0] != "user" or speakers[-1] != "user":
+        raise ChatError("messages: the first and the last turn must be the user's or a tool's")
+    plain = (Message.model_validate({"role": role, "content": text}) for role, text in turns)
+    return Conversation(tuple(plain), tuple(images))
+
+
+def convert_reply(message: ChatMessage, call_format: ActionSet) -> str:
+    """Return a message of the assistant as the text that the policy writes. Raises `ChatError`."""
+    parts = message.content if isinstance(message.content, list) else [_Content(type="text", text=message.content)]
+    return _write_calls(message, "".join(part.text or "" for part in parts), call_format)
+
+
+def read_reply(text: str, spec: PromptSpec, call_format: ActionSet) -> Action | CustomAction | ParseError:
+    """Return the calls of a reply if tools are offered, else the reply as the one action `reply`."""
+    if spec.tools:
+        read = call_format.parse(text, spec, truncated=False, max_calls=MAX_TOOL_CALLS)
+        if isinstance(read, ParseError) or (isinstance(read, Action) and read.name is ActionName.CALL):
+            return read
+    return CustomAction(name="reply", arguments={"text": text[:_SHOWN]})
+
+
+def _convert_message(
+    message: ChatMessage, images: list[Image], call_format: ActionSet, load_image: Callable[[str], Image]
+) -> tuple[str, str]:
+    if message.content is None and message.role != "assistant":
+        raise ChatError(f"messages: a message of the role {message.role} has no content")
+    text = "".join(_convert_parts(message.content, images, load_image, is_page=message.role == "tool"))
+    if message.role == "tool" and call_format.write_result is not None:
+        return "user", call_format.write_result(text)
+    if message.role == "assistant":
+        return "assistant", _write_calls(message, text, call_format)
+    return {"developer": "system"}.get(message.role, message.role), text
+
+
+def _write_calls(message: ChatMessage, text: str, call_format: ActionSet) -> str:
+    """Return a reply's text with its calls in the call format. Raises `ChatError`."""
+    if not message.tool_calls:
+        return text
+    calls = tuple(_read_call(call) for call in message.tool_calls[:MAX_ITEMS])
+    action = Action(name=ActionName.CALL, calls=calls, text=text or None)
+    try:
+        return call_format.format_action(action, InteractionMode.COORDINATES)
+    except ValueError as error:
+        raise ChatError(f"tool_calls: {error}") from None
+
+
+def _read_call(call: _SentCall) -> ToolCall:
+    given = call.function.arguments
+    try:
+        arguments = json.loads(replace_surrogates(given) or "{}") if isinstance(given, str) else given
+        return ToolCall.model_validate({"name": replace_surrogates(call.function.name), "arguments": arguments})
+    except ValidationError as error:
+        raise ChatError(f"tool_calls: {describe_invalid(error)}") from None
+    except (ValueError, RecursionError):
+        raise ChatError("tool_calls: arguments are no JSON") from None
+
+
+def _convert_parts(
+    content: str | list[_Content] | None, images: list[Image], load_image: Callable[[str], Image], *, is_page: bool
+) -> Iterator[str]:
+    """Yield the texts of a message's parts, with placeholders for its images."""
+    clean = sanitize_page if is_page else sanitize_text
+    if not isinstance(content, list):
+        yield clean(content or "")
+        return
+    for part in content[:MAX_ITEMS]:
+        if part.text is not None:
+            yield clean(part.text)
+        if part.image_url is not None:
+            images.append(load_image(part.image_url if isinstance(part.image_url, str) else part.image_url.url))
+            yield IMAGE

@@ -1,0 +1,269 @@
+"""Episodes in chat form: OpenAI's messages with images, one JSON object an episode, its reward beside."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from webgym_cli.agent.actions.action_sets import CALL_FORMATS
+from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.imports.chat import ChatMessage, ChatTool, convert_messages, convert_reply, read_reply
+from webgym_cli.imports.pictures import decode_data_url, find_picture
+from webgym_cli.imports.source import (
+    ImportedEpisode,
+    ImportedPrompt,
+    ImportedStep,
+    ImportFormat,
+    NotUnderstood,
+    Picture,
+    SkippedEpisode,
+    compute_digest,
+    format_time,
+    make_step,
+    read_episode,
+)
+from webgym_cli.records.base import describe_invalid
+from webgym_cli.records.failure import FailureKind, Stop
+from webgym_cli.records.sample import IMAGE, Message
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
+from webgym_cli.util.files import read_json, read_lines
+
+_NAME = "messages.json"
+_DIGEST = "sha256:"
+
+
+class ChatEpisode(BaseModel):
+    """One episode. Unknown fields are refused: a misspelt reward would be lost silently."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    messages: list[ChatMessage] = Field(min_length=2)
+    tools: list[ChatTool] = []
+    reward: float | None = None
+    """None: it awaits a judge."""
+    failure: str = ""
+    """Why the episode is no result of the policy; it then has no reward."""
+    answer: str | None = None
+    id: str = ""
+    """Name of the task; empty: the digest of its instruction."""
+    task: str = ""
+    """Instruction; empty: the text of the first message of the user."""
+    start_url: str = ""
+    model: str = ""
+    metadata: dict[str, Any] = {}
+    """Stored with the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRecord:
+    """The fields of a `ChatEpisode`, not validated."""
+
+    value: Any
+    images: Mapping[str, bytes] = field(default_factory=dict)
+    """Content of images that are within the file, by their name in the messages."""
+
+
+# The episodes of a source: their place, and a function that reads one and raises `ValueError`, `LookupError` or
+# `TypeError` if it is not as expected.
+ReadRecords = Callable[[Path], Iterator[tuple[str, Callable[[], ChatRecord]]]]
+
+
+def make_chat_format(
+    find: Callable[[Path], list[Path]], records: ReadRecords, expects: str, **options: Any
+) -> ImportFormat:
+    """Return an import format whose episodes are in chat form. `records`: yields those of a source."""
+
+    def read(source: Path, images: Path | None, prompt: PromptSpec) -> Iterator[ImportedEpisode | SkippedEpisode]:
+        folder = images or (source if source.is_dir() else source.parent)
+        written = format_time(source.stat().st_mtime)
+        for where, load in records(source):
+            yield read_episode(where, partial(build_episode, where, load, folder, prompt, written))
+
+    def for_policy(prompt: PromptSpec) -> ImportFormat:
+        return replace(form, read=partial(read, prompt=prompt))
+
+    form = ImportFormat(find, partial(read, prompt=PromptSpec()), expects, for_policy=for_policy, **options)
+    return form
+
+
+def build_episode(
+    where: str, load: Callable[[], ChatRecord], folder: Path, prompt: PromptSpec, written: str
+) -> ImportedEpisode:
+    """Convert an episode, for a policy with this prompt. Raises as `load`."""
+    record = load()
+    if not isinstance(record.value, dict):
+        raise NotUnderstood("no JSON object")
+    try:
+        episode = ChatEpisode.model_validate(record.value)
+    except ValidationError as error:
+        raise NotUnderstood(describe_invalid(error)) from None
+    texts = [message.content for message in episode.messages if message.role == "assistant"]
+    spec = PromptSpec(
+        tools=tuple(tool.model_dump() for tool in episode.tools),
+        call_format=prompt.call_format,
+        history_window=prompt.history_window,
+        max_images=prompt.max_images,
+        thinking=any(isinstance(text, str) and "</think>" in text for text in texts),
+    )
+    loader = _ImageLoader(record.images, folder)
+    steps = tuple(_read_steps(episode.messages, spec, loader))
+    task = _build_task(episode)
+    content = [[step.response, [message.model_dump() for message in step.sent.messages]] for step in steps if step.sent]
+    return ImportedEpisode(
+        where=where,
+        digest=compute_digest(task.key, content, loader.names, episode.reward, episode.failure),
+        task=task,
+        policy=episode.model or "messages",
+        prompt=spec,
+        steps=steps,
+        outcome=_build_outcome(episode),
+        started_at=written,
+    )
+
+
+def _read_steps(messages: Sequence[ChatMessage], spec: PromptSpec, loader: _ImageLoader) -> Iterator[ImportedStep]:
+    """Yield a step for each message of the assistant, with the messages before it as its prompt."""
+    call_format, most = CALL_FORMATS.find(spec.call_format), spec.max_images or spec.history_window + 1
+    seen: set[Picture] = set()
+    replies = [number for number, message in enumerate(messages) if message.role == "assistant" and message.weight != 0]
+    if not replies:
+        raise NotUnderstood("no message of the assistant")
+    for number in replies:
+        sent = convert_messages(messages[:number], spec.tools or (), call_format, loader.load)
+        pictures = sent.images[-most:]
+        text = convert_reply(messages[number], call_format)
+        read = read_reply(text, spec, call_format)
+        new = [picture for picture in dict.fromkeys(pictures[:-1]) if picture not in seen and picture != pictures[-1]]
+        seen.update(pictures)
+        yield replace(
+            make_step(text, read),
+            picture=pictures[-1] if pictures else None,
+            more_pictures=tuple(new),
+            sent=ImportedPrompt(_drop_images(sent.messages, len(sent.images) - len(pictures)), pictures),
+        )
+
+
+def _drop_images(messages: Sequence[Message], count: int) -> tuple[Message, ...]:
+    """Return messages without the placeholders of their first images: the policy is never sent more than its limit."""
+    kept: list[Message] = []
+    for message in messages:
+        here = min(count, message.content.count(IMAGE))
+        count -= here
+        kept.append(Message(role=message.role, content=message.content.replace(IMAGE, "", here)))
+    return tuple(kept)
+
+
+def _build_task(episode: ChatEpisode) -> Task:
+    asked = next((message for message in episode.messages if message.role == "user"), None)
+    parts = asked.content if asked and isinstance(asked.content, list) else []
+    said = "\n".join(part.text for part in parts if part.text) if parts else str(asked.content if asked else "")
+    text = episode.task or said
+    name = episode.id or compute_digest(text)[:16]
+    return Task(id=name, instruction=text, start_url=episode.start_url, environment="web", extra=episode.metadata)
+
+
+def _build_outcome(episode: ChatEpisode) -> Outcome:
+    if episode.failure:
+        return Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=episode.failure)
+    stop = Stop.TERMINATED if episode.answer is None else Stop.ANSWERED
+    if episode.reward is None:
+        return Outcome(stop=stop, answer=episode.answer)
+    score = Score(source="environment", value=episode.reward, detail="the reward in the file")
+    return Outcome(reward=episode.reward, scores=(score,), stop=stop, answer=episode.answer)
+
+
+class _ImageLoader:
+    """Images of an episode by their URL: a file, a `data:` URL, `sha256:` and a digest, or a name within the file."""
+
+    def __init__(self, inside: Mapping[str, bytes], folder: Path) -> None:
+        self._inside, self._folder = inside, folder
+        self._known: dict[str, Picture] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """What identifies the images, independent of their location."""
+        pictures = self._known.values()
+        return [hashlib.sha256(one).hexdigest() if isinstance(one, bytes) else one.name for one in pictures]
+
+    def load(self, url: str) -> Picture:
+        """Return an image. Raises `NotUnderstood`."""
+        if url not in self._known:
+            self._known[url] = self._find(url)
+        return self._known[url]
+
+    def _find(self, url: str) -> Picture:
+        if url in self._inside:
+            return self._inside[url]
+        if url.startswith("data:"):
+            return decode_data_url(url)
+        if url.startswith(_DIGEST):
+            digest = PurePosixPath(url.removeprefix(_DIGEST)).name
+            # As files, or as in the store of a run.
+            names = [f"{folder}{digest}{end}" for folder in ("", f"{digest[:2]}/") for end in (".png", ".webp")]
+            return next((file for name in names if (file := self._folder / name).is_file()), self._folder / names[0])
+        if "://" in url and not url.startswith("file://"):
+            raise NotUnderstood(f"the image {url[:100]!r} is on another host, and is never fetched")
+        return find_picture(url.removeprefix("file://"), (self._folder,))
+
+
+def read_json_lines(source: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the place and value of each line; None for a line that is no JSON."""
+    for number, raw in read_lines(source):
+        try:
+            value = json.loads(raw)
+        except (ValueError, RecursionError):
+            value = None
+        yield f"{source}, line {number}", value
+
+
+def find_lines(path: Path, is_own: Callable[[Any], bool]) -> list[Path]:
+    """Return the files of JSON Lines at or under a path whose first line has the form of a format."""
+    files = [path] if path.is_file() and path.suffix == ".jsonl" else sorted(path.rglob("*.jsonl"))
+    return [file for file in files if file.is_file() and is_own(_read_first(file))]
+
+
+def _read_first(file: Path) -> Any:
+    try:
+        return next((value for _, value in read_json_lines(file)), None)
+    except OSError:
+        return None
+
+
+def _find(path: Path) -> list[Path]:
+    if path.is_file() and path.name == _NAME:
+        return [path]
+    lines = find_lines(path, lambda value: isinstance(value, dict) and "messages" in value)
+    return sorted([*(path.rglob(_NAME) if path.is_dir() else ()), *lines])
+
+
+def _read_records(source: Path) -> Iterator[tuple[str, Callable[[], ChatRecord]]]:
+    if source.name != _NAME:
+        yield from ((where, partial(ChatRecord, value)) for where, value in read_json_lines(source))
+        return
+    value, beside = _read_object(source), source.parent / "reward.json"
+    if isinstance(value, list):
+        value = {"messages": value} | ({"reward": _read_object(beside)} if beside.is_file() else {})
+    yield str(source), partial(ChatRecord, value)
+
+
+def _read_object(file: Path) -> Any:
+    try:
+        return read_json(file)
+    except StoreError as error:
+        raise UsageError(str(error)) from None
+
+
+MESSAGES = make_chat_format(
+    _find,
+    _read_records,
+    "a file of JSON Lines with `messages`, or folders with messages.json",
+    suffixes=(".jsonl",),
+)

@@ -1,0 +1,219 @@
+"""Published trajectories of OpenWebRL, Fara and MolmoWeb, as episodes in chat form.
+
+The calls keep the names and coordinates of the other system: they train an agent with its tools.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyarrow import ArrowException
+
+from webgym_cli.imports.calls import read_single_call
+from webgym_cli.imports.messages import ChatRecord, find_lines, make_chat_format, read_json_lines
+from webgym_cli.imports.source import NotUnderstood, to_fields, to_number, to_text
+from webgym_cli.util.files import read_json
+
+_PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"
+_TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
+_LOG, _TASK, _ANSWER = "web_surfer.log", "task_data.json", "*_final_answer.json"
+# Columns of a MolmoWeb file.
+_COLUMNS = ("sample_id", "instruction", "trajectory", "images", "image_paths")
+# Rows of a MolmoWeb file that are in memory at a time, with their images.
+_ROWS = 16
+Records = Iterator[tuple[str, Callable[[], ChatRecord]]]
+
+
+def _find_openwebrl(path: Path) -> list[Path]:
+    return find_lines(path, lambda value: isinstance(value, dict) and "metadata" in value and "group_index" in value)
+
+
+def _read_openwebrl(source: Path) -> Records:
+    """Yield the episodes of a file whose lines are turns; those of an episode follow one another."""
+    turns: list[dict[str, Any]] = []
+    for _, value in read_json_lines(source):
+        turn = value if isinstance(value, dict) and isinstance(value.get("metadata"), dict) else {"metadata": {}}
+        if turns and _name_episode(turn) != _name_episode(turns[0]):
+            yield _describe(source, turns), partial(_join_turns, turns)
+            turns = []
+        turns.append(turn)
+    if turns:
+        yield _describe(source, turns), partial(_join_turns, turns)
+
+
+def _name_episode(turn: dict[str, Any]) -> tuple[str, Any]:
+    return to_text(turn["metadata"].get("task_id")), turn.get("rollout_idx")
+
+
+def _describe(source: Path, turns: list[dict[str, Any]]) -> str:
+    return f"{source}, task {turns[0]['metadata'].get('task_id')}, rollout {turns[0].get('rollout_idx')}"
+
+
+def _join_turns(turns: list[dict[str, Any]]) -> ChatRecord:
+    """Return an episode: the last turn has all messages, and each turn the image that was new in it."""
+    turns = sorted(turns, key=lambda turn: to_number(turn["metadata"].get("turn_index")))
+    last, facts = turns[-1], turns[-1]["metadata"]
+    given = [image for turn in turns for image in turn["metadata"].get("images") or ()]
+    urls = [url if url.startswith("data:") else f"data:image/png;base64,{url}" for url in map(to_text, given)]
+    messages = [message for message in facts.get("messages") or () if isinstance(message, dict)]
+    texts = [to_text(message.get("content")) for message in messages]
+    if sum(text.count(_PLACEHOLDER) for text in texts) != len(urls) or not messages:
+        raise NotUnderstood(f"{len(urls)} images for the placeholders in its messages")
+    if messages[-1].get("role") != "assistant":
+        messages, texts = [*messages, {"role": "assistant"}], [*texts, to_text(last.get("response"))]
+    rest = iter(urls)
+    chat = [
+        {"role": message.get("role"), "content": _split(text, rest)}
+        for message, text in zip(messages, texts, strict=True)
+    ]
+    listed = _TOOLS.search(to_text(last.get("prompt")))
+    value = {
+        "messages": chat,
+        "tools": [json.loads(line) for line in listed[1].splitlines()] if listed else [],
+        "reward": last.get("reward"),
+        "id": to_text(facts.get("task_id")),
+        "task": to_text(facts.get("intent")),
+        "start_url": to_text(facts.get("start_url")),
+        "model": "openwebrl",
+    }
+    return ChatRecord(value)
+
+
+def _split(text: str, urls: Iterator[str]) -> list[dict[str, Any]]:
+    """Return a text as parts, with an image for each placeholder."""
+    first, *others = text.split(_PLACEHOLDER)
+    parts = [_text(first)]
+    for other in others:
+        parts += [_image(next(urls)), _text(other)]
+    return parts
+
+
+def _find_fara(path: Path) -> list[Path]:
+    return sorted(log.parent for log in path.rglob(_LOG)) if path.is_dir() else []
+
+
+def _read_fara(source: Path) -> Records:
+    yield str(source), partial(_convert_fara, source)
+
+
+def _convert_fara(source: Path) -> ChatRecord:
+    """Return the episode of a folder: actions in web_surfer.log, and a screenshot before each of them."""
+    task = read_json(source / _TASK) if (source / _TASK).is_file() else {}
+    task = to_fields(task[0] if isinstance(task, list) and task else task, _TASK)
+    answers = [read_json(file) for file in sorted(source.glob(_ANSWER))]
+    lines = [value for _, value in read_json_lines(source / _LOG) if isinstance(value, dict)]
+    actions = [line["arguments"] for line in lines if isinstance(line.get("arguments"), dict)]
+    asked = to_text(task.get("confirmed_task")) or to_text(task.get("instruction")) or to_text(task.get("task_summary"))
+    messages: list[dict[str, Any]] = []
+    for number, arguments in enumerate(actions):
+        given = {name: value for name, value in arguments.items() if name != "thoughts"}
+        content = [_image(f"screenshot{number}.png"), _text("" if number else asked)]
+        messages.append({"role": "tool" if number else "user", "content": content})
+        messages.append(_call(to_text(arguments.get("thoughts")), "computer_use", given))
+    answer = answers[0] if answers and isinstance(answers[0], dict) else {}
+    value = {
+        "messages": messages,
+        "tools": [_tool("computer_use")],
+        "task": asked,
+        "id": to_text(task.get("task_id")) or source.name,
+        "start_url": to_text(task.get("init_url")),
+        "answer": to_text(answer.get("final_answer")) or None,
+        "failure": "the agent was stopped (is_aborted)" if answer.get("is_aborted") else "",
+        "model": "fara",
+    }
+    return ChatRecord(value)
+
+
+def _find_molmoweb(path: Path) -> list[Path]:
+    files = [path] if path.is_file() and path.suffix == ".parquet" else sorted(path.rglob("*.parquet"))
+    return [file for file in files if _has_columns(file)]
+
+
+def _has_columns(file: Path) -> bool:
+    try:
+        return set(_COLUMNS) <= set(pq.read_schema(file).names)
+    except (ArrowException, OSError):
+        return False
+
+
+def _read_molmoweb(source: Path) -> Records:
+    for batch in pq.ParquetFile(source).iter_batches(_ROWS, columns=list(_COLUMNS)):
+        for row in batch.to_pylist():
+            yield f"{source}, sample {row['sample_id']}", partial(_convert_molmoweb, row)
+
+
+def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
+    """Return an episode of MolmoWeb: demonstrations, which are successes."""
+    contents = ((image or {}).get("bytes") for image in row["images"] or ())
+    pictures = {to_text(name): content for name, content in zip(row["image_paths"] or (), contents, strict=False)}
+    asked, steps = _parse(row["instruction"]), _parse(row["trajectory"])
+    named = (to_text(asked.get(level)) for level in ("high_level", "mid_level", "low_level"))
+    instruction = next(filter(None, named), "") or to_text(row["instruction"])
+    messages: list[dict[str, Any]] = []
+    for key in sorted(steps, key=int):
+        content, reply = _convert_step(key, to_fields(steps[key], "a step"))
+        first = {"role": "user", "content": [*content, _text(instruction)]}
+        messages += [{"role": "tool", "content": content} if messages else first, reply]
+    names = {call["function"]["name"] for message in messages for call in message.get("tool_calls", ())}
+    start = to_fields(steps[min(steps, key=int)], "a step").get("other_obs") if steps else {}
+    value = {
+        "messages": messages,
+        "tools": [_tool(name) for name in sorted(names)],
+        "reward": 1.0,
+        "id": to_text(row["sample_id"]),
+        "task": instruction,
+        "start_url": to_text(start.get("url")) if isinstance(start, dict) else "",
+        "model": "molmoweb",
+    }
+    return ChatRecord(value, {name: content for name, content in pictures.items() if content})
+
+
+def _convert_step(key: str, step: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return what MolmoWeb saw, and its call."""
+    action, picture = to_fields(step.get("action"), "an action"), to_text(step.get("screenshot"))
+    call = read_single_call(to_text(action.get("action_str")))
+    if call is None or not picture:
+        # A gap in the history would be a prompt that nobody answered so.
+        raise NotUnderstood(f"step {key} has no action in the form of a call, or no screenshot")
+    given = {f"argument_{place}": value for place, value in enumerate(call.positional)} | call.named
+    return [_image(picture)], _call(to_text(action.get("action_description")), call.name, given)
+
+
+def _parse(text: Any) -> dict[str, Any]:
+    try:
+        value = json.loads(to_text(text))
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _image(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _tool(name: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
+
+
+def _call(thought: str, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    function = {"name": name, "arguments": arguments}
+    return {"role": "assistant", "content": thought, "tool_calls": [{"type": "function", "function": function}]}
+
+
+OPENWEBRL = make_chat_format(
+    _find_openwebrl, _read_openwebrl, "OpenWebRL_SFT_trajectories.jsonl, a turn a line", suffixes=(".jsonl",)
+)
+FARA = make_chat_format(_find_fara, _read_fara, "folders with web_surfer.log and screenshots")
+MOLMOWEB = make_chat_format(
+    _find_molmoweb, _read_molmoweb, "parquet files with `trajectory` and `images`", suffixes=(".parquet",)
+)

@@ -1,0 +1,130 @@
+"""Export formats of whole episodes with what was sampled: OpenEnv's training traces and ATIF."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import webgym_cli
+from webgym_cli.agent.prompt import render_step, split_at_images
+from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
+from webgym_cli.prepare.export.outputs import ExportOutput
+from webgym_cli.prepare.export.registry import export_format
+from webgym_cli.prepare.sft.conversations import Example
+from webgym_cli.records.action import Action
+from webgym_cli.records.sample import Message
+from webgym_cli.records.trajectory import Step, Trajectory
+from webgym_cli.util.strict_json import encode_json
+
+_SFT = frozenset({ExportObjective.SFT})
+# One record an episode, which must have been recorded token for token.
+_WHOLE: dict[str, Any] = {"unit": ExportUnit.TRAJECTORY, "objectives": _SFT, "embeds_images": True}
+
+
+@export_format("openenv", with_tokens=True, **_WHOLE)
+def write_training_traces(examples: Iterator[Example], output: ExportOutput) -> None:
+    """OpenEnv's TrainingTrace (schema 1): the token ids and log-probabilities of each call, as JSON Lines."""
+    for example in examples:
+        if (trajectory := example.trajectory) is not None:
+            prompts = zip(trajectory.steps, example.prompt_ids, strict=True)
+            turns = [_build_turn(trajectory, step, ids, output) for step, ids in prompts]
+            output.write_line(encode_json({"schema_version": 1, "turns": turns}))
+
+
+@export_format("atif", **_WHOLE)
+def write_atif(examples: Iterator[Example], output: ExportOutput) -> None:
+    """ATIF 1.7 (Harbor): messages, calls and sampled tokens of each step, as JSON Lines."""
+    for example in examples:
+        if example.trajectory is not None:
+            output.write_line(encode_json(_build_atif(example.trajectory, output)))
+
+
+def _build_turn(trajectory: Trajectory, step: Step, prompt_ids: list[int], output: ExportOutput) -> dict[str, Any]:
+    generation, prompt = step.generation, render_step(trajectory, step.index)
+    sampled, urls = list(generation.token_ids or ()), map(output.image_url, prompt.images)
+    messages = [{"role": message.role, "content": _split(message, urls)} for message in prompt.messages]
+    policy = generation.policy_version
+    return {
+        "node_id": f"{trajectory.id}/{step.index}",
+        "prompt_token_ids": prompt_ids,
+        "completion_token_ids": sampled,
+        # Rounding may leave a probability just above 1.
+        "per_token_logps": [min(one, 0.0) for one in generation.logprobs or ()],
+        "loss_mask": [0] * len(prompt_ids) + [1] * len(sampled),
+        "request": {"messages": messages, "tools": list(trajectory.prompt.tools or ())},
+        "response": {"content": step.response, "finish_reason": generation.finish_reason},
+        "metadata": {
+            "trajectory": trajectory.id,
+            "task": trajectory.task.id,
+            "reward": trajectory.outcome.reward,
+            "policy_version": policy.number if policy else None,
+        },
+    }
+
+
+def _split(message: Message, urls: Iterator[str]) -> list[dict[str, Any]]:
+    return [
+        {"type": "image_url", "image_url": {"url": next(urls)}} if text is None else {"type": "text", "text": text}
+        for text in split_at_images(message)
+    ]
+
+
+def _build_atif(trajectory: Trajectory, output: ExportOutput) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = []
+    for step in trajectory.steps:
+        prompt = render_step(trajectory, step.index)
+        paths = map(output.image_path, prompt.images)
+        turns = [(message.role, _to_content(message, paths)) for message in prompt.messages]
+        # Prompts repeat the history: a step shows what is new in it.
+        shown = turns if not steps else turns[-1:]
+        steps += [{"source": role, "message": content} for role, content in shown if role != "assistant"]
+        steps.append(_build_agent_step(step))
+    agent = {"name": "webgym", "version": webgym_cli.__version__, "model_name": trajectory.policy}
+    tools = {"tool_definitions": list(trajectory.prompt.tools)} if trajectory.prompt.tools else {}
+    facts = {"task": trajectory.task.id, "reward": trajectory.outcome.reward, "answer": trajectory.outcome.answer}
+    counts = [step.generation for step in trajectory.steps]
+    return {
+        "schema_version": "ATIF-v1.7",
+        "session_id": trajectory.id,
+        "agent": agent | tools,
+        "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
+        "final_metrics": {
+            "total_prompt_tokens": sum(one.prompt_tokens or 0 for one in counts),
+            "total_completion_tokens": sum(len(one.token_ids or ()) for one in counts),
+            "total_steps": len(steps),
+        },
+        "extra": facts,
+    }
+
+
+def _to_content(message: Message, paths: Iterator[str]) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    for text in split_at_images(message):
+        if text is not None:
+            parts.append({"type": "text", "text": text})
+            continue
+        path = next(paths)
+        media = "image/webp" if path.endswith(".webp") else "image/png"
+        parts.append({"type": "image", "source": {"media_type": media, "path": path}})
+    return parts
+
+
+def _build_agent_step(step: Step) -> dict[str, Any]:
+    generation = step.generation
+    metrics = {
+        "prompt_tokens": generation.prompt_tokens,
+        "completion_tokens": len(generation.token_ids) if generation.token_ids else None,
+        "completion_token_ids": list(generation.token_ids) if generation.token_ids else None,
+        "logprobs": list(generation.logprobs) if generation.logprobs else None,
+    }
+    action = step.action
+    calls = [
+        {"tool_call_id": f"call-{step.index}-{number}", "function_name": call.name, "arguments": call.arguments}
+        for number, call in enumerate((action.calls if isinstance(action, Action) else None) or ())
+    ]
+    return {
+        "source": "agent",
+        "message": step.response,
+        "llm_call_count": 1,
+        "metrics": {name: value for name, value in metrics.items() if value is not None},
+    } | ({"tool_calls": calls} if calls else {})
