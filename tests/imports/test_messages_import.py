@@ -15,6 +15,8 @@ from tests.records.made import png
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
+from webgym_cli.imports.execute import Importer, require_imported
+from webgym_cli.imports.plan import plan_import
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
@@ -229,6 +231,19 @@ def test_a_folder_of_fara(run, folder):
     assert found.steps[0].action.calls[0].arguments == {"action": "left_click", "coordinate": [10, 20]}
     assert found.instruction == "Buy a lamp."
     assert found.steps[1].observation.screenshot.sha256 == digest(SECOND)
+
+
+@pytest.mark.parametrize(("name", "format_"), [("messages.json", "messages"), ("task_data.json", "fara")])
+def test_a_damaged_file_of_a_folder_leaves_the_others(run, folder, name, format_):
+    write(folder, {"arguments": {"action": "wait"}}, name="web_surfer.log")
+    (folder / name).write_text("{")
+    with pytest.raises(UsageError, match="not JSON"):
+        require_imported(*import_(run, folder, format_))
+
+
+def import_(run, folder, name):
+    plan = plan_import(run, name, folder)
+    return Importer(plan, run, lambda event: None).execute(), plan
 
 
 def test_a_file_of_molmoweb(run, folder):

@@ -11,11 +11,11 @@ from pydantic import Field, ValidationError
 from webgym_cli.agent.actions.action_sets import ActionSet
 from webgym_cli.imports.chat import (
     MAX_ITEMS,
-    ChatError,
     ChatMessage,
     ChatPart,
     ChatTool,
     Conversation,
+    InvalidChat,
     convert_messages,
 )
 from webgym_cli.imports.pictures import UnreadableImage, convert_png, decode_data_url
@@ -104,7 +104,7 @@ def convert_request(request: ChatRequest, call_format: ActionSet) -> Conversatio
 
     try:
         return convert_messages(request.messages, request.schemas, call_format, read_image)
-    except ChatError as error:
+    except InvalidChat as error:
         raise RequestError(400, str(error)[:300], "invalid_value") from None
 
 

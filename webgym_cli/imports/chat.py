@@ -32,7 +32,7 @@ _SHOWN = 2000
 Image = TypeVar("Image")
 
 
-class ChatError(ValueError):
+class InvalidChat(ValueError):
     """Messages that can't be converted."""
 
 
@@ -98,7 +98,7 @@ def convert_messages(
     call_format: ActionSet,
     load_image: Callable[[str], Image],
 ) -> Conversation[Image]:
-    """Return messages as they are sent. `load_image`: returns the image of a URL. Raises `ChatError`.
+    """Return messages as they are sent. `load_image`: returns the image of a URL. Raises `InvalidChat`.
 
     Later system messages become part of the user's turns, and consecutive messages of one role one message.
     """
@@ -115,13 +115,13 @@ def convert_messages(
         turns.insert(0, ("system", "\n\n".join([*system, call_format.describe(tools)])))
     speakers = [role for role, _ in turns if role != "system"]
     if not speakers or speakers[0] != "user" or speakers[-1] != "user":
-        raise ChatError("messages: the first and the last turn must be the user's or a tool's")
+        raise InvalidChat("messages: the first and the last turn must be the user's or a tool's")
     plain = (Message.model_validate({"role": role, "content": text}) for role, text in turns)
     return Conversation(tuple(plain), tuple(images))
 
 
 def convert_reply(message: ChatMessage, call_format: ActionSet) -> str:
-    """Return a message of the assistant as the text that the policy writes. Raises `ChatError`."""
+    """Return a message of the assistant as the text that the policy writes. Raises `InvalidChat`."""
     parts = message.content if isinstance(message.content, list) else [_Content(type="text", text=message.content)]
     return _write_calls(message, "".join(part.text or "" for part in parts), call_format)
 
@@ -139,7 +139,7 @@ def _convert_message(
     message: ChatMessage, images: list[Image], call_format: ActionSet, load_image: Callable[[str], Image]
 ) -> tuple[str, str]:
     if message.content is None and message.role != "assistant":
-        raise ChatError(f"messages: a message of the role {message.role} has no content")
+        raise InvalidChat(f"messages: a message of the role {message.role} has no content")
     text = "".join(_convert_parts(message.content, images, load_image, is_page=message.role == "tool"))
     if message.role == "tool" and call_format.write_result is not None:
         return "user", call_format.write_result(text)
@@ -149,7 +149,7 @@ def _convert_message(
 
 
 def _write_calls(message: ChatMessage, text: str, call_format: ActionSet) -> str:
-    """Return a reply's text with its calls in the call format. Raises `ChatError`."""
+    """Return a reply's text with its calls in the call format. Raises `InvalidChat`."""
     if not message.tool_calls:
         return text
     calls = tuple(_read_call(call) for call in message.tool_calls[:MAX_ITEMS])
@@ -157,7 +157,7 @@ def _write_calls(message: ChatMessage, text: str, call_format: ActionSet) -> str
     try:
         return call_format.format_action(action, InteractionMode.COORDINATES)
     except ValueError as error:
-        raise ChatError(f"tool_calls: {error}") from None
+        raise InvalidChat(f"tool_calls: {error}") from None
 
 
 def _read_call(call: _SentCall) -> ToolCall:
@@ -166,9 +166,9 @@ def _read_call(call: _SentCall) -> ToolCall:
         arguments = json.loads(replace_surrogates(given) or "{}") if isinstance(given, str) else given
         return ToolCall.model_validate({"name": replace_surrogates(call.function.name), "arguments": arguments})
     except ValidationError as error:
-        raise ChatError(f"tool_calls: {describe_invalid(error)}") from None
+        raise InvalidChat(f"tool_calls: {describe_invalid(error)}") from None
     except (ValueError, RecursionError):
-        raise ChatError("tool_calls: arguments are no JSON") from None
+        raise InvalidChat("tool_calls: arguments are no JSON") from None
 
 
 def _convert_parts(

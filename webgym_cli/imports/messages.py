@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
-from webgym_cli.errors import StoreError, UsageError
+from webgym_cli.errors import StoreError
 from webgym_cli.imports.chat import ChatMessage, ChatTool, convert_messages, convert_reply, read_reply
 from webgym_cli.imports.pictures import decode_data_url, find_picture
 from webgym_cli.imports.source import (
@@ -38,6 +38,8 @@ from webgym_cli.util.files import read_json, read_lines
 
 _NAME = "messages.json"
 _DIGEST = "sha256:"
+# The environment of the open web.
+_ENVIRONMENT = "web"
 
 
 class ChatEpisode(BaseModel):
@@ -162,12 +164,13 @@ def _drop_images(messages: Sequence[Message], count: int) -> tuple[Message, ...]
 
 
 def _build_task(episode: ChatEpisode) -> Task:
-    asked = next((message for message in episode.messages if message.role == "user"), None)
-    parts = asked.content if asked and isinstance(asked.content, list) else []
-    said = "\n".join(part.text for part in parts if part.text) if parts else str(asked.content if asked else "")
-    text = episode.task or said
-    name = episode.id or compute_digest(text)[:16]
-    return Task(id=name, instruction=text, start_url=episode.start_url, environment="web", extra=episode.metadata)
+    user = next((message for message in episode.messages if message.role == "user"), None)
+    content = user.content if user else None
+    texts = [part.text or "" for part in content] if isinstance(content, list) else [content or ""]
+    instruction = episode.task or "\n".join(texts)
+    name = episode.id or compute_digest(instruction)[:16]
+    facts = {"start_url": episode.start_url, "environment": _ENVIRONMENT, "extra": episode.metadata}
+    return Task.model_validate({"id": name, "instruction": instruction.strip(), **facts})
 
 
 def _build_outcome(episode: ChatEpisode) -> Outcome:
@@ -245,20 +248,25 @@ def _find(path: Path) -> list[Path]:
 
 
 def _read_records(source: Path) -> Iterator[tuple[str, Callable[[], ChatRecord]]]:
-    if source.name != _NAME:
-        yield from ((where, partial(ChatRecord, value)) for where, value in read_json_lines(source))
+    if source.name == _NAME:
+        yield str(source), partial(_read_folder, source)
         return
-    value, beside = _read_object(source), source.parent / "reward.json"
+    yield from ((where, partial(ChatRecord, value)) for where, value in read_json_lines(source))
+
+
+def _read_folder(source: Path) -> ChatRecord:
+    value, beside = read_object(source), source.parent / "reward.json"
     if isinstance(value, list):
-        value = {"messages": value} | ({"reward": _read_object(beside)} if beside.is_file() else {})
-    yield str(source), partial(ChatRecord, value)
+        value = {"messages": value} | ({"reward": read_object(beside)} if beside.is_file() else {})
+    return ChatRecord(value)
 
 
-def _read_object(file: Path) -> Any:
+def read_object(file: Path) -> Any:
+    """Read a JSON file. Raises `NotUnderstood`."""
     try:
         return read_json(file)
     except StoreError as error:
-        raise UsageError(str(error)) from None
+        raise NotUnderstood(str(error)) from None
 
 
 MESSAGES = make_chat_format(

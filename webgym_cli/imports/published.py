@@ -16,9 +16,8 @@ import pyarrow.parquet as pq
 from pyarrow import ArrowException
 
 from webgym_cli.imports.calls import read_single_call
-from webgym_cli.imports.messages import ChatRecord, find_lines, make_chat_format, read_json_lines
+from webgym_cli.imports.messages import ChatRecord, find_lines, make_chat_format, read_json_lines, read_object
 from webgym_cli.imports.source import NotUnderstood, to_fields, to_number, to_text
-from webgym_cli.util.files import read_json
 
 _PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"
 _TOOLS = re.compile(r"<tools>\n(.*?)\n</tools>", re.DOTALL)
@@ -104,23 +103,25 @@ def _read_fara(source: Path) -> Records:
 
 def _convert_fara(source: Path) -> ChatRecord:
     """Return the episode of a folder: actions in web_surfer.log, and a screenshot before each of them."""
-    task = read_json(source / _TASK) if (source / _TASK).is_file() else {}
+    task = read_object(source / _TASK) if (source / _TASK).is_file() else {}
     task = to_fields(task[0] if isinstance(task, list) and task else task, _TASK)
-    answers = [read_json(file) for file in sorted(source.glob(_ANSWER))]
+    answers = [read_object(file) for file in sorted(source.glob(_ANSWER))]
     lines = [value for _, value in read_json_lines(source / _LOG) if isinstance(value, dict)]
     actions = [line["arguments"] for line in lines if isinstance(line.get("arguments"), dict)]
-    asked = to_text(task.get("confirmed_task")) or to_text(task.get("instruction")) or to_text(task.get("task_summary"))
+    instruction = (
+        to_text(task.get("confirmed_task")) or to_text(task.get("instruction")) or to_text(task.get("task_summary"))
+    )
     messages: list[dict[str, Any]] = []
     for number, arguments in enumerate(actions):
         given = {name: value for name, value in arguments.items() if name != "thoughts"}
-        content = [_image(f"screenshot{number}.png"), _text("" if number else asked)]
+        content = [_image(f"screenshot{number}.png"), _text("" if number else instruction)]
         messages.append({"role": "tool" if number else "user", "content": content})
         messages.append(_call(to_text(arguments.get("thoughts")), "computer_use", given))
     answer = answers[0] if answers and isinstance(answers[0], dict) else {}
     value = {
         "messages": messages,
         "tools": [_tool("computer_use")],
-        "task": asked,
+        "task": instruction,
         "id": to_text(task.get("task_id")) or source.name,
         "start_url": to_text(task.get("init_url")),
         "answer": to_text(answer.get("final_answer")) or None,
@@ -152,8 +153,8 @@ def _convert_molmoweb(row: dict[str, Any]) -> ChatRecord:
     """Return an episode of MolmoWeb: demonstrations, which are successes."""
     contents = ((image or {}).get("bytes") for image in row["images"] or ())
     pictures = {to_text(name): content for name, content in zip(row["image_paths"] or (), contents, strict=False)}
-    asked, steps = _parse(row["instruction"]), _parse(row["trajectory"])
-    named = (to_text(asked.get(level)) for level in ("high_level", "mid_level", "low_level"))
+    levels, steps = _parse(row["instruction"]), _parse(row["trajectory"])
+    named = (to_text(levels.get(level)) for level in ("high_level", "mid_level", "low_level"))
     instruction = next(filter(None, named), "") or to_text(row["instruction"])
     messages: list[dict[str, Any]] = []
     for key in sorted(steps, key=int):
