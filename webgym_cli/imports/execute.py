@@ -140,7 +140,8 @@ class Importer:
     def _convert(self, one: ImportedEpisode) -> bool:
         """Import an episode of another system; return whether it was imported."""
         try:
-            pictures = {picture: load_png(picture) for picture in one.pictures}
+            names = {name: None for step in one.steps for name in (step.picture, *step.more_pictures)}
+            pictures = {name: load_png(name) for name in names if name is not None}
             trajectory, verdict = self._build_trajectory(one, pictures)
         except UnreadableImage as error:
             self.report.skip(SkippedEpisode(SkipReason.SCREENSHOT_MISSING, one.where, str(error)))

@@ -135,12 +135,6 @@ class ImportedEpisode:
     lost_steps: int = 0
     """Number of steps without a response of the policy, which are left out."""
 
-    @property
-    def pictures(self) -> tuple[Picture, ...]:
-        """All images, each once."""
-        of_steps = ((step.picture, *step.more_pictures) for step in self.steps)
-        return tuple(dict.fromkeys(picture for own in of_steps for picture in own if picture is not None))
-
 
 @dataclass(frozen=True, slots=True)
 class StoredEpisode:
