@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
+
+from webgym_cli.util.documented import DocumentedModel
 
 
-class ConfigSection(BaseModel):
+class ConfigSection(DocumentedModel):
     """A frozen group of settings that refuses unknown keys."""
 
     # NaN and infinity: the settings are stored as JSON, which has neither.
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -7,8 +7,9 @@ import sys
 from datetime import UTC, datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
+from webgym_cli.util.documented import DocumentedModel
 from webgym_cli.util.text import map_texts, replace_surrogates
 
 
@@ -38,13 +39,12 @@ def describe_invalid(error: ValidationError) -> str:
     return ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
 
 
-class Record(BaseModel):
+class Record(DocumentedModel):
     """A frozen record. Unknown fields are refused, since dropping them would lose data silently."""
 
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
-        use_attribute_docstrings=True,
         # A reward of NaN would be larger than every threshold in the index, and spread through every mean.
         allow_inf_nan=False,
         ser_json_inf_nan="strings",  # log-probabilities may be infinite: JSON has no infinity, null can't be read back

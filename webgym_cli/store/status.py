@@ -10,7 +10,6 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-import psutil
 from pydantic import AwareDatetime, Field, ValidationError
 
 from webgym_cli.errors import StoreError
@@ -76,6 +75,8 @@ class RankStatus(StoredRecord):
 
 def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = RolloutState.RUNNING) -> None:
     """Replace a rollout's status with this snapshot of its monitor. Raises `StoreError`."""
+    import psutil
+
     status = RankStatus(
         rank=0,
         pid=os.getpid(),
@@ -101,6 +102,8 @@ def read_status(run: RunDir) -> list[RankStatus]:
 
 def is_process_alive(pid: int, started: float | None = None) -> bool:
     """Whether a process of this machine is alive; `started` distinguishes it from a later one with the same pid."""
+    import psutil
+
     try:
         process = psutil.Process(pid)
         same = started is None or abs(process.create_time() - started) < _SAME_PROCESS

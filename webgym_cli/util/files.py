@@ -17,8 +17,6 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import jsonlines
-
 from webgym_cli.errors import StoreError
 from webgym_cli.util.secrets import redact
 from webgym_cli.util.strict_json import encode_json
@@ -190,6 +188,8 @@ def is_json(raw: bytes) -> bool:
 
 def read_jsonl(path: Path) -> Iterator[Any]:
     """Yield the values of a JSON Lines file. Raises `StoreError` with file and line."""
+    import jsonlines
+
     with TextIOWrapper(open_regular(path), encoding="utf-8") as file, jsonlines.Reader(file) as reader:
         try:
             yield from reader.iter(skip_empty=True)
