@@ -2,7 +2,10 @@
 
 python -m benchmarks.gpu            all models, whole and with an adapter; names what became slower since the baseline
 python -m benchmarks.gpu --save     the same, and the rows become the baseline of this kind of GPU
+python -m benchmarks.gpu --seconds 270    what fits into the time, most important first, each side once
 python -m benchmarks.gpu --quick    tiny shapes, once; without a GPU on the CPU
+
+It needs torch, transformers, pydantic and peft. An interpreter with torch trains itself, else the train role's does.
 """
 
 from __future__ import annotations
@@ -11,174 +14,20 @@ import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-from benchmarks.harness import ROOT, Row, Series, reported, say
-from benchmarks.rl import beside_trl
-from benchmarks.rl_bench import Bench, Result, compared, options
-from benchmarks.rl_data import Conversations, rows, write
-from benchmarks.rl_gpu import peak, step_flops
-from webgym_cli.train.memory import network_memory
-from webgym_cli.train.model_shapes import PUBLISHED, published_tensors
+from benchmarks.gpu_cases import QUICK, WHOLE, Device, Measurement
+from benchmarks.harness import ROOT, Row, reported, say
+from benchmarks.rl_bench import Bench
 
 NAME = "gpu"
 BASELINES = Path(__file__).parent / "baselines"
-PACKED, PADDED, CHUNKED, FULL = "packed", "padded", "chunked", "full logits"
-RANK = 16
 SLOWER = 0.9
 """A ratio to the baseline below this is named."""
-ROOM = 0.8
-"""The share of a GPU's memory that weights, gradients and moments may take: the rest is for activations."""
-TINY: dict[str, Any] = {
-    **PUBLISHED["Qwen/Qwen2.5-0.5B-Instruct"],
-    **{"vocab_size": 512, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2},
-    **{"num_attention_heads": 4, "num_key_value_heads": 2},
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """How much is run."""
-
-    repeats: int
-    steps: int
-    """Optimizer steps that are counted in each process."""
-    batch: Conversations
-    answers: Conversations
-    """Of one response a row, as TRL takes them."""
-    budget: int
-    """Tokens that go through the model at once."""
-    models: dict[str, dict[str, Any]]
-
-
-_NAMES = ("Qwen2.5-0.5B", "Qwen2.5-1.5B", "Qwen2.5-7B", "Qwen3-VL-2B", "Qwen3-VL-4B", "Qwen3-VL-8B")
-WHOLE = Sizes(
-    repeats=3,
-    steps=2,
-    # below the ids of Qwen's special tokens: a picture's token would want a picture
-    batch=Conversations(groups=16, prompt=300, answer=900, longest=8192, turns=5, vocabulary=151_000),
-    answers=Conversations(groups=8, prompt=300, answer=900, longest=2048, turns=1, vocabulary=151_000),
-    budget=16_384,
-    models={name: PUBLISHED[f"Qwen/{name}-Instruct"] for name in _NAMES},
-)
-QUICK = Sizes(
-    repeats=1,
-    steps=1,
-    batch=Conversations(groups=1, size=4, prompt=12, answer=20, longest=60, vocabulary=500),
-    answers=Conversations(groups=1, size=4, prompt=12, answer=20, longest=60, turns=1, vocabulary=500),
-    budget=120,
-    models={"tiny": TINY},
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """What the train role computes on."""
-
-    name: str
-    """Empty for the CPU."""
-    memory: int
-    """Bytes; 0 for the CPU."""
-
-
-def measured(folder: Path, sizes: Sizes, device: Device) -> list[Row]:
-    """Return the rows of all models: packed beside padded, whole and with an adapter.
-
-    For the first, a text model, also chunked beside all logits, and the update beside TRL's.
-    """
-    found = []
-    for number, (name, config) in enumerate(sizes.models.items()):
-        place = folder / str(number)
-        place.mkdir()
-        bench = Bench(place, sizes.steps, sizes.repeats)
-        model = bench.models({name: config}, "bfloat16" if device.name else "float32")[name]
-        data = write(place / "batch", sizes.batch)
-        for rank in (0, RANK):
-            case = f"{name} {'LoRA' if rank else 'full'}"
-            if why := too_large(name, rank, device):
-                say(f"{case}: left out: {why}")
-                continue
-            say(case)
-            sides = {
-                side: _side(bench, device, options(model, data, budget=sizes.budget, packed=side == PACKED, lora=rank))
-                for side in (PACKED, PADDED)
-            }
-            found += throughput(case, bench.by_turns(sides), sizes, config, device, adapter=bool(rank))
-        if number == 0:
-            chunks = {CHUNKED: max(1, sizes.budget // 16), FULL: sizes.budget}
-            sides = {
-                side: _side(bench, device, options(model, data, budget=sizes.budget, chunk=chunk, lora=RANK))
-                for side, chunk in chunks.items()
-            }
-            found += compared(f"{name} logits", bench.by_turns(sides), CHUNKED, FULL, _inputs(sizes, config, device))
-        if number == 0 and "text_config" not in config:  # TRL is given no pictures
-            found += beside_trl(
-                bench, model, sizes.answers, _inputs(sizes, config, device), case=name, gpu=bool(device.name)
-            )
-    return found
-
-
-def _side(bench: Bench, device: Device, given: dict[str, Any]) -> Callable[[], Result]:
-    return lambda: bench.update(given, gpu=bool(device.name))
-
-
-def too_large(name: str, rank: int, device: Device) -> str:
-    """Say why a training does not fit on one GPU; empty where it does, and for an adapter."""
-    count = sum(_elements(shape) for _, _, shape in published_tensors(f"Qwen/{name}-Instruct"))
-    needed = 0 if rank else network_memory(count, count, None, 1).gpu
-    if not device.memory or needed <= ROOM * device.memory:
-        return ""
-    return f"{needed / 1e9:.0f} GB before activations, the GPU has {device.memory / 1e9:.0f}"
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    count = 1
-    for side in shape:
-        count *= side
-    return count
-
-
-def throughput(
-    case: str,
-    results: dict[str, list[Result]],
-    sizes: Sizes,
-    config: dict[str, Any],
-    device: Device,
-    *,
-    adapter: bool,
-) -> list[Row]:
-    """Return tokens a second, peak memory, and the share of the bf16 peak where the device's is known (MFU)."""
-    drawn = rows(sizes.batch)
-    lengths, trained = [len(row["input_ids"]) for row in drawn], sum(sum(row["mask"]) for row in drawn)
-    most, flops = peak(device.name), step_flops(config, lengths, trained, adapter=adapter)
-    figures: dict[str, Callable[[Result], float]] = {
-        "tokens_per_s": lambda result: sum(lengths) / result["seconds"],
-        "peak_gb": lambda result: (result["held_mb"] + result["peak_mb"]) / 1024,
-    }
-    if most is not None:
-        figures["mfu"] = lambda result: flops / result["seconds"] / most
-    inputs = _inputs(sizes, config, device) | {"attention": results[PACKED][0]["attention"]}
-    return [
-        Row(
-            case,
-            metric,
-            Series(tuple(map(figure, results[PACKED]))),
-            PADDED,
-            Series(tuple(map(figure, results[PADDED]))),
-            higher_is_better=metric != "peak_gb",
-            inputs=inputs,
-        )
-        for metric, figure in figures.items()
-    ]
-
-
-def _inputs(sizes: Sizes, config: dict[str, Any], device: Device) -> dict[str, Any]:
-    told = {"batch": sizes.batch.to_json(), "model": config, "tokens_at_once": sizes.budget, "steps": sizes.steps}
-    return told | {"gpu": device.name}
 
 
 def baseline_file(device: Device) -> Path:
@@ -224,6 +73,7 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="tiny shapes, once")
     parser.add_argument("--repeats", type=int, help="processes of each side (default: 3)")
     parser.add_argument("--model", action="append", choices=tuple(WHOLE.models), help="only this one; repeatable")
+    parser.add_argument("--seconds", type=float, help="end after so long; each side runs once")
     parser.add_argument("--save", action="store_true", help="keep the rows as this GPU's baseline")
     parser.add_argument("--folder", type=Path, help="where models are made (default: the temporary folder)")
     return parser.parse_args(words)
@@ -231,31 +81,34 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run what was asked for: rows as JSON on stdout, a table and progress on stderr; 1 where something is slower."""
-    asked, found, devices = _arguments(words), list[Row](), list[Device]()
+    asked, found, devices, failed = _arguments(words), list[Row](), list[Device](), list[str]()
+    until = time.monotonic() + asked.seconds if asked.seconds else None
     sizes = QUICK if asked.quick else WHOLE
     if asked.model and not asked.quick:
         sizes = replace(sizes, models={name: sizes.models[name] for name in asked.model})
-    sizes = replace(sizes, repeats=asked.repeats or sizes.repeats)
+    sizes = replace(sizes, repeats=asked.repeats or (1 if asked.seconds else sizes.repeats))
 
     def measure(folder: Path) -> list[Row]:
-        told = Bench(folder, 1, 1).job({"what": "models", "models": [], "dtype": "float32"}, gpu=True)
+        bench = Bench(folder, sizes.steps, sizes.repeats, until)
+        told = bench.job({"what": "models", "models": [], "dtype": "float32"}, gpu=True)
         devices.append(Device(told["gpu"], told["memory"]))
         if not told["gpu"] and not asked.quick:
             say("no GPU in the train role: --quick runs tiny shapes on the CPU")
             return []
-        found.extend(measured(folder, sizes, devices[0]))
+        measurement = Measurement(bench, sizes, devices[0], failed)
+        found.extend(measurement.rows())
         return found
 
     status = reported(NAME, measure, asked.folder)
     if status or not found or asked.quick:
-        return status
+        return status or bool(failed)
     file = baseline_file(devices[0])
     worse = regressions(file, found)
     for line in worse:
         say(f"slower: {line}")
     if asked.save:
         save(file, found, devices[0])
-    return 1 if worse else 0
+    return 1 if worse or failed else 0
 
 
 if __name__ == "__main__":

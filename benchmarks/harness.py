@@ -15,10 +15,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from webgym_cli.config.load import load
-from webgym_cli.environments.browser.executable import chromium_version, find_chromium
 from webgym_cli.errors import JobError, WebGymError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,10 +28,9 @@ def _fixed_facts() -> dict[str, Any]:
     return {
         "cpu": _processor(),
         "cores": len(os.sched_getaffinity(0)),
-        "memory_gb": round(psutil.virtual_memory().total / 2**30, 1),
+        "memory_gb": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "system": platform.platform(),
         "python": platform.python_version(),
-        "chromium": chromium_version(find_chromium(load().browser)),
     }
 
 
@@ -177,7 +172,9 @@ def reported(benchmark: str, measured: Callable[[Path], list[Row]], folder: Path
     return 0
 
 
-def program(module: str, job: dict[str, Any], python: str = sys.executable, **environment: str) -> dict[str, Any]:
+def program(
+    module: str, job: dict[str, Any], python: str = sys.executable, *, limit: float = _LIMIT, **environment: str
+) -> dict[str, Any]:
     """Run one of our measuring programs on a job and return its answer. Raises `JobError` with its last words."""
     try:
         done = subprocess.run(
@@ -187,11 +184,11 @@ def program(module: str, job: dict[str, Any], python: str = sys.executable, **en
             text=True,
             cwd=ROOT,
             env={**os.environ, **environment},
-            timeout=_LIMIT,
+            timeout=limit,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise JobError(f"benchmarks.{module} did not end within {_LIMIT:g} s", hint="webgym doctor") from error
+        raise JobError(f"benchmarks.{module} did not end within {limit:.0f} s", hint="webgym doctor") from error
     if done.returncode:
         words = done.stderr.strip().splitlines() or ["it said nothing"]
         raise JobError(f"benchmarks.{module} failed: {words[-1]}", hint="webgym doctor", returncode=done.returncode)

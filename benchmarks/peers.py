@@ -20,7 +20,9 @@ from webgym_cli.config.load import load
 from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.miniwob.pages import pages_folder
 from webgym_cli.errors import JobError
+from webgym_cli.venvs import installer
 
+_INSTALLER = (sys.executable, installer.__file__)
 _BROWSER_ARGUMENTS = ("--disable-gpu", "--disable-quic", "--no-first-run", "--disable-component-update")
 WAITS_OFF = {"slow_mo": 0, "pre_observation_delay": 0.0}
 """BrowserGym's options without its fixed waits."""
@@ -35,7 +37,7 @@ class Peer:
     version: str
     """The only one that is installed."""
     packages: tuple[tuple[str, ...], ...]
-    """What pip is asked to install, one request after another."""
+    """What is installed, one request after another."""
     works: str
     """A Python program that runs where all of it is there."""
 
@@ -76,24 +78,22 @@ class Peer:
     def _make(self) -> None:
         shutil.rmtree(self.home, ignore_errors=True)
         say(f"installing {self} into {self.home}")
-        pip = (str(self.python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-        self._run((sys.executable, "-m", "venv", str(self.home)))
+        self._run((*_INSTALLER, "venv", str(self.home)))
         for request in self.packages:
-            self._run((*pip, *request))
+            self._run((*_INSTALLER, "install", str(self.python), *request))
         self._run((str(self.python), "-c", self.works))
         self._complete.touch()
 
     def _run(self, command: Sequence[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
-            words = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-            reason = next((line for line in reversed(words) if line.startswith("ERROR: ")), words[-1])
+            words = " ".join((done.stderr or done.stdout).split()) or "it said nothing"  # uv breaks its lines
             raise JobError(
-                f"{self} can't be installed: {reason}", hint="it needs pip's index; all else does without it"
+                f"{self} can't be installed: {words[-300:]}", hint="it needs pip's index; all else does without it"
             )
 
 
-_GYM, _VERIFIED, _VERL = "0.14.3", "1.2.3", "0.9.1"
+_GYM, _VERIFIED, _VERL, _TRL = "0.14.3", "1.2.3", "0.9.1", "1.16.0"
 BROWSERGYM = Peer(
     "BrowserGym",
     _GYM,
@@ -142,6 +142,9 @@ VERL = Peer(
     "from importlib.metadata import version; version('verl')",
 )
 """Estimators and objectives of reinforcement learning, beside which the tests run ours in the train role."""
+
+TRL = Peer("TRL", _TRL, ((f"trl=={_TRL}", "torch==2.13.0"),), "import trl, torch")
+"""The trainer beside whose update the benchmarks time ours: LLaMA-Factory admits only an old one in the train role."""
 
 
 def measure(

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import Row, Series, program, say
-from webgym_cli.config.load import load
-from webgym_cli.venvs.locate import role_python
 
 RATE, CLIP = 1e-6, 1.0
 """Learning rate and longest gradient: they cost nothing and are the same on all sides."""
 _CPU = {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
 """One thread: what the shipped trainer takes on a CPU."""
-_ALWAYS = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONPATH": ""}
+_ALWAYS = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 Result = dict[str, Any]
 Sizes = dict[str, Any]
@@ -33,22 +35,33 @@ class Bench:
     steps: int
     """Optimizer steps that are counted in each process."""
     repeats: int
+    until: float | None = None
+    """When all of it must be over (`time.monotonic`)."""
     _numbers: Any = field(default_factory=count)
 
     @cached_property
     def python(self) -> str:
-        """The train role's interpreter."""
-        return str(role_python(load(), "train"))
+        """The interpreter that trains: this one if it has torch, else the train role's."""
+        return sys.executable if find_spec("torch") else _role_python()
+
+    @cached_property
+    def trl_python(self) -> str:
+        """The interpreter that has TRL: this one if it trains, else that of TRL's own environment."""
+        return sys.executable if find_spec("torch") else _peer_python()
 
     def job(self, job: dict[str, Any], *, module: str = "rl_job", gpu: bool = False) -> Result:
         """Run a job, without a GPU unless it is asked for."""
-        return program(module, job, self.python, **_ALWAYS, **({} if gpu else _CPU))
+        python = self.trl_python if module == "rl_trl" else self.python
+        # only a package of this interpreter may come from elsewhere (pip's `--target`)
+        path = os.environ.get("PYTHONPATH", "") if python == sys.executable else ""
+        limits = {} if self.until is None else {"limit": max(1.0, self.until - time.monotonic())}
+        return program(module, job, python, **limits, PYTHONPATH=path, **_ALWAYS, **({} if gpu else _CPU))
 
-    def models(self, sizes: dict[str, Sizes], dtype: str = "float32") -> dict[str, Path]:
-        """Make models with random weights; return their folders."""
+    def models(self, sizes: dict[str, Sizes], dtype: str = "float32", *, gpu: bool = False) -> dict[str, Path]:
+        """Make models with random weights, on the GPU if it is asked for; return their folders."""
         folders = {name: self.folder / f"model-{name}" for name in sizes}
         wanted = [{"folder": str(folders[name]), "sizes": shape} for name, shape in sizes.items()]
-        self.job({"what": "models", "models": wanted, "dtype": dtype})
+        self.job({"what": "models", "models": wanted, "dtype": dtype}, gpu=gpu)
         return folders
 
     def update(self, given: dict[str, Any], *, gpu: bool = False, gradient: Path | None = None) -> Result:
@@ -72,6 +85,20 @@ class Bench:
                 say(f"{name}, repeat {number + 1} of {self.repeats}")
                 results[name].append(side())
         return results
+
+
+def _role_python() -> str:
+    from webgym_cli.config.load import load
+    from webgym_cli.venvs.locate import role_python
+
+    return str(role_python(load(), "train"))
+
+
+def _peer_python() -> str:
+    from benchmarks.peers import TRL
+
+    TRL.install()
+    return str(TRL.python)
 
 
 def options(
@@ -101,7 +128,11 @@ def compared(
 ) -> list[Row]:
     """Return the seconds and the peak memory of an update of one side beside those of another."""
     ours, theirs = results[name], results[baseline]
-    about = {**inputs, "held_mb": [round(series(side, "held_mb").median) for side in (ours, theirs)]}
+    about = {
+        **inputs,
+        "held_mb": [round(series(side, "held_mb").median) for side in (ours, theirs)],
+        "versions": {side: results[side][0]["versions"] for side in (name, baseline)},
+    }
     return [
         Row(case, metric, series(ours, figure), baseline, series(theirs, figure), inputs=about)
         for metric, figure in (("update_s", "seconds"), ("update_peak_mb", "peak_mb"))

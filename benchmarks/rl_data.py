@@ -6,6 +6,8 @@ import hashlib
 import json
 import math
 import random
+import struct
+import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ from typing import Any
 TEMPERATURE = 1.0
 SHORTEST = 8
 """Tokens of a prompt and of what follows it, each."""
+_PART = 32
+"""Pixels of the side of a square that becomes a token, in Qwen3-VL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class Conversations:
     vocabulary: int = 8192
     """Token ids are below it; 0 and 1 are left to padding and end."""
     seed: int = 0
+    picture: tuple[int, int, tuple[int, int, int]] | None = None
+    """Width and height of the picture that each prompt ends with, and its tokens: of its start, each part and end."""
 
     def to_json(self) -> dict[str, Any]:
         """Return what the rows of the benchmark say of the batch."""
@@ -55,11 +61,34 @@ def rows(given: Conversations) -> list[dict[str, Any]]:
     for number in range(given.groups * given.size):
         if number % given.size == 0:
             prompt = _tokens(chance, _length(chance, given.prompt, 0.3, given.longest // 2), given.vocabulary)
+            prompt += _picture_tokens(given)
         length = _length(chance, given.answer, given.sigma, given.longest - len(prompt))
         mask = [0] * len(prompt) + spoken(length, given.turns)
         ids = prompt + _tokens(chance, length, given.vocabulary)
-        made.append({"number": number, "step": 0, "input_ids": ids, "mask": mask, "logprobs": [-1.0] * sum(mask)})
+        row = {"number": number, "step": 0, "input_ids": ids, "mask": mask, "logprobs": [-1.0] * sum(mask)}
+        if given.picture:
+            row |= {"images": ["picture.png"], "sizes": [given.picture[:2]]}
+        made.append(row)
     return made
+
+
+def _picture_tokens(given: Conversations) -> list[int]:
+    if given.picture is None:
+        return []
+    width, height, (start, part, end) = given.picture
+    return [start, *[part] * (width * height // _PART**2), end]
+
+
+def _noise(width: int, height: int) -> bytes:
+    """Return a PNG of random colours."""
+    chance = random.Random(0)
+    lines = b"".join(b"\0" + chance.randbytes(3 * width) for _ in range(height))
+    parts = {b"IHDR": struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0), b"IDAT": zlib.compress(lines), b"IEND": b""}
+    chunks = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in parts.items()
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
 def trajectories(given: Conversations) -> list[dict[str, Any]]:
@@ -82,6 +111,8 @@ def write(folder: Path, given: Conversations) -> Path:
     """Write the batch as `prepare` leaves it; return its folder."""
     folder.mkdir()
     content = _lines(rows(given))
+    if given.picture:
+        (folder / "picture.png").write_bytes(_noise(*given.picture[:2]))
     (folder / "rows.jsonl").write_bytes(content)
     (folder / "trajectories.jsonl").write_bytes(_lines(trajectories(given)))
     head = {

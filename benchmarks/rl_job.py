@@ -31,10 +31,12 @@ class Enough(Exception):
 
 def models(job: dict[str, Any]) -> dict[str, Any]:
     """Write models of the given configurations into their folders; return the GPU's name and bytes, if there is one."""
+    there = torch.cuda.is_available()
     for wanted in job["models"]:
         torch.manual_seed(0)
-        write_model(Path(wanted["folder"]), wanted["sizes"], getattr(torch, job["dtype"]))
-    there = torch.cuda.is_available()
+        # billions of random numbers take a CPU minutes
+        with torch.device("cuda" if there else "cpu"):
+            write_model(Path(wanted["folder"]), wanted["sizes"], getattr(torch, job["dtype"]))
     memory = torch.cuda.mem_get_info()[1] if there else 0
     return {"gpu": torch.cuda.get_device_name() if there else "", "memory": memory}
 

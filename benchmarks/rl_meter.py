@@ -6,6 +6,7 @@ import ctypes
 import math
 import statistics
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +55,18 @@ class Meter:
         _synchronize()
         self._seconds.append(time.perf_counter() - self._began - self._apart)
 
-    def told(self) -> dict[str, Any]:
+    def told(self, *packages: str) -> dict[str, Any]:
         """Return what the steps took: their median; and the fullest moment above what was held before them, in MB.
 
         `loaded_mb`: the process with its libraries and the model. `held_mb`: with the optimizer's moments, too. On a
-        GPU all three are its memory.
+        GPU all three are its memory. `versions`: of torch, transformers and the packages that are named.
         """
         return {
             "seconds": statistics.median(self._seconds[1:]),
             "peak_mb": _peak_mb() - self._held,
             "loaded_mb": self._loaded,
             "held_mb": self._held,
+            "versions": {name: version(name) for name in ("torch", "transformers", *packages)},
         }
 
 

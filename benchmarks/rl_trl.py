@@ -1,6 +1,6 @@
 """The same optimizer steps by TRL's GRPOTrainer: the same model, prompts, completions and rewards, and no generation.
 
-Runs in the train role's interpreter, takes a job as JSON on stdin and prints what it took as JSON, as `rl_job` does.
+Runs in an interpreter with TRL, takes a job as JSON on stdin and prints what it took as JSON, as `rl_job` does.
 What TRL does in place of generating (padding, decoding, rewards, advantages) isn't counted, as it isn't in ours.
 """
 
@@ -15,24 +15,9 @@ from typing import Any
 from datasets import Dataset
 from tokenizers import Tokenizer, models
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks.rl_meter import Meter, likeness, write_gradient
-
-
-def trl() -> Any:
-    """Return the library.
-
-    TRL 0.24 takes the answers of transformers 5 on what is installed, pairs of a bool and a version, for a yes: it
-    would import what isn't there.
-    """
-    from trl import import_utils
-
-    for name, value in list(vars(import_utils).items()):
-        if name.endswith("_available") and isinstance(value, tuple):
-            setattr(import_utils, name, value[0])
-    import trl as library
-
-    return library
 
 
 class Steps(TrainerCallback):  # type: ignore[misc]
@@ -55,23 +40,26 @@ class Steps(TrainerCallback):  # type: ignore[misc]
         self.meter.end()
 
 
-def without_generation(kind: Any, rows: list[dict[str, Any]], meter: Meter) -> Any:
-    """Return the trainer with given completions in place of those that it would generate."""
+class Scored(GRPOTrainer):  # type: ignore[misc]
+    """TRL's trainer, which leaves the seconds in which it scores its batch out of the meter's."""
+
+    meter: Meter
+
+    def _generate_and_score_completions(self, inputs: Any) -> Any:
+        began = time.perf_counter()
+        made = super()._generate_and_score_completions(inputs)
+        self.meter.leave_out(time.perf_counter() - began)
+        return made
+
+
+def rollout(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what TRL takes in place of what it would generate."""
     split = [row["mask"].index(1) for row in rows]
-    prompts = [row["input_ids"][:place] for row, place in zip(rows, split, strict=True)]
-    completions = [row["input_ids"][place:] for row, place in zip(rows, split, strict=True)]
-
-    class Given(kind):  # type: ignore[misc]
-        def _generate_single_turn(self, *_: Any) -> Any:
-            return prompts, completions, None, {}
-
-        def _generate_and_score_completions(self, inputs: Any) -> Any:
-            began = time.perf_counter()
-            made = super()._generate_and_score_completions(inputs)
-            meter.leave_out(time.perf_counter() - began)
-            return made
-
-    return Given
+    return {
+        "prompt_ids": [row["input_ids"][:place] for row, place in zip(rows, split, strict=True)],
+        "completion_ids": [row["input_ids"][place:] for row, place in zip(rows, split, strict=True)],
+        "logprobs": None,
+    }
 
 
 def settings(job: dict[str, Any], sequences: int) -> dict[str, Any]:
@@ -81,7 +69,6 @@ def settings(job: dict[str, Any], sequences: int) -> dict[str, Any]:
         "per_device_train_batch_size": job["micro_batch"],
         "gradient_accumulation_steps": sequences // job["micro_batch"],
         "num_generations": job["group_size"],
-        "max_prompt_length": None,
         "max_steps": job["steps"] + 1,
         "gradient_checkpointing": True,
         "gradient_checkpointing_kwargs": {"use_reentrant": False},
@@ -104,28 +91,25 @@ def settings(job: dict[str, Any], sequences: int) -> dict[str, Any]:
 
 def update(job: dict[str, Any]) -> dict[str, Any]:
     """Train, and measure the optimizer steps."""
-    library, data, gradient = trl(), Path(job["data"]), Path(job["folder"]) / "gradient.safetensors"
+    data, gradient = Path(job["data"]), Path(job["folder"]) / "gradient.safetensors"
     rows, trajectories = (_read(data / f"{name}.jsonl") for name in ("rows", "trajectories"))
     rewards = [trajectory["reward"] for trajectory in trajectories]
     meter = Meter(job["steps"])
     gradient.parent.mkdir(exist_ok=True)
-    trainer = without_generation(library.GRPOTrainer, rows, meter)(
-        model=_network(job["model"]),
+    trainer = Scored(
+        # as ours: bfloat16 is for the passes only
+        model=AutoModelForCausalLM.from_pretrained(job["model"], dtype="float32"),
         reward_funcs=lambda **_: rewards,
-        args=library.GRPOConfig(**settings(job, len(rows))),
+        args=GRPOConfig(**settings(job, len(rows))),
         # TRL repeats each prompt for its group, in this order: that of the rows
         train_dataset=Dataset.from_dict({"prompt": [str(group) for group in range(len(rows) // job["group_size"])]}),
         processing_class=_tokenizer(),
         callbacks=[Steps(meter, gradient)],
+        rollout_func=lambda *_: rollout(rows),
     )
+    trainer.meter = meter
     trainer.train()
-    return {**meter.told(), "gradients": [likeness(Path(ours), gradient) for ours in job["gradients"]]}
-
-
-def _network(folder: str) -> Any:
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype="float32")  # as ours: bfloat16 is for the passes only
-    network.warnings_issued = {}  # TRL 0.24 writes into it, transformers 5 has it no more
-    return network
+    return {**meter.told("trl"), "gradients": [likeness(Path(ours), gradient) for ours in job["gradients"]]}
 
 
 def _tokenizer() -> Any:

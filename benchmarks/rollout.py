@@ -22,6 +22,8 @@ from benchmarks.engine import Job
 from benchmarks.episodes import CLICKS, LENGTH, NETWORK, NOTHING, PAGE, POLICY, Distributions, Lognormal
 from benchmarks.harness import Row, Series, emit, machine, program, rounded, say, table
 from benchmarks.schedulers import DESCRIPTIONS, NAIVE, OURS, REFILL
+from webgym_cli.config.load import load
+from webgym_cli.environments.browser.executable import chromium_version, find_chromium
 from webgym_cli.environments.browser.observe import observe_script
 from webgym_cli.environments.browser.page_connection import SCREENSHOT
 from webgym_cli.environments.miniwob.oracle import list_expert_tasks
@@ -362,7 +364,7 @@ def main(words: Sequence[str] | None = None, quick: Sizes = QUICK) -> int:
     asked = _arguments(words)
     sizes = (quick if asked.quick else Sizes()).repeated(asked.repeats)
     parts = asked.only or [name for name in PARTS if not (asked.quick and name == "peers")]
-    about = machine()
+    about = machine() | {"chromium": chromium_version(find_chromium(load().browser))}
     say(", ".join(f"{name} {value}" for name, value in about.items()))
     rows: list[Row] = []
     try:

@@ -5,16 +5,26 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks import gpu, rl_data
-from benchmarks.gpu import QUICK, WHOLE, Device, measured, regressions, save, too_large
+from benchmarks import gpu, gpu_cases, rl_data
+from benchmarks.gpu import regressions, save
+from benchmarks.gpu_cases import QUICK, TINY, WHOLE, Device, Measurement, too_large
 from benchmarks.harness import Row, Series
 from benchmarks.rl import VOCABULARY
+from benchmarks.rl_bench import Bench
 from benchmarks.rl_gpu import peak, step_flops
 from tests.stack_fixtures import needs
 from webgym_cli.train.model_shapes import PUBLISHED
 
 H200 = Device("NVIDIA H200", 141 * 10**9)
 CPU = Device("", 0)
+
+
+def measure(folder, sizes, device, until=None):
+    return Measurement(Bench(folder, sizes.steps, sizes.repeats, until), sizes, device)
+
+
+def measured(folder, sizes, device):
+    return measure(folder, sizes, device).rows()
 
 
 def by_metric(rows):
@@ -75,12 +85,45 @@ def test_tokens_memory_and_the_share_of_the_peak(tmp_path, jobs):
         assert tokens.values == Series((sum(lengths) / 2.0,))
         assert tokens.ratios == Series((2.0,))
         assert rows[case, "peak_gb"].values == Series((1.5,))
-        share = step_flops(gpu.TINY, lengths, trained, adapter=adapter) / 2.0 / 989e12
+        share = step_flops(TINY, lengths, trained, adapter=adapter) / 2.0 / 989e12
         assert rows[case, "mfu"].values.values == pytest.approx((share,))
-    assert [config["model"]["lora_rank"] for config in asked.configs] == [0, 0, 16, 16, 16, 16, 0, 0]
+    # the adapter of the model that sees, the whole text model, its logits, pictures, TRL, and what is left
+    assert [config["model"]["lora_rank"] for config in asked.configs] == [16, 16, 0, 0, 16, 16, 16, 16] + [0, 0] * 2 + [
+        16,
+        16,
+    ]
     assert all("CUDA_VISIBLE_DEVICES" not in env for _, job, env in asked.asked if job.get("what") == "update")
     assert [job["gpu"] for module, job, _ in asked.asked if module == "rl_trl"] == [True]
     assert rows["tiny packed update", "update_s"].baseline == "TRL"
+
+
+def test_pictures_have_their_tokens_and_a_file(tmp_path, jobs):
+    asked = jobs(gpu="NVIDIA H200")
+    measured(tmp_path, QUICK, H200)
+    (folder,) = {config["data"] for config in asked.configs if config["data"].endswith("pictures")}
+    lines = [json.loads(line) for line in (tmp_path / "pictures/rows.jsonl").read_text().splitlines()]
+    assert folder == str(tmp_path / "pictures")
+    for line in lines:
+        assert line["sizes"] == [[64, 64]]
+        assert line["input_ids"][: line["mask"].index(1)][-6:] == [508, 509, 509, 509, 509, 510]
+        assert (tmp_path / "pictures" / line["images"][0]).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_case_that_fails_costs_no_other_and_the_status_tells(tmp_path, jobs, monkeypatch, capsys):
+    asked = jobs(gpu="NVIDIA H200")
+    asked.failing_rank = 0
+    assert gpu.main(["--quick"]) == 1
+    said = capsys.readouterr()
+    assert {json.loads(line)["case"].split()[-1] for line in said.out.splitlines()} == {"LoRA", "logits", "pictures"}
+    assert "tiny full: benchmarks.rl_job failed" in said.err
+
+
+def test_what_does_not_fit_into_the_time_is_left_out(tmp_path, jobs, capsys):
+    asked = jobs(gpu="NVIDIA H200")
+    assert measure(tmp_path, QUICK, H200, until=0.0).rows() == []
+    assert "tiny-VL LoRA: left out: no time is left" in capsys.readouterr().err
+    assert gpu.main(["--quick", "--seconds", "500"]) == 0
+    assert all(0 < limit <= 500 for limit in asked.limits)
 
 
 def test_an_unknown_gpu_has_no_share(tmp_path, jobs):
@@ -95,7 +138,7 @@ def test_what_does_not_fit_is_left_out_with_a_word(tmp_path, jobs, capsys):
     assert too_large("Qwen3-VL-8B", 16, H200) == too_large("Qwen3-VL-4B", 0, H200) == ""
     one = replace(QUICK, models={"Qwen3-VL-8B": PUBLISHED["Qwen/Qwen3-VL-8B-Instruct"]})
     cases = {row.case for row in measured(tmp_path, one, H200)}
-    assert cases == {"Qwen3-VL-8B LoRA", "Qwen3-VL-8B logits"}
+    assert cases == {f"Qwen3-VL-8B {what}" for what in ("LoRA", "logits", "LoRA pictures")}
     assert "Qwen3-VL-8B full: left out" in capsys.readouterr().err
 
 
@@ -137,11 +180,11 @@ def test_without_a_gpu_nothing_is_measured(jobs, capsys):
 def test_a_small_model_runs_on_the_cpu_and_chunked_logits_take_less_memory(tmp_path, monkeypatch):
     needs("train")
     # test_rl_benchmark.py trains all weights, and beside TRL
-    monkeypatch.setattr(gpu, "beside_trl", lambda *_, **__: [])
-    monkeypatch.setattr(gpu, "too_large", lambda name, rank, device: "" if rank else "for this test")
+    monkeypatch.setattr(gpu_cases, "beside_trl", lambda *_, **__: [])
+    monkeypatch.setattr(gpu_cases, "too_large", lambda name, rank, device: "" if rank else "for this test")
     # enough that all logits at once are more than what the optimizer takes for a moment
     batch = replace(QUICK.batch, prompt=8, answer=80)
-    wide = {"tiny": gpu.TINY | {"vocab_size": VOCABULARY, "num_hidden_layers": 1}}
+    wide = {"tiny": TINY | {"vocab_size": VOCABULARY, "num_hidden_layers": 1}}
     rows = by_metric(measured(tmp_path, replace(QUICK, batch=batch, budget=4 * 60, models=wide), CPU))
     assert {case for case, _ in rows} == {"tiny LoRA", "tiny logits"}
     assert all(row.values.median > 0 for row in rows.values())

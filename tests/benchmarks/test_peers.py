@@ -52,7 +52,7 @@ def test_what_was_left_half_made_is_made_anew(cache):
 @pytest.mark.parametrize(
     ("nothing", "reason"),
     [
-        (peer(("--no-index", "nothing-at-all==1.0")), "ERROR: No matching distribution found for nothing-at-all==1.0"),
+        (peer(("--no-index", "nothing-at-all==1.0")), "nothing-at-all"),
         (peer(works="import nothing_at_all"), "No module named 'nothing_at_all'"),
     ],
     ids=["no index", "it does not work"],

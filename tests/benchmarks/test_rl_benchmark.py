@@ -103,6 +103,13 @@ def test_trl_is_compared_with_both_ways(tmp_path, jobs):
     assert rows["packed update", "update_peak_mb"].ratios == Series((1.0,))
 
 
+def test_each_row_has_the_versions_of_both_sides_and_trl_an_interpreter_of_its_own(tmp_path, jobs):
+    asked = jobs(cosine=0.99999)
+    for row in rl.measured(tmp_path, TINY, ["trl"])[:2]:
+        assert row.inputs["versions"] == {"packed": {"torch": "2.11.0"}, "TRL": {"torch": "2.11.0"}}
+    assert {python for module, python in asked.pythons if module == "rl_trl"} == {"python of TRL"}
+
+
 def test_what_does_something_else_is_not_compared(tmp_path, jobs):
     jobs(cosine=0.9)
     with pytest.raises(JobError, match="gradient is not ours"):
@@ -113,7 +120,7 @@ def test_without_the_role_the_next_command_is_named(monkeypatch, capsys):
     def missing(*_):
         raise VenvError("the train environment has not been set up", hint="webgym setup --role train")
 
-    monkeypatch.setattr(rl_bench, "role_python", missing)
+    monkeypatch.setattr(rl_bench, "_role_python", missing)
     assert rl.main(["--quick", "--only", "packing"]) == VenvError.exit_code
     assert "next: webgym setup --role train" in capsys.readouterr().err
 

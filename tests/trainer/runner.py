@@ -5,7 +5,7 @@
 
 `PYTHONPATH` names the folder of `webgym_cli`. Each line of stdin names a test: `FILE.py FUNCTION`. For each it writes a
 line to stdout, as JSON: "" for passed, "skipped: ..." or a traceback. With a FILE, it runs all of that file's tests on
-the GPU, for people: torch, transformers, pydantic and DeepSpeed are all that the interpreter must have.
+the GPU (TEST_DEVICE=cpu: on the CPU), for people. The interpreter needs torch, transformers, pydantic and DeepSpeed.
 """
 
 import functools
@@ -43,14 +43,14 @@ def run(file: str, name: str) -> str:
 
 
 def run_file(file: str) -> int:
-    """Run a file's tests on the GPU and tell of each; return the exit status."""
+    """Run a file's tests on the device and tell of each; return the exit status."""
     import torch
 
-    if not torch.cuda.is_available():
+    gpu = os.environ.setdefault("TEST_DEVICE", "cuda") != "cpu"
+    if gpu and not torch.cuda.is_available():
         sys.stdout.write(f"{file}: skipped: torch {torch.__version__} sees no GPU\n")
         return 0
-    os.environ["TEST_DEVICE"] = "cuda"
-    sys.stdout.write(f"{torch.cuda.get_device_name()}, torch {torch.__version__}\n")
+    sys.stdout.write(f"{torch.cuda.get_device_name() if gpu else 'CPU'}, torch {torch.__version__}\n")
     failed = 0
     for name in (name for name in vars(load(Path(file))) if name.startswith("test_")):
         began = time.monotonic()
