@@ -1,4 +1,4 @@
-"""The examples of two pages run as printed over filled runs: what only reads as it stands, the rest as a dry run."""
+"""The examples of three pages run as printed over filled runs: what only reads as it stands, the rest as a dry run."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from webgym_cli.records.task import Split
 
 EXAMPLES = [
     pytest.param(page, args, id=f"{page}-{' '.join(args)}")
-    for page in ("commands", "webrl")
+    for page in ("commands", "webrl", "first-gpu-hour")
     for args in dict.fromkeys(
         tuple(args) for line in shell_lines(ROOT / f"docs/{page}.md") for args in webgym_commands(line)
     )
@@ -70,14 +70,14 @@ def write_inputs(folder):
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
     """Return a folder by page, with runs; and, by `new`, one for the commands that make their run."""
-    folders = {name: tmp_path_factory.mktemp(name) / "work" for name in ("commands", "webrl", "new")}
+    folders = {name: tmp_path_factory.mktemp(name) / "work" for name in ("commands", "webrl", "first-gpu-hour", "new")}
     for name, folder in folders.items():
         write_inputs(folder)
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
             run = filled(folder, *JUDGED, *(ARENA if name == "webrl" else ()))
         fill(run, *(trajectory(at, split=Split.TEST, iteration=version) for at in range(2) for version in (0, 1)))
-        for copy in ("sft", *("abchie" if name != "new" else "")):
+        for copy in ("sft", *(("first", *"abchie") if name != "new" else ())):
             shutil.copytree(run.root, folder / "runs" / copy)
         models = ("models/orm", "runs/sft/model.pt", "THUDM/webrl-llama-3.1-8b")
         for model in (*models, *(("runs/demo-model", "runs/demo-webrl-model") if name == "new" else ())):
@@ -105,8 +105,12 @@ def test_an_example_runs_as_printed(places, page, args):
         words.append("--dry-run")
     if "trust" in parsed(args).params:  # these runs are copies
         words.append("--trust")
-    if words[0] == "login" or words[:2] == ["tasks", "generate"] or (words[0] == "prepare" and RL.intersection(words)):
-        return  # the reader's sites, failed tasks of the web, and sampled tokens are not here: tests/loop has these
+    if (
+        words[0] in ("login", "doctor")
+        or words[:2] == ["tasks", "generate"]
+        or (words[0] == "prepare" and RL.intersection(words))
+    ):
+        return  # not here: the reader's sites and GPUs, failed tasks of the web, sampled tokens (tests/loop has these)
     environment = {"WEBARENA_SHOPPING_PASSWORD": "x"}
     if makes_its_run(args):
         environment["WEBGYM_POLICY_CONFIG__BASE_MODEL"] = str(folder / "model")
