@@ -173,7 +173,7 @@ def reported(benchmark: str, measured: Callable[[Path], list[Row]], folder: Path
 
 
 def program(
-    module: str, job: dict[str, Any], python: str = sys.executable, *, limit: float = _LIMIT, **environment: str
+    module: str, job: dict[str, Any], python: str = sys.executable, *, limit: float | None = None, **environment: str
 ) -> dict[str, Any]:
     """Run one of our measuring programs on a job and return its answer. Raises `JobError` with its last words."""
     try:
@@ -184,11 +184,11 @@ def program(
             text=True,
             cwd=ROOT,
             env={**os.environ, **environment},
-            timeout=limit,
+            timeout=limit or _LIMIT,
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise JobError(f"benchmarks.{module} did not end within {limit:.0f} s", hint="webgym doctor") from error
+        raise JobError(f"benchmarks.{module} did not end in {limit or _LIMIT:.0f} s", hint="webgym doctor") from error
     if done.returncode:
         words = done.stderr.strip().splitlines() or ["it said nothing"]
         raise JobError(f"benchmarks.{module} failed: {words[-1]}", hint="webgym doctor", returncode=done.returncode)

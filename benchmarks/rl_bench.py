@@ -54,8 +54,8 @@ class Bench:
         python = self.trl_python if module == "rl_trl" else self.python
         # only a package of this interpreter may come from elsewhere (pip's `--target`)
         path = os.environ.get("PYTHONPATH", "") if python == sys.executable else ""
-        limits = {} if self.until is None else {"limit": max(1.0, self.until - time.monotonic())}
-        return program(module, job, python, **limits, PYTHONPATH=path, **_ALWAYS, **({} if gpu else _CPU))
+        limit = None if self.until is None else max(1.0, self.until - time.monotonic())
+        return program(module, job, python, limit=limit, PYTHONPATH=path, **_ALWAYS, **({} if gpu else _CPU))
 
     def models(self, sizes: dict[str, Sizes], dtype: str = "float32", *, gpu: bool = False) -> dict[str, Path]:
         """Make models with random weights, on the GPU if it is asked for; return their folders."""

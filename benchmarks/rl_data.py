@@ -39,7 +39,7 @@ class Conversations:
     vocabulary: int = 8192
     """Token ids are below it; 0 and 1 are left to padding and end."""
     seed: int = 0
-    picture: tuple[int, int, tuple[int, int, int]] | None = None
+    picture: tuple[int, int, tuple[int, ...]] | None = None
     """Width and height of the picture that each prompt ends with, and its tokens: of its start, each part and end."""
 
     def to_json(self) -> dict[str, Any]:

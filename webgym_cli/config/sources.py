@@ -13,7 +13,8 @@ from typing import Any, get_origin
 import yaml
 
 from webgym_cli.config.model import Settings
-from webgym_cli.config.renamed import RENAMED
+from webgym_cli.config.removed import REMOVED
+from webgym_cli.config.renamed import RENAMED, current_name, rename_keys
 from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.sites import list_site_keys
 from webgym_cli.config.suggest import UPGRADE, keys_of, suggest
@@ -68,9 +69,31 @@ def read_environment() -> dict[str, Any]:
     """Return the nested values of the environment. Raises `SettingsError`."""
     if not any(name.upper().startswith(PREFIX) and name not in RESERVED_VARIABLES for name in os.environ):
         return {}
-    from webgym_cli.config.environment import parse_environment  # pydantic-settings is slow to import
+    # slow to import
+    from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+    from pydantic_settings import SettingsError as SourceError
 
-    return parse_environment()
+    class Sources(BaseSettings, Settings):  # never validated itself
+        model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", env_parse_none_str="null")
+
+    source = EnvSettingsSource(Sources)
+    variables = dict(source.env_vars)
+    for name in os.environ:
+        if not name.startswith(PREFIX) or name in RESERVED_VARIABLES:
+            continue
+        key = name.removeprefix(PREFIX).lower().replace("__", ".")
+        is_known = key.split(".")[0] in Settings.model_fields
+        # The library reads, and parses as JSON, only fields of the model.
+        if current_name(key) != key or (key in REMOVED and not is_known):
+            for new, text in rename_keys({key: variables.pop(name.lower())}, f"environment {name}").items():
+                variables.setdefault(f"{PREFIX}{new.replace('.', '__')}".lower(), str(text))
+        elif not is_known:  # the library silently ignores unknown sections
+            refuse_unknown(key, f"environment {name}")
+    source.env_vars = variables
+    try:
+        return source()
+    except SourceError as error:
+        raise SettingsError(f"environment: {error}") from None
 
 
 def read_file(path: Path) -> Flat:
