@@ -352,7 +352,7 @@ async def test_an_answer_to_a_script_s_request_is_waited_for(visit: Visit, local
 # --- blank and heavy pages
 
 
-SPINNER = "<style>@keyframes t { to { rotate: 360deg } }</style><div id=s style='animation:t 1s infinite'>wait</div>"
+SPINNER = "<style>@keyframes t { to { rotate: 360deg } }</style><div id=s style='animation:t 1s infinite;width:40px'>wait</div>"
 
 
 @pytest.mark.parametrize(
