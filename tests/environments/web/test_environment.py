@@ -352,19 +352,10 @@ async def test_an_answer_to_a_script_s_request_is_waited_for(visit: Visit, local
 # --- blank and heavy pages
 
 
-SPINNER = "<style>@keyframes t { to { rotate: 360deg } }</style><div id=s style='animation:t 1s infinite;width:40px'>wait</div>"
+SPINNER = "<style>@keyframes t { to { rotate: 1turn } }</style><p id=s style='animation:t 1s infinite;width:9em'>wait"
 
 
-@pytest.mark.parametrize(
-    "splash",
-    [
-        SPINNER,
-        "<div id=s role=progressbar>wait</div>",
-        "<div id=s></div>",
-        "<b id=s>Acme</b>",
-        "<x-app id=s>Acme</x-app>",
-    ],
-)
+@pytest.mark.parametrize("splash", [SPINNER, "<div id=s role=progressbar>wait</div>", "<div id=s></div>"])
 async def test_a_page_that_shows_only_that_it_is_busy_is_waited_for(visit: Visit, local_web: SmallWeb, splash: str):
     later = "setTimeout(() => { s.outerHTML = '<button>Ready</button>' }, 1300)"
     local_web.odd.pages["/splash"] = f"<title>s</title>{splash}<script>{later}</script>"

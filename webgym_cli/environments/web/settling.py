@@ -62,22 +62,22 @@ class PageSettler:
                 was_busy = True
                 await traffic.change(min(_LOOK, end - clock.time()))
             if splash and self._awaits_splash:
-                await self._await_splash(session, self._max_idle_wait * _SPLASH_SHARES[splash])
+                await self._await_splash(session, splash)
                 end = clock.time() + self._max_idle_wait
             elif lives and not traffic.navigating and (not was_busy or clock.time() >= end):
                 break  # a response is rendered only once the page is stable again
             traffic = await session.traffic()
         return None
 
-    async def _await_splash(self, session: BrowserSession, seconds: float) -> None:
+    async def _await_splash(self, session: BrowserSession, splash: str) -> None:
         """Wait for a page that shows nothing to act on. One that stays so is not waited for again."""
         clock = asyncio.get_running_loop()
-        end = clock.time() + seconds
-        while clock.time() < end:
+        begun = clock.time()
+        while splash and clock.time() < begun + self._max_idle_wait * _SPLASH_SHARES[splash]:
             await asyncio.sleep(_SPLASH_PAUSE)
-            if not await session.evaluate(_SPLASH_OF, self._is_start):
-                return
-        self._awaits_splash = False
+            splash = str(await session.evaluate(_SPLASH_OF, self._is_start))
+        self._is_start = False
+        self._awaits_splash = splash != "busy"
 
     async def _wait_until_idle(
         self, session: BrowserSession, traffic: PageActivity, seconds: float
