@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.series import DEMONSTRATIONS
 from webgym_cli.store.buffer import LineRef
+from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout has no use for them
@@ -145,14 +146,24 @@ def open_index(
 ) -> Iterator[Index]:
     """Update the index and yield it. Its memory does not grow with the buffer. Raises `StoreError`.
 
+    In a run that can't be written, a colleague's or on a full disk, the update goes to a temporary folder.
     `as_of`: visible size of each file, by path relative to the run; None: everything.
     """
     import duckdb
 
     from webgym_cli.store.index.build import update
 
-    update(run, progress)
-    with tempfile.TemporaryDirectory(prefix="webgym-index-") as spill:
+    with ExitStack() as stack:
+        try:
+            update(run, progress)
+        except StoreError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            if progress is not None:
+                progress({"event": "index", "message": f"{error}: a temporary index is read"})
+            run = stack.enter_context(temporary_index(run))
+            update(run, progress)
+        spill = stack.enter_context(tempfile.TemporaryDirectory(prefix="webgym-index-"))
         connection = duckdb.connect(
             config={
                 "memory_limit": _MEMORY,
