@@ -230,6 +230,16 @@ def test_a_disk_that_is_full_for_the_index_is_told_and_costs_nothing(run):
     assert indexed(run) == (ids(run), 0)
 
 
+def test_a_run_whose_index_cannot_be_written_is_read_by_a_temporary_one(run):
+    append(run, trajectory(0))
+    run.index.write_text("")  # root may write in read-only folders, so the folder is a file
+    events = []
+    with open_index(run, progress=events.append) as index:
+        assert [row["id"] for row in index.rows("SELECT id FROM trajectories")] == [name(0)]
+    assert str(run.index) in events[0]["message"]
+    assert run.index.is_file()
+
+
 def test_a_new_file_and_its_folders_are_made_durable(run, monkeypatch):
     """A line is no use after power loss when the name of its file is gone."""
     synced, real = [], os.fsync
