@@ -14,7 +14,7 @@ import typer
 
 from webgym_cli.cli.options import JsonOpt, RunArg
 from webgym_cli.cli.output import Output
-from webgym_cli.errors import StoreError
+from webgym_cli.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from webgym_cli.store.status import RankStatus, StoredCounts
 
 WatchOpt = Annotated[bool, typer.Option("-w", "--watch", help="Refresh each second until the rollout ends.")]
+CostOpt = Annotated[bool, typer.Option("--cost", help="Also show tokens and their cost, counted by the index.")]
 # Polling interval in seconds.
 EVERY = 1.0
 # Kind, columns and rows.
@@ -38,7 +39,7 @@ _TABLES = {
 }
 
 
-def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
+def status(run: RunArg, watch: WatchOpt = False, cost: CostOpt = False, json: JsonOpt = False) -> None:
     """Show the activity and the stored data of a run.
 
     Shows the newest rollout episode by episode, and the concurrent evaluation of an asynchronous loop. Both are read
@@ -56,12 +57,15 @@ def status(run: RunArg, watch: WatchOpt = False, json: JsonOpt = False) -> None:
     from webgym_cli.store.run import open_run
     from webgym_cli.store.status import StoredCounts
 
+    if watch and cost:
+        raise UsageError("--cost and --watch exclude each other")
     directory, settings = open_run(run)
     counts = StoredCounts(directory)
     output = Output.for_events(json) if watch else Output(as_json=json)
     if not watch:
         facts, _ = read_run_status(directory, settings, counts)
-        facts["spent"] = _read_spending(directory, settings, output)
+        if cost:
+            facts["spent"] = _read_spending(directory, settings, output)
         _show(output, facts)
     elif output.as_json:
         for facts in _watch_status(directory, settings, counts):
