@@ -13,12 +13,23 @@ from tests.prepare.buffer import fill
 from tests.records.made import trajectory
 from webgym_cli.records.task import Split
 
+RL = {"train.algorithm=rloo", "train.algorithm=webrl"}
+
+
+def runs_here(args):
+    """Whether an example needs no sites or GPUs of the reader's, no failed tasks of the web and no sampled tokens."""
+    if args[0] in ("login", "doctor") or args[:2] == ("tasks", "generate"):
+        return False
+    return not (args[0] == "prepare" and RL.intersection(args))  # tests/loop has these
+
+
 EXAMPLES = [
     pytest.param(page, args, id=f"{page}-{' '.join(args)}")
     for page in ("commands", "webrl", "first-gpu-hour")
     for args in dict.fromkeys(
         tuple(args) for line in shell_lines(ROOT / f"docs/{page}.md") for args in webgym_commands(line)
     )
+    if runs_here(args)
 ]
 EVAL = {"eval_types": ["string_match"], "reference_answers": {"exact_match": "x"}}
 SHOP = "sites:\n  shopping: {url: 'http://10.0.0.1:7770'}\n"
@@ -41,7 +52,6 @@ ARENA = (
 )
 REALLY = {"export-sharegpt", "report"}
 """Commands whose result is seen, though they have a dry run."""
-RL = {"train.algorithm=rloo", "train.algorithm=webrl"}
 SHOWN = {"--open", "--watch"}
 """Options that open a browser or don't end."""
 BEFORE = 3
@@ -105,12 +115,6 @@ def test_an_example_runs_as_printed(places, page, args):
         words.append("--dry-run")
     if "trust" in parsed(args).params:  # these runs are copies
         words.append("--trust")
-    if (
-        words[0] in ("login", "doctor")
-        or words[:2] == ["tasks", "generate"]
-        or (words[0] == "prepare" and RL.intersection(words))
-    ):
-        return  # not here: the reader's sites and GPUs, failed tasks of the web, sampled tokens (tests/loop has these)
     environment = {"WEBARENA_SHOPPING_PASSWORD": "x"}
     if makes_its_run(args):
         environment["WEBGYM_POLICY_CONFIG__BASE_MODEL"] = str(folder / "model")
