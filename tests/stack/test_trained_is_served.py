@@ -89,6 +89,7 @@ def configured(run, settings, weights, samples, folder):
         deepspeed=None,
         validation=False,
         device="cpu",
+        samples=len(samples),
     )
     assert config["dataset"] == TRAIN
     (folder / "config.yaml").write_text(yaml.safe_dump(config))

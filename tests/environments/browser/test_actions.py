@@ -150,7 +150,7 @@ CALLS = {
     "upload": lambda session: upload_files(
         session, Action(name=ActionName.UPLOAD_FILE, text="form.html", here=True), None
     ),
-    "goto": lambda session: session.goto("about:blank"),
+    "goto": lambda session: session.goto(session.pages.tabs[0].url),  # the page before it, if the end is known by then
     "reload": lambda session: session.reload(),
     "back": lambda session: session.go_back(),
     "forward": lambda session: session.go_forward(),
