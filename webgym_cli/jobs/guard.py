@@ -119,9 +119,10 @@ def watch(command: list[str], lifeline: int, grace: float) -> int:
         sys.stderr.write(f"can't start {command[0]}: {error}\n")
         # The exit status of a shell for a command that cannot be started.
         return 127
+    waiting = select.poll()  # select.select takes no number above 1,023
+    waiting.register(lifeline, select.POLLIN)
     while not stop and child.poll() is None:
-        ready, _, _ = select.select([lifeline], [], [], POLL_SECONDS)
-        if ready and not os.read(lifeline, 1):
+        if waiting.poll(POLL_SECONDS * 1000) and not os.read(lifeline, 1):
             break
     if child.poll() is None:
         deadline = time.monotonic() + grace

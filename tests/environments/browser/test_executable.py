@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from importlib.resources import files
 from pathlib import Path
 
@@ -64,3 +65,29 @@ def test_version(tmp_path: Path):
         find.chromium_version(program(tmp_path / "b", "echo no display >&2; exit 1"))
     with pytest.raises(VenvError):
         find.chromium_version(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised"),
+    [
+        ((1024, 4096), (4096, 4096)),
+        ((1024, 10**9), (65536, 10**9)),
+        ((1024, resource.RLIM_INFINITY), (65536, resource.RLIM_INFINITY)),
+        ((4096, 4096), None),
+        ((10**6, 10**6), None),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None),
+    ],
+)
+def test_the_limit_of_open_files_is_raised(monkeypatch, limits, raised):
+    calls = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda _, values: calls.append(values))
+    find.raise_open_files()
+    assert calls == [raised] * bool(raised)
+
+
+def test_too_few_open_files_are_named(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (64, 64))
+    with pytest.raises(VenvError, match="64 open files") as error:
+        find.raise_open_files()
+    assert "ulimit -n" in error.value.hint

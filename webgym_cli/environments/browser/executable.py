@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 from importlib.resources import files
@@ -20,6 +21,11 @@ _USUAL_FOLDERS = ("/usr/bin", "/snap/bin")
 _PLAYWRIGHT_NAMES = ("chromium-headless-shell", "chromium")
 _PLAYWRIGHT_BINARIES = ("chrome-headless-shell", "headless_shell", "chrome")
 _VERSION_TIMEOUT = 20.0
+# With 64 Chromium starts and crashes at its first page, without a word of the limit.
+_FEWEST_OPEN_FILES = 128
+# Shells allow 1,024, which hundreds of episodes with a socket to page and policy each exceed. A container may allow
+# 10^9, and some programs close that many at each start.
+_MOST_OPEN_FILES = 65536
 
 
 def find_chromium(settings: BrowserSettings) -> Path:
@@ -40,6 +46,19 @@ def find_chromium(settings: BrowserSettings) -> Path:
     if program is None:
         raise VenvError("no Chromium was found on this machine", hint=_install_hint())
     return program
+
+
+def raise_open_files() -> None:
+    """Raise this process's limit of open files. Raises `VenvError` if no browser can run within what is allowed."""
+    limit, highest = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = _MOST_OPEN_FILES if highest == resource.RLIM_INFINITY else min(highest, _MOST_OPEN_FILES)
+    if allowed < _FEWEST_OPEN_FILES:
+        raise VenvError(
+            f"{allowed} open files are allowed, and a browser needs {_FEWEST_OPEN_FILES}",
+            hint="ulimit -n 4096, then the same command again",
+        )
+    if limit != resource.RLIM_INFINITY and limit < allowed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, highest))
 
 
 def chromium_version(path: Path) -> str:

@@ -7,7 +7,7 @@ import time
 from functools import partial
 
 from webgym_cli.config.browser import BrowserSettings
-from webgym_cli.environments.browser.executable import find_chromium
+from webgym_cli.environments.browser.executable import find_chromium, raise_open_files
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.process import BrowserProcess
 from webgym_cli.environments.browser.remote import require_address
@@ -43,6 +43,7 @@ class BrowserPool:
         """
         if not self._settings.cdp_urls:
             find_chromium(self._settings)
+            raise_open_files()
         for url in self._settings.cdp_urls:
             require_address(expand_variables(url))
         failures = []
