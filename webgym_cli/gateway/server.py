@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from webgym_cli.environments.registry import find_environment
-from webgym_cli.errors import SettingsError, StoreError, WebGymError
+from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.gateway.answers import GatewayAnswer
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.requests import ChatRequest, RequestError, parse_chat, parse_json, refuse_key, validate
@@ -21,8 +21,7 @@ from webgym_cli.gateway.sessions import GatewayCall, Session, SessionEnd
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.util.local_server import LocalServer
-from webgym_cli.util.secrets import read_secret
-from webgym_cli.util.urls import is_loopback
+from webgym_cli.util.secrets import require_token
 
 # Environment variable of the token without which nobody may open sessions.
 TOKEN_VARIABLE = "GATEWAY_TOKEN"
@@ -44,10 +43,7 @@ class GatewayServer(LocalServer):
     ) -> None:
         """Raises `SettingsError` for an address that others reach, without a token."""
         self._recorder = recorder
-        self._token = read_secret(TOKEN_VARIABLE)
-        if not is_loopback(host) and not self._token:
-            message = f"{host}: other machines reach this address, and {TOKEN_VARIABLE} is not set"
-            raise SettingsError(message, hint=f"export {TOKEN_VARIABLE}=$(openssl rand -hex 32)")
+        self._token = require_token(TOKEN_VARIABLE, host)
         self._model = recorder.settings.serve.served_model_name
         app = web.Application(client_max_size=MAX_BODY, middlewares=[_answer_errors])
         app.router.add_post("/v1/chat/completions", partial(self._answer, parse_chat))

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 from webgym_cli.errors import SettingsError
+from webgym_cli.util.urls import is_loopback
 
 # Stands in written text for a key.
 REDACTED = "[key]"
@@ -42,6 +43,15 @@ def read_secret(variable: str) -> str:
     secret = os.environ.get(variable, "").strip() if variable else ""
     add_secret(secret)
     return secret
+
+
+def require_token(variable: str, host: str) -> str:
+    """Return the token of a server, empty if there is none. Raises `SettingsError` if others could reach it without."""
+    token = read_secret(variable)
+    if not token and not is_loopback(host):
+        message = f"{host}: other machines reach this address, and {variable} is not set"
+        raise SettingsError(message, hint=f"export {variable}=$(openssl rand -hex 32)")
+    return token
 
 
 def add_secret(secret: str) -> None:
