@@ -31,7 +31,7 @@ LAYERS = [
     {"agent"},
     {"environments"},
     {*STAGES, "testing"},
-    {"compare", "curriculum", "gateway"},
+    {"compare", "curriculum", "gateway", "env_server"},
     {"loop"},
     {"cli", "__main__"},
 ]

@@ -27,7 +27,7 @@ _PANELS = {
         "gateway",
     ),
     "Look": ("status", "inspect_buffer", "show", "label", "report", "compare"),
-    "Exchange": ("export_sharegpt", "import_", "track", "gc"),
+    "Exchange": ("export_sharegpt", "import_", "env", "track", "gc"),
     "Set up": ("setup", "doctor", "init_model", "login", "tasks", "tools", "fixture", "config"),
 }
 # Earlier names of commands.

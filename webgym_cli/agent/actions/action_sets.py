@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from webgym_cli.agent.actions.parse import ParseError
+from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.agent.forms.reasoning import strip_reasoning
 from webgym_cli.agent.prompts.prompt_template import PromptTemplate
 from webgym_cli.agent.prompts.vanilla import render_plain_head, render_plain_turn
@@ -46,6 +47,8 @@ class ActionSet:
     """Texts of a prompt whose rounds show screenshots; None if `render` is set."""
     modes: tuple[InteractionMode, ...] = tuple(InteractionMode)
     """Supported interaction modes."""
+    actions: WebActions | None = None
+    """The actions as arguments of one function; None if they are written otherwise."""
     with_dialogs: ActionSet | None = None
     """Variant that can answer dialogs, used if they are left to the policy; None: the set has no variant."""
     observes: ObservationKind = "picture"

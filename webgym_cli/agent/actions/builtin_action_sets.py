@@ -52,6 +52,7 @@ def _make_web_set(
         format_action=write_with_sections if with_memory else write,
         template=make_template(actions),
         modes=tuple(actions.functions),
+        actions=actions,
         with_dialogs=_make_web_set(with_dialogs, make_template) if with_dialogs else None,
     )
 

@@ -1,0 +1,63 @@
+"""The host of sessions: which episode a client gets, and which settings can be served."""
+
+from __future__ import annotations
+
+import pytest
+
+from webgym_cli.config.load import load
+from webgym_cli.env_server.host import SessionHost
+from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.records.task import Split
+
+
+@pytest.fixture(scope="module")
+def host():
+    return SessionHost(load(overrides=["tasks.train=sites:all", "tasks.test=sites:shop-cheapest"]))
+
+
+def plan(host, split="train", index=None, task_id=None, seed=None):
+    return host.plan_episode(split, index, task_id, seed)
+
+
+def test_the_seed_draws_the_task_and_is_drawn_itself(host):
+    assert plan(host, seed=20).task == plan(host, index=20 % len(host.tasks[Split.TRAIN])).task
+    assert len({plan(host).seed for _ in range(5)}) == 5
+    assert len({plan(host, seed=1).id for _ in range(5)}) == 5
+
+
+def test_a_task_is_named_by_id_or_index_in_a_split(host):
+    assert plan(host, task_id="shop-cheapest", seed=7).seed == 7
+    test = plan(host, "test", index=0)
+    assert (test.task.id, test.split) == ("shop-cheapest", Split.TEST)
+    assert test.max_steps > plan(host, task_id="shop-cheapest").max_steps
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"seed": seed} for seed in (-1, 2**32, True, 1.0, "1", [], float("nan"))),
+        *({"index": index} for index in (-1, 10**9, False, 0.0, "0", {})),
+        *({"task_id": name} for name in ("", "nobody", 3, "\ud800")),
+        *({"split": split} for split in ("validation", "", None, [])),
+    ],
+)
+def test_what_no_episode_has_is_refused(host, given):
+    with pytest.raises(UsageError):
+        plan(host, **given)
+
+
+def test_an_action_becomes_the_call_of_the_action_set(host):
+    assert host.function["name"] == "computer_use"
+    assert '"name": "computer_use"' in host.write_reply({"action": "wait", "time": 1})
+
+
+@pytest.mark.parametrize("version", ["webrl", "ui_tars"])
+def test_an_action_set_without_named_arguments_is_refused(version):
+    with pytest.raises(SettingsError, match=version):
+        SessionHost(load(overrides=[f"context_config.prompt_version={version}"]))
+
+
+async def test_tasks_without_pages_are_refused():
+    with pytest.raises(UsageError, match="no pages"):
+        async with SessionHost(load(overrides=["tasks.train=arithmetic:test"])):
+            pass

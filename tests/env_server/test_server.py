@@ -1,0 +1,166 @@
+"""OpenEnv's own client against the server, in front of a real Chromium on the fixture sites."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import json
+
+import httpx
+import pytest
+import websockets
+from PIL import Image
+
+from webgym_cli.config.load import load
+from webgym_cli.env_server.host import SessionHost
+from webgym_cli.errors import SettingsError, UsageError
+
+pytest.importorskip("openenv", reason="pip install 'webgym[openenv]'")
+pytestmark = pytest.mark.browser
+
+from openenv.core.generic_client import GenericEnvClient  # noqa: E402
+from openenv.core.mcp_client import MCPToolClient  # noqa: E402
+
+from webgym_cli.env_server.server import MAX_BODY, TOKEN_VARIABLE, serve_host  # noqa: E402
+
+SESSIONS = 2
+TASK = {"task_id": "shop-cheapest", "seed": 3}
+
+
+@pytest.fixture(scope="module")
+async def host():
+    settings = ("tasks.train=sites:all", "context_config.interaction_mode=set_of_marks", "browser.max_idle_wait=2")
+    async with SessionHost(load(overrides=settings)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def address(host):
+    async with serve_host(host, "127.0.0.1", 0, SESSIONS, 600) as url:
+        yield url
+
+
+def socket_of(address):
+    return websockets.connect(f"{address.replace('http', 'ws')}/ws", proxy=None)
+
+
+async def ask(socket, kind, **data):
+    await socket.send(json.dumps({"type": kind, "data": data}))
+    return json.loads(await socket.recv())["data"]
+
+
+async def test_an_episode_with_pictures_and_the_reward_of_the_site(address, host):
+    async with GenericEnvClient(base_url=address) as client:
+        first = await client.reset(**TASK)
+        picture = Image.open(io.BytesIO(base64.b64decode(first.observation["screenshot"])))
+        assert picture.format == "PNG"
+        assert (first.done, first.reward) == (False, None)
+        assert first.observation["elements"]
+        late = await client.step({"action": "click", "element_id": 999})
+        assert "999" in late.observation["action_error"]
+        assert (await client.state())["step_count"] == 1
+        (pool,) = host._pools.values()
+        (episode,) = pool.server.episodes.values()
+        last = await client.step({"action": "answer", "text": episode.reference})
+        assert (last.done, last.reward, last.observation["success"]) == (True, 1.0, True)
+        with pytest.raises(RuntimeError, match="EXECUTION_ERROR"):
+            await client.step({"action": "wait", "time": 0})
+
+
+async def test_tasks_are_listed_without_their_answers(address):
+    async with httpx.AsyncClient(base_url=address, trust_env=False) as client:
+        assert (await client.get("/webgym/splits")).json() == [{"name": "train", "type": "train"}]
+        task = (await client.post("/webgym/task", json={"split": "train", "index": 0})).json()["task"]
+        assert not {"reference_answer", "rubric", "check", "extra"} & task.keys()
+        for split, index in (("train", -1), ("train", 10**6), ("test", 0)):
+            answer = await client.post("/webgym/task", json={"split": split, "index": index})
+            assert answer.status_code == 400
+        assert "element_id" in (await client.get("/schema")).json()["action"]["properties"]
+        assert (await client.post("/reset", json={})).status_code == 404  # outside of all sessions
+
+
+async def test_no_more_sessions_than_allowed_and_a_closed_connection_frees_its_own_at_once(address, host):
+    async with socket_of(address) as one, socket_of(address) as two:
+        assert "observation" in await ask(one, "reset", **TASK)
+        assert "observation" in await ask(two, "reset", **TASK)
+        async with socket_of(address) as three:
+            assert json.loads(await three.recv())["data"]["code"] == "CAPACITY_REACHED"
+        (pool,) = host._pools.values()
+        assert len(pool.server.episodes) == SESSIONS
+        await one.send(json.dumps({"type": "step", "data": {"action": "wait", "time": 60}}))
+        one.transport.abort()
+        two.transport.abort()
+        async with asyncio.timeout(30):  # less than the action of 60 seconds
+            while pool.server.episodes:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    async with socket_of(address) as four:
+        assert "observation" in await ask(four, "reset", **TASK)
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("{", "INVALID_JSON"),
+        ("[]", "SESSION_ERROR"),
+        ("[" * 10**5, "SESSION_ERROR"),
+        ('{"type": "dance"}', "UNKNOWN_TYPE"),
+        ('{"type": "step", "data": []}', "VALIDATION_ERROR"),
+        ('{"type": "step", "data": {"action": 5}}', "VALIDATION_ERROR"),
+        ('{"type": "step", "data": {"action": "wait"}}', "EXECUTION_ERROR"),
+        ('{"type": "reset", "data": {"seed": NaN}}', "EXECUTION_ERROR"),
+        ('{"type": "reset", "data": {"task": {"check": "x.py:f"}}}', "EXECUTION_ERROR"),
+    ],
+)
+async def test_a_bad_frame_gets_the_protocols_error(address, frame, code):
+    async with socket_of(address) as socket:
+        await socket.send(frame)
+        assert json.loads(await socket.recv())["data"]["code"] == code
+
+
+async def test_bad_arguments_in_an_episode_are_the_policys_errors(address):
+    async with socket_of(address) as socket:
+        await ask(socket, "reset", **TASK)
+        for bad in ({"action": "dance"}, {"action": "\ud800"}, {"action": "click"}, {"action": "wait", "time": 1e400}):
+            assert (await ask(socket, "step", **bad))["observation"]["action_error"]
+
+
+async def test_requests_of_web_pages_and_large_bodies_are_refused(address):
+    async with httpx.AsyncClient(base_url=address, trust_env=False) as client:
+        assert (await client.get("/health", headers={"Origin": "http://evil.test"})).status_code == 403
+        assert (await client.post("/mcp", content=b"x" * (MAX_BODY + 1))).status_code == 413
+    with pytest.raises(websockets.InvalidStatus):
+        await websockets.connect(f"{address.replace('http', 'ws')}/ws", proxy=None, origin="http://evil.test")
+
+
+async def test_mcp_tools_start_a_task_and_act(address):
+    async with MCPToolClient(base_url=address) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["start_task", "web_interaction"]
+        seen = await client.call_tool("start_task", **TASK)
+        assert [part["type"] for part in seen["content"]] == ["text", "image"]
+        end = await client.call_tool("web_interaction", action="answer", text="nothing")
+        assert json.loads(end["content"][0]["text"])["reward"] == 0.0
+        with pytest.raises(RuntimeError, match="reset"):
+            await client.call_tool("web_interaction", action="answer", text="nothing")
+
+
+async def test_a_token_is_needed_where_others_reach_the_server(host, monkeypatch):
+    monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
+    with pytest.raises(SettingsError, match=TOKEN_VARIABLE):
+        async with serve_host(host, "0.0.0.0", 0, 1, 600):
+            pass
+    monkeypatch.setenv(TOKEN_VARIABLE, "a-secret-token-of-mine")
+    async with serve_host(host, "0.0.0.0", 0, 1, 600) as url:
+        url = url.replace("0.0.0.0", "127.0.0.1")
+        with pytest.raises(ConnectionError):
+            await GenericEnvClient(base_url=url).connect()
+        headers = {"Authorization": "Bearer a-secret-token-of-mine"}
+        async with GenericEnvClient(base_url=url, headers=headers) as client:
+            assert (await client.state())["step_count"] == 0
+
+
+async def test_a_port_that_is_taken_is_named(host, address):
+    port = int(address.rpartition(":")[2])
+    with pytest.raises(UsageError, match=str(port)):
+        async with serve_host(host, "127.0.0.1", port, 1, 600):
+            pass

@@ -1,0 +1,1 @@
+"""Environment server: browser environments for other trainers, over OpenEnv."""

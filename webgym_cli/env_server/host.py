@@ -1,0 +1,139 @@
+"""What the sessions of an environment server share: tasks, and a pool of environments for each kind of task."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from itertools import count
+from typing import Any, Self
+
+from webgym_cli.agent.actions.action_sets import ACTION_SETS
+from webgym_cli.agent.forms.action_forms import WebActions
+from webgym_cli.agent.forms.tools import format_tool_call
+from webgym_cli.config.model import Settings
+from webgym_cli.env_server.sessions import ClientSession
+from webgym_cli.environments.base import EnvironmentPool
+from webgym_cli.environments.registry import check_tasks, find_environment
+from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.task import Split, Task
+from webgym_cli.tasks.source import TaskSet, hash_text, open_tasks
+from webgym_cli.util.text import replace_surrogates
+
+# Tasks that are read and checked at once.
+_CHUNK = 1000
+_MAX_SEED = 2**32
+
+
+class SessionHost:
+    """Opens sessions over shared browsers; an async context manager that leaves no browser running."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises `UsageError` for a task source that can't be read, or an action set without named arguments."""
+        self.settings = settings
+        self._actions = _find_actions(settings)
+        sources = {Split.TRAIN: settings.tasks.train, Split.TEST: settings.tasks.test}
+        self.tasks: dict[Split, TaskSet] = {split: open_tasks(source) for split, source in sources.items() if source}
+        self._pools: dict[str, EnvironmentPool] = {}
+        self._sessions: set[ClientSession] = set()
+        self._numbers = count(1)
+
+    async def __aenter__(self) -> Self:
+        """Check all tasks, log in to their sites and start the browsers. Raises `WebGymError`."""
+        async with AsyncExitStack() as stack:
+            for tasks in self._read_tasks():
+                check_tasks(self.settings, tasks)
+                for name in sorted({task.environment for task in tasks}):
+                    spec = find_environment(name)
+                    if not spec.observations:
+                        message = f"the environment {name} has no pages, and is served to nobody"
+                        raise UsageError(message, hint="-s tasks.train=FILE with tasks on pages, or sites:all")
+                    if spec.resources is not None:
+                        await spec.resources.prepare(self.settings, [one for one in tasks if one.environment == name])
+                    if name not in self._pools:
+                        self._pools[name] = await stack.enter_async_context(spec.make_pool(self.settings))
+            self._resources = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """End all sessions, then stop the browsers."""
+        open_now = [*self._sessions]
+        for session in open_now:
+            self.close_session(session)
+        for session in open_now:
+            await session.stop()
+        await self._resources.aclose()
+
+    def open_session(self) -> ClientSession:
+        """Return a new session, without a browser until its first reset."""
+        session = ClientSession(self.settings)
+        self._sessions.add(session)
+        return session
+
+    def close_session(self, session: ClientSession) -> None:
+        """End a session for good; its browser context closes later."""
+        session.close(lambda: self._sessions.discard(session))
+
+    def plan_episode(self, split: Any, index: Any, task_id: Any, seed: Any) -> Episode:
+        """Return the episode that a client asks for. Raises `UsageError`.
+
+        Without a seed it is drawn; without a task the seed draws one.
+        """
+        seed = secrets.randbelow(_MAX_SEED) if seed is None else seed
+        if not _is_index(seed, _MAX_SEED):
+            raise UsageError(f"seed: a whole number from 0 to {_MAX_SEED - 1}")
+        chosen, tasks = self.find_split(split)
+        if task_id is not None:
+            wanted = hash_text(replace_surrogates(str(task_id)))
+            index = next((at for at in range(len(tasks)) if tasks.id_hash(at) == wanted), None)
+        elif index is None:
+            index = seed % len(tasks)
+        if not _is_index(index, len(tasks)):
+            wording = f"index {index!r}" if task_id is None else f"task_id {task_id!r}"
+            raise UsageError(f"{chosen} has {len(tasks)} tasks, but none of {wording[:100]}")
+        task = tasks.task(index)
+        steps = find_environment(task.environment).max_steps(self.settings, task, chosen)
+        name = f"{chosen}-client-{next(self._numbers):06d}"
+        return Episode(id=name, split=chosen, iteration=0, task=task, seed=seed, max_steps=steps)
+
+    def find_split(self, name: Any) -> tuple[Split, TaskSet]:
+        """Return a split with its tasks. Raises `UsageError`."""
+        for split, tasks in self.tasks.items():
+            if split.value == name:
+                return split, tasks
+        raise UsageError(f"split: one of {', '.join(self.tasks)}, not {str(name)[:100]!r}")
+
+    def find_pool(self, task: Task) -> EnvironmentPool:
+        """Return the pool of a task's environment."""
+        return self._pools[task.environment]
+
+    def write_reply(self, arguments: dict[str, Any]) -> str:
+        """Return a client's action as a response of the action set."""
+        return format_tool_call(self.function["name"], arguments)
+
+    @property
+    def function(self) -> dict[str, Any]:
+        """The actions as one function: its name, description and parameters."""
+        function: dict[str, Any] = self._actions.build_schema(self.settings.context_config.interaction_mode)["function"]
+        return function
+
+    def _read_tasks(self) -> Iterator[list[Task]]:
+        for tasks in self.tasks.values():
+            for first in range(0, len(tasks), _CHUNK):
+                yield list(tasks.read(range(first, min(first + _CHUNK, len(tasks)))))
+
+
+def _is_index(value: Any, limit: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit
+
+
+def _find_actions(settings: Settings) -> WebActions:
+    version = str(settings.context_config.prompt_version)
+    action_set = ACTION_SETS.find(version)
+    if settings.browser.dialogs == "policy":
+        action_set = action_set.with_dialogs or action_set
+    if action_set.actions is None:
+        message = f"context_config.prompt_version={version}: its actions have no named arguments, as clients send them"
+        raise SettingsError(message, hint="-s context_config.prompt_version=full")
+    return action_set.actions

@@ -1,0 +1,143 @@
+"""The environment server: OpenEnv's routes before a `SessionHost`, on the loopback interface or behind a token."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any
+
+import uvicorn
+from openenv.core.env_server.http_server import create_fastapi_app
+from openenv.core.env_server.types import ConcurrencyConfig, ServerMode
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from webgym_cli.env_server.adapter import CONNECTION, NAME, BrowserEnvironment, WebAction, WebObservation, WebState
+from webgym_cli.env_server.host import SessionHost
+from webgym_cli.env_server.sessions import ClientSession
+from webgym_cli.errors import UsageError
+from webgym_cli.util.secrets import require_token
+
+# Environment variable of the token without which nobody may connect.
+TOKEN_VARIABLE = "ENV_SERVER_TOKEN"
+# Bytes of a request, or of a message: actions are small.
+MAX_BODY = 2**20
+# Seconds that open connections have to finish on shutdown.
+_SHUTDOWN = 1
+# Messages of a client that are read before it gets its answers.
+_UNREAD = 4
+
+
+class _OpenEnvServer(uvicorn.Server):  # type: ignore[misc]
+    """A server that leaves signals to webgym, whose clean-up closes the browsers."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Install no handler."""
+        yield
+
+
+class _Guard:
+    """Refuses, before OpenEnv reads anything, what has no token, comes from a web page, or is too large.
+
+    It ends the sessions of a WebSocket at once when that is closed: OpenEnv would see it only after the current action.
+    """
+
+    def __init__(self, app: ASGIApp, host: SessionHost, token: str) -> None:
+        self._app, self._host, self._token = app, host, token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] == "lifespan" or not (refusal := self._find_refusal(scope)):
+            # A socket that is attached to a session of MCP's HTTP requests doesn't own it.
+            is_owner = scope["type"] == "websocket" and b"session_id=" not in scope["query_string"]
+            await (self._hold(scope, receive, send) if is_owner else self._app(scope, receive, send))
+        elif scope["type"] == "http":
+            await PlainTextResponse(refusal[1], status_code=refusal[0])(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal[1]})
+
+    async def _hold(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sessions = set[ClientSession]()
+        CONNECTION.set(sessions)
+        messages = asyncio.Queue[Message](_UNREAD)
+
+        async def read() -> None:
+            while (message := await receive())["type"] != "websocket.disconnect":
+                await messages.put(message)
+            for session in sessions:
+                self._host.close_session(session)
+            await messages.put(message)
+
+        reading = asyncio.create_task(read())
+        try:
+            await self._app(scope, messages.get, send)
+        finally:
+            reading.cancel()
+
+    def _find_refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if b"origin" in headers:  # the user's own browser, sent here by a page: loopback is no protection from it
+            return 403, "requests of web pages are refused"
+        given = headers.get(b"authorization", b"").removeprefix(b"Bearer ").strip()
+        if self._token and not hmac.compare_digest(given, self._token.encode()):
+            return 401, f"the token of {TOKEN_VARIABLE} is needed: Authorization: Bearer TOKEN"
+        length = headers.get(b"content-length", b"0")
+        if b"transfer-encoding" in headers or not length.isdigit() or int(length) > MAX_BODY:
+            return 413, f"a body has a Content-Length, of at most {MAX_BODY}"
+        return None
+
+
+def make_app(host: SessionHost, token: str, sessions: int, session_timeout: float) -> ASGIApp:
+    """Return the ASGI application. Within the loop that serves it."""
+    WebAction.served_schema = host.function["parameters"]
+    app: Any = create_fastapi_app(
+        partial(BrowserEnvironment, host, asyncio.get_running_loop()),
+        WebAction,
+        WebObservation,
+        concurrency_config=ConcurrencyConfig(max_concurrent_envs=sessions, session_timeout=session_timeout),
+        env_name=NAME,
+        state_cls=WebState,
+        # The simulation mode adds HTTP routes that open a browser context a request, outside of all sessions.
+        mode=ServerMode.PRODUCTION,
+    )
+    return _Guard(app, host, token)
+
+
+@asynccontextmanager
+async def serve_host(
+    host: SessionHost, address: str, port: int, sessions: int, session_timeout: float
+) -> AsyncIterator[str]:
+    """Serve within the block; yields the base URL. Raises `UsageError` if the port is taken, or a token is missing."""
+    token = require_token(TOKEN_VARIABLE, address)
+    with _listen(address, port) as listening:
+        config = uvicorn.Config(
+            make_app(host, token, sessions, session_timeout),
+            log_level="error",
+            access_log=False,
+            ws_max_size=MAX_BODY,
+            ws_per_message_deflate=False,  # screenshots are compressed already
+            timeout_graceful_shutdown=_SHUTDOWN,
+        )
+        server = _OpenEnvServer(config)
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        try:
+            shown = f"[{address}]" if ":" in address else address
+            yield f"http://{shown}:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return socket.create_server((address, port), family=family, backlog=1024)
+    except OSError as error:
+        message = f"port {port} of {address} can't be listened on: {error.strerror or error}"
+        raise UsageError(message, hint="choose another port; 0 takes a free one") from error

@@ -1,0 +1,144 @@
+"""Sessions of the environment server: a client plays one episode after the other, action by action."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from webgym_cli.agent.client.reply import PolicyReply
+from webgym_cli.agent.prompt import Prompt
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.base import Environment, EnvironmentPool, RawObservation
+from webgym_cli.errors import BoundaryError, UsageError
+from webgym_cli.records.episode import Episode
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.trajectory import Generation, Outcome, Step, Trajectory
+from webgym_cli.records.webrl import AnyAction
+from webgym_cli.rollout.agents import Agent
+from webgym_cli.rollout.episode import EpisodeRun
+from webgym_cli.rollout.plan import PendingEpisode
+from webgym_cli.rollout.runner import LocalRunner
+from webgym_cli.store.run import RunDir
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a client gets for a reset or an action."""
+
+    instruction: str
+    view: RawObservation | None = None
+    """None when the episode is over."""
+    action_error: str = ""
+    """Why the last action was not carried out, or could not be read."""
+    outcome: Outcome | None = None
+    """Set when the episode is over; never with a failure, which is raised."""
+
+
+class ClientSession(Agent):
+    """One client, as the agent of its episodes. Each of them is a rollout's, with its limits, score and check."""
+
+    name = "client"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._turns: asyncio.Queue[Turn] = asyncio.Queue()
+        self._replies: asyncio.Queue[str] = asyncio.Queue()
+        self._runner: LocalRunner | None = None
+        self._playing: asyncio.Task[Trajectory | None] | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._is_closed = False
+
+    async def reset(self, episode: Episode, pool: EnvironmentPool) -> Turn:
+        """Start an episode; the running one is dropped. Raises `WebGymError`."""
+        async with self._one_at_a_time:
+            await self.stop()
+            self._require_open()
+            self._turns, self._replies = asyncio.Queue(), asyncio.Queue()
+            folder = TemporaryDirectory(prefix="webgym-session-")  # for screenshots, until the episode is over
+            run = RunDir(Path(folder.name))
+            self._runner = LocalRunner(run, self._settings, self, pool, make_episode=_ClientEpisode)
+            self._playing = asyncio.create_task(_play(self._runner, PendingEpisode(episode, 0), folder))
+            return await self._next_turn()
+
+    async def step(self, reply: str) -> Turn:
+        """Act by a reply in the format of the action set. Raises `WebGymError`, a failure of the episode too."""
+        async with self._one_at_a_time:
+            self._require_open()
+            if self._playing is None:
+                raise UsageError("no episode is running: reset starts one")
+            self._replies.put_nowait(reply)
+            return await self._next_turn()
+
+    def close(self, on_closed: Callable[[], None]) -> None:
+        """End the session for good, without waiting; `on_closed` is called when its browser context is closed."""
+        self._is_closed = True
+        if self._runner is None or self._playing is None:
+            on_closed()
+        else:
+            self._runner.stop()  # not the task's `cancel`, which may interrupt the closing of the browser context
+            self._playing.add_done_callback(lambda _: on_closed())
+
+    async def stop(self) -> None:
+        """Drop the running episode and wait until its browser context is closed."""
+        if self._runner is not None and self._playing is not None:
+            self._runner.stop()
+            await asyncio.wait({self._playing})
+            self._playing = None
+
+    async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
+        """Wait for the client's next action."""
+        return PolicyReply(text=await self._replies.get(), generation=Generation(finish_reason="stop"))
+
+    def sampling(self, *, greedy: bool) -> None:
+        """Return nothing: how the client samples is unknown."""
+
+    def show(self, episode: EpisodeRun, view: RawObservation) -> None:
+        """Hand the next observation to the client."""
+        error = _describe_error(episode.steps[-1]) if episode.steps else ""
+        self._turns.put_nowait(Turn(episode.instruction, view, error))
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise UsageError("the session has ended, by its connection's end or its time limit: connect again")
+
+    async def _next_turn(self) -> Turn:
+        playing = self._playing
+        if playing is None:
+            raise RuntimeError("a turn without an episode")
+        seeing = asyncio.create_task(self._turns.get())
+        try:
+            await asyncio.wait({seeing, playing}, return_when=asyncio.FIRST_COMPLETED)
+            if seeing.done():
+                return seeing.result()
+        finally:
+            seeing.cancel()
+        self._playing = None
+        trajectory = playing.result()
+        if trajectory is None:
+            raise BoundaryError(FailureKind.CANCELLED, f"{FailureKind.CANCELLED}: the session has ended")
+        outcome = trajectory.outcome
+        if outcome.failure is not None:
+            raise BoundaryError(outcome.failure, f"{outcome.failure}: {outcome.failure_detail}")
+        error = _describe_error(trajectory.steps[-1]) if trajectory.steps else ""
+        return Turn(trajectory.instruction, action_error=error, outcome=outcome)
+
+
+class _ClientEpisode(EpisodeRun):
+    """A running episode that shows each observation to its client."""
+
+    async def _decide(self, view: RawObservation) -> tuple[AnyAction | None, Step]:
+        if isinstance(self.agent, ClientSession):
+            self.agent.show(self, view)
+        return await super()._decide(view)
+
+
+async def _play(runner: LocalRunner, owed: PendingEpisode, folder: TemporaryDirectory[str]) -> Trajectory | None:
+    with folder:
+        return await runner.run(owed)
+
+
+def _describe_error(step: Step) -> str:
+    return step.action_error or step.parse_detail or step.parse_error or ""
