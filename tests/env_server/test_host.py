@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.rollout.scripted import Script, ScriptedPool
 from webgym_cli.config.load import load
 from webgym_cli.env_server.host import SessionHost
-from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.task import Split
 
 
@@ -49,6 +50,18 @@ def test_what_no_episode_has_is_refused(host, given):
 def test_an_action_becomes_the_call_of_the_action_set(host):
     assert host.function["name"] == "computer_use"
     assert '"name": "computer_use"' in host.write_reply({"action": "wait", "time": 1})
+
+
+async def test_short_memory_refuses_further_episodes_but_never_the_only_one():
+    host = SessionHost(load(overrides=["tasks.train=sites:all", "browser.memory_reserve_mb=100000000"]))
+    one, two = host.open_session(), host.open_session()
+    host.require_memory(one)
+    await one.reset(plan(host, index=0), ScriptedPool(Script()))
+    host.require_memory(one)
+    with pytest.raises(BoundaryError, match="memory_reserve_mb"):
+        host.require_memory(two)
+    await one.stop()
+    host.require_memory(two)
 
 
 @pytest.mark.parametrize("version", ["webrl", "ui_tars"])

@@ -91,6 +91,7 @@ class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, WebState]): 
         """Start an episode. Raises `WebGymError`."""
         if unknown:
             raise UsageError(f"reset knows seed, episode_id, split, index, task_id; not {', '.join(unknown)[:100]}")
+        self._host.require_memory(self._session)
         episode = self._host.plan_episode(split, index, task_id, seed)
         self._state = WebState(
             episode_id=str(episode_id or episode.id)[:255],

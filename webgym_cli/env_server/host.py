@@ -15,9 +15,11 @@ from webgym_cli.config.model import Settings
 from webgym_cli.env_server.sessions import ClientSession
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import check_tasks, find_environment
-from webgym_cli.errors import SettingsError, UsageError
+from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.episode import Episode
+from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task
+from webgym_cli.rollout.memory_limiter import free_mb
 from webgym_cli.tasks.source import TaskSet, hash_text, open_tasks
 from webgym_cli.util.text import replace_surrogates
 
@@ -43,12 +45,13 @@ class SessionHost:
         """Check all tasks, log in to their sites and start the browsers. Raises `WebGymError`."""
         async with AsyncExitStack() as stack:
             for tasks in self._read_tasks():
-                check_tasks(self.settings, tasks)
-                for name in sorted({task.environment for task in tasks}):
-                    spec = find_environment(name)
+                specs = {name: find_environment(name) for name in sorted({task.environment for task in tasks})}
+                for name, spec in specs.items():
                     if not spec.observations:
                         message = f"the environment {name} has no pages, and is served to nobody"
                         raise UsageError(message, hint="-s tasks.train=FILE with tasks on pages, or sites:all")
+                check_tasks(self.settings, tasks)
+                for name, spec in specs.items():
                     if spec.resources is not None:
                         await spec.resources.prepare(self.settings, [one for one in tasks if one.environment == name])
                     if name not in self._pools:
@@ -74,6 +77,17 @@ class SessionHost:
     def close_session(self, session: ClientSession) -> None:
         """End a session for good; its browser context closes later."""
         session.close(lambda: self._sessions.discard(session))
+
+    def require_memory(self, session: ClientSession) -> None:
+        """Raises `BoundaryError` while memory is short, except for the only session with a browser context.
+
+        A client that waited for memory would wait for other clients, who may think for as long as they like.
+        """
+        reserve, free = self.settings.browser.memory_reserve_mb, free_mb()
+        if free < reserve and any(other.is_playing for other in self._sessions - {session}):
+            message = f"{free} MiB of memory are free, below browser.memory_reserve_mb={reserve}: try again later"
+            kind = FailureKind.ENVIRONMENT_UNAVAILABLE
+            raise BoundaryError(kind, f"{kind}: {message}")
 
     def plan_episode(self, split: Any, index: Any, task_id: Any, seed: Any) -> Episode:
         """Return the episode that a client asks for. Raises `UsageError`.

@@ -51,6 +51,11 @@ class ClientSession(Agent):
         self._one_at_a_time = asyncio.Lock()
         self._is_closed = False
 
+    @property
+    def is_playing(self) -> bool:
+        """Whether an episode runs, with a browser context."""
+        return self._playing is not None
+
     async def reset(self, episode: Episode, pool: EnvironmentPool) -> Turn:
         """Start an episode; the running one is dropped. Raises `WebGymError`."""
         async with self._one_at_a_time:
