@@ -1,4 +1,5 @@
 import random
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def read_pairs():
 
 
 PAIRS = read_pairs()
+_NUMBER = re.compile(r"(?<![\w.,/:^-])(\d[\d,]*(?:\.\d+)?)(?![\w/:^%])")
 # How a policy states its answer.
 STATEMENTS = ("\\boxed{%s}", "The answer is $%s$ because it is.", "%s")
 TOOL = [{"role": "user"}, {"role": "assistant"}, {"role": "tool", "content": "72"}, {"role": "assistant"}]
@@ -96,6 +98,9 @@ def test_string_equality_is_as_documented(response, answer, used, value):
         ("12\\text{ cm}", "12"),
         ("90^\\circ", "90"),
         ("72 dollars", "72"),
+        ("She has **72 apples**.", "72"),
+        ("The number is `72`", "72"),
+        ("Therefore x = __72__.", "72"),
         ("**72**", "72"),
         ("\\(72\\)", "72"),
         ("<answer>72</answer> or so, 3 times", "72"),
@@ -154,6 +159,21 @@ def test_other_answers_are_not_equal(response, answer):
 @pytest.mark.parametrize("kind", PAIRS)
 def test_right_and_wrong_answers_in_the_forms_of_gsm8k_and_math(kind):
     assert [pair for pair in PAIRS[kind] if bool(math_equal_reward(*pair[:2])["acc"]) is not pair[2]] == []
+
+
+@pytest.mark.parametrize("mark", ["**", "*", "`", "__"])
+def test_emphasis_changes_no_reading(mark):
+    plain = [pair for pairs in PAIRS.values() for pair in pairs if not re.search(r"[\\$*`]", pair[0])]
+    pairs = [(_NUMBER.sub(rf"{mark}\1{mark}", response), answer, right) for response, answer, right, *_ in plain]
+    assert len(pairs) > 100
+    assert [pair for pair in pairs if bool(math_equal_reward(*pair[:2])["acc"]) is not pair[2]] == []
+
+
+@pytest.mark.parametrize(
+    "response", ["2 *3* 72", "It is 2**3**72", "**72** or **73**", "not **72**", "`x = 72` or `73`"]
+)
+def test_emphasis_hides_no_operator(response):
+    assert math_equal_reward(response, "72")["acc"] == 0
 
 
 @pytest.mark.parametrize("seed", range(3))

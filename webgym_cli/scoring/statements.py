@@ -10,6 +10,8 @@ _MAX_CHARACTERS, _MAX_PHRASES, _BETWEEN = 20_000, 20, 40
 
 # The content of boxes is found in one pass: a response of thousands of open ones would else take quadratic time.
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{|\\[{}]|[{}]")
+# Markdown within a sentence: `She has **64 apples**`; not the operators of `2**3` and `2 * 3 * 4`.
+_EMPHASIS = re.compile(r"(?<![\w*_)\]}\\])(\*{1,3}|_{1,2}|`)(?=[^\s*_`])([^*_`\n]{1,300})(?<=\S)\1(?![\w*])")
 _BETWEEN_BOXES = re.compile(r"[\s,;$.]*(?:(?:\\text\{)?\s*(?:and|or)\s*\}?)?[\s$]*", re.IGNORECASE)
 _TAGGED = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL | re.IGNORECASE)
 _HASHES = re.compile(r"####\s*(.+)")
@@ -74,7 +76,7 @@ def find_answers(response: str) -> list[str]:
 
     Empty if no statement is clear, as in `42 or 43`.
     """
-    response = response[-_MAX_CHARACTERS:]
+    response = _EMPHASIS.sub(r"\2", response[-_MAX_CHARACTERS:])
     response = response.rpartition("</think>")[2].strip() or response
     marked = _last_statement(response)
     if marked is None:
