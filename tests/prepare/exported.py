@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from tests.prepare.buffer import settings
+from tests.records.made import png
 from webgym_cli.prepare.export.export import Export, ExportStats
 from webgym_cli.prepare.export.options import ExportOptions
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import Recoded, ScreenshotStore
 
 
 def exported(
@@ -44,3 +49,23 @@ def digest(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def webp(shade: int) -> bytes:
+    """Return the image of `png` as a WebP."""
+    content = io.BytesIO()
+    Image.open(io.BytesIO(png(shade))).save(content, "WEBP", lossless=True)
+    return content.getvalue()
+
+
+def recode(store: ScreenshotStore, sha256: str, content: bytes) -> None:
+    """Replace a stored PNG by a WebP, as `webgym gc --recode webp` notes it."""
+    store.webp(sha256).write_bytes(content)
+    line = Recoded(
+        sha256=sha256,
+        recoded_sha256=hashlib.sha256(content).hexdigest(),
+        bytes_before=store.png(sha256).stat().st_size,
+        bytes_after=len(content),
+    )
+    store.note_recoded(sha256[:2], [line])
+    store.png(sha256).unlink()

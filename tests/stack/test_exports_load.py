@@ -24,7 +24,7 @@ pytestmark = pytest.mark.stack
 HERE = Path(__file__).parent
 GUIDE = HERE.parents[1] / "docs" / "buffer.md"
 END = "<|im_end|>\n"
-READ_BY_LLAMAFACTORY = [form for form in FORMATS.builtin if form not in ("openai", "openenv", "atif")]
+READ_BY_LLAMAFACTORY = [form for form in FORMATS.builtin if FORMATS.find(form).dataset_entry is not None]
 
 
 def replies(made):

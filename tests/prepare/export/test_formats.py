@@ -131,7 +131,11 @@ def test_openai_per_trajectory_learns_every_reply():
     assert all(set(message) == {"role", "content"} for message in messages)
 
 
-@pytest.mark.parametrize("form", FORMATS.builtin)
+# The formats of samples; the others have whole trajectories.
+OF_SAMPLES = [form for form in FORMATS.builtin if FORMATS.find(form).unit is None]
+
+
+@pytest.mark.parametrize("form", OF_SAMPLES)
 def test_a_pair_has_one_prompt_and_two_replies(form):
     example = Example(build_step_sample(trajectory(0), 1), rejected="No.")
     found = record(ExportOptions(form, objective=ExportObjective.DPO), example)
@@ -148,10 +152,6 @@ def test_a_pair_has_one_prompt_and_two_replies(form):
         assert [turn["role"] for turn in found["messages"]] == ["system", "user", "assistant", "user"]
         assert found["chosen"] == {"role": "assistant", "content": reply}
         assert found["rejected"] == {"role": "assistant", "content": "No."}
-
-
-# The formats of samples; the others have whole trajectories.
-OF_SAMPLES = [form for form in FORMATS.builtin if FORMATS.find(form).unit is None]
 
 
 @pytest.mark.parametrize("form", OF_SAMPLES)

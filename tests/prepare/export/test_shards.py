@@ -1,22 +1,19 @@
 """Parquet and tar shards."""
 
-import hashlib
-import io
 import json
 import tarfile
 
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from tests.prepare.buffer import fill
-from tests.prepare.exported import digest, exported
+from tests.prepare.exported import digest, exported, recode, webp
 from tests.records.made import UNSOLVED, png, shot, trajectory
 from webgym_cli.prepare.export import shards as shards_module
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 from webgym_cli.prepare.export.shards import ParquetShards, TarShards
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.screenshots import Recoded, ScreenshotStore
+from webgym_cli.store.screenshots import ScreenshotStore
 
 
 @pytest.fixture
@@ -24,13 +21,6 @@ def run(tmp_path):
     made = RunDir(tmp_path / "run")
     fill(made, trajectory(0), trajectory(1, steps=3), trajectory(2, outcome=UNSOLVED))
     return made
-
-
-def webp(shade):
-    """Return the image of `png` as a WebP."""
-    content = io.BytesIO()
-    Image.open(io.BytesIO(png(shade))).save(content, "WEBP", lossless=True)
-    return content.getvalue()
 
 
 def members(shard):
@@ -145,15 +135,3 @@ def test_a_recoded_screenshot_is_exported_as_it_is(run, tmp_path):
     _, lines = exported(run, format="openai", embed_images=True)
     url = lines[0]["messages"][1]["content"][0]["image_url"]["url"]
     assert url.startswith("data:image/webp;base64,")
-
-
-def recode(store, sha256, content):
-    store.webp(sha256).write_bytes(content)
-    line = Recoded(
-        sha256=sha256,
-        recoded_sha256=hashlib.sha256(content).hexdigest(),
-        bytes_before=store.png(sha256).stat().st_size,
-        bytes_after=len(content),
-    )
-    store.note_recoded(sha256[:2], [line])
-    store.png(sha256).unlink()

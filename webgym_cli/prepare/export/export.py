@@ -158,8 +158,10 @@ def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
     if ids is not None:
         _refuse_unknown(index, export.run, list(ids))
         return f"id IN (SELECT unnest(?::VARCHAR[])) AND {where}", [list(ids), *values]
-    with_failures = export.options.objective is not ExportObjective.SFT or export.format.unit is not None
-    usable, given = _usable(export.settings, with_failures=with_failures)
+    if export.format.unit is not None:  # also those without a reward: another scorer may give it
+        usable, given = "failure IS NULL", []
+    else:
+        usable, given = _usable(export.settings, with_failures=export.options.objective is not ExportObjective.SFT)
     split = str(query.split or Split.TRAIN)
     return f"split = ? AND {usable} AND {where}", [split, *given, *values]
 

@@ -35,7 +35,7 @@ class ExportFormat:
     dataset_entry: Mapping[str, Any] | None
     """Its entry in LLaMA-Factory's `dataset_info.json` for `sft`; None: LLaMA-Factory can't read it."""
     unit: ExportUnit | None = None
-    """The only unit of its records; None: that of --unit. A format of whole trajectories also gets failures."""
+    """The only unit of its records; None: that of --unit. A format of whole trajectories gets all that did not fail."""
     with_tokens: bool = False
     """Whether its examples have the tokens of each call; others are left out."""
 
@@ -105,5 +105,7 @@ FORMATS: Registry[ExportFormat] = Registry(
         "openenv": f"{_PACKAGE}.sessions:write_training_traces",
         "atif": f"{_PACKAGE}.sessions:write_atif",
         "webdataset": f"{_PACKAGE}.shards:write_tar",
+        "online-mind2web": f"{_PACKAGE}.scorers:write_online_mind2web",
+        "webvoyager": f"{_PACKAGE}.scorers:write_webvoyager",
     },
 )

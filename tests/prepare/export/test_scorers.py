@@ -1,0 +1,104 @@
+"""The layouts of official scorers, read as those scorers read them."""
+
+import json
+import re
+
+import pytest
+from PIL import Image
+
+from tests.prepare.buffer import fill
+from tests.prepare.exported import exported, recode, webp
+from tests.records.made import CRASHED, SOLVED, UNSOLVED, png, shot, step, trajectory
+from webgym_cli.errors import UsageError
+from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Element, Observation, ParseErrorKind
+from webgym_cli.store.run import RunDir
+from webgym_cli.store.screenshots import ScreenshotStore
+
+ANSWER = "It costs [about] 5\nEUR"
+TASK = Task(id="BBC News--3", start_url="http://a/", extra={"reference_length": 4})
+BUTTON = Element(id=7, role="button", name="Search", box=(0, 0, 1, 1))
+MARKED = Observation(url="http://a/1", screenshot=shot(1), elements=(BUTTON,))
+
+
+def made(number, outcome=SOLVED, **changes):
+    """Return an episode: a click, a click on a mark that failed, no action, the answer."""
+    steps = (
+        step(0),
+        step(1, observation=MARKED, action=Action(name=ActionName.CLICK, element_id=7), action_error="gone"),
+        step(2, action=None, parse_error=ParseErrorKind.NO_TOOL_CALL, response="Action: ANSWER; [no]"),
+        step(3, action=Action(name=ActionName.ANSWER, text=ANSWER)),
+    )
+    done = outcome.model_copy(update={"answer": ANSWER if outcome is SOLVED else None})
+    return trajectory(number, steps=0, outcome=done, task=TASK, instruction="Find\nthe price.", **changes).model_copy(
+        update={"steps": steps if outcome is SOLVED else steps[:3]}
+    )
+
+
+@pytest.fixture
+def run(tmp_path):
+    run = RunDir(tmp_path / "run")
+    fill(
+        run, made(0), made(1, UNSOLVED), trajectory(2, outcome=CRASHED), trajectory(3, task=Task(id="../x y"), steps=1)
+    )
+    return run
+
+
+def list_folders(out):
+    return sorted(path.relative_to(out).as_posix() for path in out.glob("*/*"))
+
+
+def test_online_mind2web_reads_facts_and_the_answer_apart(run, tmp_path):
+    out = tmp_path / "out"
+    stats, _ = exported(run, out, format="online-mind2web")
+    assert (stats.records, list_folders(out)) == (3, ["1/BBC_News--3", "1/___x_y", "2/BBC_News--3"])
+    folder = out / "1" / "BBC_News--3"
+    result = json.loads((folder / "result.json").read_text())
+    assert (result["schema_version"], result["task_id"]) == ("online-mind2web-v2", folder.name)
+    assert (result["agent_final_answer"], result["reference_length"]) == (ANSWER, 4)
+    steps = result["action_history"]
+    assert [one["step"] for one in steps] == list(range(3))
+    # The scorer drops the last action, and reads the screenshots by their names.
+    assert [one["action"] for one in steps[:-1]] == ["click (10, 20)", 'button "Search" -> click [7] | FAILED']
+    assert [one["action_status"] for one in steps] == [None, "FAILED", None]
+    last = steps[-1]["action"].removeprefix("TASK_COMPLETE -> ANSWER: ")
+    assert last.split() == ANSWER.split()
+    pictures = [(folder / "trajectory" / one["screenshot"]).read_bytes() for one in steps]
+    assert pictures == [png(0), png(1), png(3)]
+    unanswered = json.loads((out / "2" / "BBC_News--3" / "result.json").read_text())
+    assert unanswered["agent_final_answer"] is None
+    assert [one["action"] for one in unanswered["action_history"]][-1].startswith("TASK_COMPLETE")
+
+
+def read_as_webvoyager(folder):
+    """Return the task and the answer as WebVoyager's `auto_eval.py` finds them; the answer is None for none."""
+    messages = json.loads((folder / "interact_messages.json").read_text())
+    task = re.search(r"Now given a task:(.+?)Please interact with", messages[1]["content"])[1].strip()
+    if "Action: ANSWER" not in messages[-1]["content"]:
+        return task, None
+    return task, re.search(r"ANSWER[; ]+\[?(.[^\]]*)\]?", messages[-1]["content"])[1].strip()
+
+
+def test_webvoyager_reads_the_task_the_whole_answer_and_the_screenshots(run, tmp_path):
+    out = tmp_path / "out"
+    exported(run, out, format="webvoyager")
+    assert list_folders(out) == ["1/taskBBC News--3", "1/task___x y", "2/taskBBC News--3"]
+    folder = out / "1" / "taskBBC News--3"
+    assert read_as_webvoyager(folder) == ("Find the price.", "It costs (about) 5 EUR")
+    assert [(folder / f"screenshot{n}.png").read_bytes() for n in range(1, 5)] == [png(n) for n in range(4)]
+    assert read_as_webvoyager(out / "2" / "taskBBC News--3") == ("Find the price.", None)
+
+
+@pytest.mark.parametrize("name", ["online-mind2web", "webvoyager"])
+def test_recoded_screenshots_are_png_again(run, tmp_path, name):
+    recode(ScreenshotStore(run.screenshots), shot(0).sha256, webp(0))
+    exported(run, tmp_path / "out", format=name)
+    (first,) = (tmp_path / "out" / "1").glob("*BBC*3/**/*0.png" if name == "online-mind2web" else "*BBC*/*t1.png")
+    with Image.open(first) as image:
+        assert (image.format, image.convert("L").getpixel((0, 0))) == ("PNG", 0)
+
+
+def test_a_folder_must_be_named(run):
+    with pytest.raises(UsageError):
+        exported(run, format="webvoyager")
