@@ -106,10 +106,23 @@ def test_its_episodes_train_a_backend_of_the_user_s(webgym, tmp_path, tiny_model
     webgym("report", "run")
 
 
-def test_the_import_format_of_the_page_brings_episodes(webgym, tmp_path):
+def write_example(part: str, file: Path) -> None:
+    """Write the example of the documentation that contains a text."""
     page = (ROOT / "docs/extending.md").read_text()
-    (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "IMPORT_FORMATS" in block)
-    (tmp_path / "my_logs.py").write_text(code)
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if part in block)
+    file.write_text(code)
+
+
+def test_the_documented_task_format_is_converted(webgym, tmp_path):
+    write_example("TASK_FORMATS", tmp_path / "my_tasks.py")
+    (tmp_path / "quiz.csv").write_text("number,question,page\n1,Who?,http://a.test/\n")
+    webgym("tasks", "convert", "quiz.csv", "--format", "quiz", "-o", "quiz.jsonl", *settings('plugins=["my_tasks.py"]'))
+    (task,) = map(json.loads, (tmp_path / "quiz.jsonl").read_text().splitlines())
+    assert (task["id"], task["instruction"], task["environment"]) == ("1", "Who?", "web")
+
+
+def test_the_import_format_of_the_page_brings_episodes(webgym, tmp_path):
+    write_example("IMPORT_FORMATS", tmp_path / "my_logs.py")
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "1.png").write_bytes(png())
     told = {

@@ -68,6 +68,13 @@ def export_formats() -> list[str]:
     return FORMATS.names()
 
 
+def task_formats() -> list[str]:
+    """Complete the registered task formats; those of a `plugins` file are not completed."""
+    from webgym_cli.tasks.registry import TASK_FORMATS
+
+    return TASK_FORMATS.names()
+
+
 def import_formats() -> list[str]:
     """Complete the registered import formats; those of a `plugins` file are not completed."""
     from webgym_cli.imports.registry import IMPORT_FORMATS

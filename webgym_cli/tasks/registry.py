@@ -87,8 +87,6 @@ class TaskSource:
     """Completes the fields of a record before validation."""
     check_task: Callable[[Task, TaskFields], None] | None = None
     """Refuses a task that the environment can't start."""
-    converters: Mapping[str, Callable[[Path, Settings, Sequence[str]], ConversionResult]] = field(default_factory=dict)
-    """Converters of other systems' task files, by format; they get the path and the `--site NAME=URL` options."""
     benchmarks: tuple[str, ...] = ()
     """Names of its tasks in other systems, such as BrowserGym's benchmarks."""
 
@@ -109,6 +107,37 @@ ENVIRONMENTS: Registry[TaskSource] = Registry(
         "tools": "webgym_cli.environments.tools.spec:SPEC",
     },
     usage="from webgym_cli.environments.registry import EnvironmentSpec, and make one",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFormat:
+    """Another system's task files."""
+
+    convert: Callable[[Path, Settings, Sequence[str]], ConversionResult]
+    """Converts the files at a path; gets the settings and the `--site NAME=URL` options."""
+
+
+_WEB = "webgym_cli.environments.web.benchmarks"
+# Formats of `webgym tasks convert`.
+TASK_FORMATS: Registry[TaskFormat] = Registry(
+    noun="task format",
+    setting="--format",
+    entry_point_group="webgym.task_formats",
+    package="webgym_cli.tasks.registry",
+    item_type=TaskFormat,
+    builtin={
+        "webarena": "webgym_cli.environments.webarena.convert:WEBARENA",
+        "gsm8k": "webgym_cli.environments.tools.gsm8k:GSM8K",
+        "webvoyager": f"{_WEB}:WEBVOYAGER",
+        "online-mind2web": f"{_WEB}:ONLINE_MIND2WEB",
+        "deepshop": f"{_WEB}:DEEPSHOP",
+        "webtailbench": f"{_WEB}:WEBTAILBENCH",
+        "assistantbench": f"{_WEB}:ASSISTANTBENCH",
+        "browsecomp": f"{_WEB}:BROWSECOMP",
+        "bu-bench": f"{_WEB}:BU_BENCH",
+    },
+    usage="from webgym_cli.tasks.registry import TaskFormat, and make one of your function",
 )
 
 
@@ -146,14 +175,6 @@ def find_benchmark(name: str) -> TaskSource:
     """Return the environment of another system's tasks; the open web's if none claims them."""
     sources = {called: source for source in all_sources() for called in source.benchmarks}
     return sources.get(name) or sources["openended"]
-
-
-def find_converter(format_: str) -> Callable[[Path, Settings, Sequence[str]], ConversionResult]:
-    """Return the converter of a format. Raises `UsageError` for an unknown format."""
-    known = {name: convert for source in all_sources() for name, convert in source.converters.items()}
-    if format_ not in known:
-        raise UsageError(f"--format: there is no format {format_!r}", hint=f"there are: {', '.join(sorted(known))}")
-    return known[format_]
 
 
 def select_named(names: str, known: Sequence[str], unknown_reason: str, example: str) -> Sequence[str]:

@@ -64,7 +64,8 @@ FormatOpt = Annotated[
     typer.Option(
         "--format",
         metavar="webarena|gsm8k|webvoyager|...",
-        help="Format of the records; your own environments may add others.",
+        help="Format of the records, or one of your plugins'.",
+        autocompletion=complete.task_formats,
     ),
 ]
 OutOpt = Annotated[Path | None, typer.Option("-o", "--out", metavar="FILE", help="Output file (default: stdout).")]
@@ -196,11 +197,11 @@ def convert(
     See also: webgym tasks check, webgym tasks sample, webgym login.
     """
     from webgym_cli.store.run import check_output
-    from webgym_cli.tasks.registry import find_converter
+    from webgym_cli.tasks.registry import TASK_FORMATS
     from webgym_cli.util.files import write_atomic
 
     settings = options.load()
-    output, converted = Output(), find_converter(format_)(raw, settings, site or ())
+    output, converted = Output(), TASK_FORMATS.find(format_).convert(raw, settings, site or ())
     for bad in converted.bad:
         output.note(f"{bad.file}:{bad.line}: {bad.reason}")
     if number := len(converted.bad):

@@ -12,7 +12,7 @@ from webgym_cli.environments.tools.question_answer import read_question
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.convert import convert_records
-from webgym_cli.tasks.registry import BadTaskError, ConversionResult
+from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
 
 _FINAL = re.compile(r"####\s*([-+]?[\d,]*\.?\d+)\s*$")
 
@@ -36,3 +36,6 @@ def _read_row(value: Mapping[str, Any], _place: str) -> Task:
     if (task := read_question(row)) is None:
         raise BadTaskError("question: a text is needed")
     return task
+
+
+GSM8K = TaskFormat(convert_gsm8k)

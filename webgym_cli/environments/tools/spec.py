@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
@@ -14,9 +12,6 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.format import read_task
 from webgym_cli.util.registry import suggest_name
-
-if TYPE_CHECKING:
-    from webgym_cli.tasks.registry import ConversionResult
 
 
 def _list_tasks(name: str) -> list[Task]:
@@ -56,18 +51,11 @@ def _make_pool(settings: Settings) -> EnvironmentPool:
     return ToolsPool(settings)
 
 
-def _convert(path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
-    from webgym_cli.environments.tools.gsm8k import convert_gsm8k
-
-    return convert_gsm8k(path, settings, sites)
-
-
 SPEC = EnvironmentSpec(
     name="tools",
     prefix="arithmetic",
     list_tasks=_list_tasks,
     read_record=read_question,
-    converters={"gsm8k": _convert},
     make_pool=_make_pool,
     require_expert=_require_expert,
     check_settings=_check_settings,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,9 +13,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.tasks.convert import convert_records
 from webgym_cli.tasks.format import read_task
-from webgym_cli.tasks.registry import BadTaskError, ConversionResult
-
-Converter = Callable[[Path, Settings, Sequence[str]], ConversionResult]
+from webgym_cli.tasks.registry import BadTaskError, ConversionResult, TaskFormat
 
 # Level of a task -> its number of facts, which decides its band.
 _LEVELS = {"easy": 1, "medium": 4, "hard": 7}
@@ -36,23 +34,6 @@ class BenchmarkFormat:
     """Field of the reference answer."""
     parts: tuple[str, ...] = ()
     """Fields that are facts to check, where they are given."""
-
-
-FORMATS = {
-    "webvoyager": BenchmarkFormat("id", "ques", "web"),
-    "online-mind2web": BenchmarkFormat("task_id", "confirmed_task", "website"),
-    "deepshop": BenchmarkFormat("id", "ques", "web", parts=_PARTS),
-    "webtailbench": BenchmarkFormat("id", "task_summary"),
-    "assistantbench": BenchmarkFormat("id", "task", answer="answer"),
-}
-# Benchmarks whose authors ask that the tasks never stand in plain text where a crawler or a training may read them.
-_CLOSED = ("browsecomp", "bu-bench")
-
-
-def list_converters() -> dict[str, Converter]:
-    """Return the converter of each format."""
-    open_ones = {name: partial(_convert, name, of) for name, of in FORMATS.items()}
-    return {**open_ones, **{name: partial(_refuse, name) for name in _CLOSED}}
 
 
 def _convert(name: str, of: BenchmarkFormat, path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
@@ -91,5 +72,17 @@ def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], star
 def _refuse(name: str, path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
     raise UsageError(
         f"{name}: its terms forbid to publish its tasks in plain text or to train on them: no task file is written",
-        hint=f"there are: {', '.join(FORMATS)}",
+        hint="webgym tasks convert --help names the others",
     )
+
+
+WEBVOYAGER = TaskFormat(partial(_convert, "webvoyager", BenchmarkFormat("id", "ques", "web")))
+ONLINE_MIND2WEB = TaskFormat(
+    partial(_convert, "online-mind2web", BenchmarkFormat("task_id", "confirmed_task", "website"))
+)
+DEEPSHOP = TaskFormat(partial(_convert, "deepshop", BenchmarkFormat("id", "ques", "web", parts=_PARTS)))
+WEBTAILBENCH = TaskFormat(partial(_convert, "webtailbench", BenchmarkFormat("id", "task_summary")))
+ASSISTANTBENCH = TaskFormat(partial(_convert, "assistantbench", BenchmarkFormat("id", "task", answer="answer")))
+# Their authors ask that the tasks never stand in plain text where a crawler or a training may read them.
+BROWSECOMP = TaskFormat(partial(_refuse, "browsecomp"))
+BU_BENCH = TaskFormat(partial(_refuse, "bu-bench"))

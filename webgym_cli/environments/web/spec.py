@@ -9,7 +9,6 @@ from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import SITE_RESOURCES, EnvironmentSpec
-from webgym_cli.environments.web.benchmarks import list_converters
 from webgym_cli.environments.web.tasks import complete_address, is_web_record, require_instruction
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
@@ -38,7 +37,6 @@ def _no_new_fields(task: Task) -> dict[str, Any]:
 SPEC = EnvironmentSpec(
     name="web",
     benchmarks=("openended",),
-    converters=list_converters(),
     claims=is_web_record,
     complete=complete_address,
     check_task=require_instruction,

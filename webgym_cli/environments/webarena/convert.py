@@ -12,7 +12,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.tasks.convert import convert_records
-from webgym_cli.tasks.registry import ConversionResult
+from webgym_cli.tasks.registry import ConversionResult, TaskFormat
 
 
 def convert_configurations(path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
@@ -47,3 +47,6 @@ def _read_addresses(given: Sequence[str]) -> dict[WebArenaSite, str]:
             raise UsageError(f"--site: {text!r} is no site with its address", hint=hint)
         addresses[WebArenaSite(name)] = url
     return addresses
+
+
+WEBARENA = TaskFormat(convert_configurations)

@@ -47,7 +47,6 @@ SPEC = EnvironmentSpec(
     name="webarena",
     benchmarks=("webarena", "visualagentbench", "webrl"),
     list_tasks=_list_tasks,
-    converters={"webarena": lazy("webgym_cli.environments.webarena.convert:convert_configurations")},
     make_pool=lazy("webgym_cli.environments.webarena.environment:WebArenaPool"),
     observations=("text",),
     require_expert=lazy("webgym_cli.environments.webarena.fixture_tasks:require_experts"),
