@@ -34,6 +34,9 @@ class BrowserSettings(ConfigSection):
     dismisses them (prompt versions `full`, `full_vanilla`, `computer_use`, `ui_tars`; environments `web`, `sites`)."""
     screenshots: bool = True
     """`webarena`: take a screenshot of every page, for judges and reports; it is not part of the policy's prompt."""
+    record_har: bool = False
+    """`web`, `sites`, `webarena`: record the requests of each episode in `RUN/har`, for scorers of requests: addresses,
+    forms and answers of the sites, without the logins that were sent."""
     processes: int = Field(default=1, ge=1, le=8)
     """Number of Chromium processes that share the episodes; a second one pays off from several dozen concurrent
     episodes."""

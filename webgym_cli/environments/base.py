@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from webgym_cli.errors import UsageError
@@ -73,6 +74,8 @@ class Environment(Protocol):
 
     episode: str = ""
     """Id of the attempt at an episode, set before `reset`; it is unique among all attempts."""
+    har: Path | None = None
+    """Where the episode's requests are recorded, set before `reset`; None: they are not."""
 
     @property
     def tools(self) -> tuple[dict[str, Any], ...] | None:

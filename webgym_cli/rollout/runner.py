@@ -126,6 +126,8 @@ class LocalRunner(EpisodeRunner):
         if self.pool is None or task is None:
             raise RuntimeError("an episode without environments, or outside of a task")
         environment = self.pool.new()
+        if self.settings.browser.record_har:
+            environment.har = self.directory.har(owed.trajectory_id)
         store = ScreenshotStore(self.directory.screenshots)
         episode = self.make_episode(owed, self.agent, environment, store, self.settings, self.stages, self.gate)
         self.stages.begin(owed)

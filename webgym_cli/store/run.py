@@ -119,6 +119,10 @@ class RunDir:
         """Append-only file of one judge's verdicts on an iteration's trajectories."""
         return self.part(split, iteration).parent / f"verdicts-{rank}.jsonl"
 
+    def har(self, trajectory: str) -> Path:
+        """Requests of an episode, if `browser.record_har` is set."""
+        return self.root / "har" / f"{quote(trajectory, safe='')}.har"
+
     @property
     def index(self) -> Path:
         """Index of the trajectories; derived, can be rebuilt at any time."""

@@ -76,12 +76,23 @@ def test_a_file_without_records_is_an_error(tmp_path, text):
         converted(written(tmp_path / "raw.json", text))
 
 
-def test_tasks_that_requests_decide_about_are_refused_at_the_first(tmp_path):
-    verified = {"task_id": 7, "intent": "Buy", "start_urls": ["__SHOPPING__"], "eval": [{"evaluator": "x"}]}
-    path = written(tmp_path / "verified.json", json.dumps([record(task_id=1), verified, verified]))
-    with pytest.raises(UsageError, match=r"verified\.json:2: a task of webarena-verified, which is scored by") as error:
-        convert_webarena(path, ADDRESSES)
-    assert "test.raw.json" in error.value.hint
+def test_tasks_of_webarena_verified_ask_for_its_answer_and_hold_none(tmp_path):
+    given = {
+        "task_id": 7,
+        "sites": ["shopping", "reddit"],
+        "intent": "Buy",
+        "start_urls": ["__SHOPPING__", "__REDDIT__/f"],
+        "eval": [{"evaluator": "AgentResponseEvaluator", "expected": {"retrieved_data": ["secret"]}}],
+    }
+    path = written(tmp_path / "verified.json", json.dumps([record(task_id=1), given]))
+    (_, task), told = convert_webarena(path, ADDRESSES).tasks, convert_webarena(path, ADDRESSES).bad
+    assert (task.id, told, task.extra["generated"]) == ("7", [], True)
+    assert task.instruction.startswith("Buy\n") and "retrieved_data" in task.instruction
+    shop, forum = (ADDRESSES[name].rstrip("/") for name in ("shopping", "reddit"))
+    assert task.extra["start_urls"] == [shop, f"{forum}/f"]
+    urls = {name: of["urls"] for name, of in task.extra["verified"]["environments"].items()}
+    assert urls == {"__SHOPPING__": [shop], "__REDDIT__": [forum]}
+    assert "secret" not in task.model_dump_json()
 
 
 def test_what_is_not_there_is_an_error(tmp_path):

@@ -20,7 +20,7 @@ from webgym_cli.environments.webarena.convert import convert_webarena
 from webgym_cli.environments.webarena.evaluation import grade
 from webgym_cli.environments.webarena.tasks import evaluation_of
 from webgym_cli.environments.webarena.text_match import needs_judge
-from webgym_cli.errors import JobError, UsageError
+from webgym_cli.errors import JobError
 from webgym_cli.records.webarena import EvalType, Evaluation, WebArenaSite
 
 pytestmark = pytest.mark.stack
@@ -212,11 +212,12 @@ def test_all_of_webarenas_own_tasks_are_converted(originals):
     }
 
 
-def test_theirs_are_refused_in_one_line(tasks, tmp_path):
+def test_all_of_theirs_are_converted(tasks, tmp_path):
     file = tmp_path / "webarena-verified.json"
     file.write_text(json.dumps(tasks["theirs"]))
-    with pytest.raises(UsageError, match=r"webarena-verified\.json:1: a task of webarena-verified"):
-        convert_webarena(file, SITES)
+    converted = convert_webarena(file, SITES)
+    assert (len(converted.tasks), converted.bad) == (812, [])
+    assert {evaluation_of(task) for task in converted.tasks} == {None}
 
 
 async def test_what_they_find_right_is_right_by_webarenas_own_rules(tasks, originals):

@@ -27,7 +27,7 @@ FormatOpt = Annotated[
         metavar="NAME",
         help="json, jsonl: ShareGPT; messages: role and content; openai: images as parts; "
         "hf: a folder for load_dataset; webdataset: tar shards; openenv, atif: whole episodes with their tokens; "
-        "online-mind2web, webvoyager: folders for the official scorers; "
+        "online-mind2web, webvoyager, webarena-verified: folders for the official scorers; "
         "or one of your plugins.",
         autocompletion=complete.export_formats,
     ),

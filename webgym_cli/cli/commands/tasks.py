@@ -180,13 +180,13 @@ def convert(
 ) -> None:
     """Convert records of other systems into a task file.
 
-    webarena: WebArena's configurations, including WebArena-Lite's, and WebRL's generated instructions. Placeholders of
-    sites (`__SHOPPING__`, ...) are replaced by the addresses of --site or of the settings (webarena). gsm8k: GSM8K's
-    published rows, as JSON Lines or Parquet; the number after `####` is the answer. webvoyager, online-mind2web,
-    deepshop, webtailbench, assistantbench: the published files of these benchmarks; those without start pages need
-    --site start=URL. browsecomp and bu-bench are refused: their terms forbid it. All fields are kept. A record that
-    can't be scored as it is written is bad: each is reported with its number, and nothing is written. Exact repeats
-    of a record are left out and counted.
+    webarena: WebArena's configurations, including WebArena-Lite's, webarena-verified's tasks, and WebRL's generated
+    instructions. Placeholders of sites (`__SHOPPING__`, ...) are replaced by the addresses of --site or of the
+    settings (webarena). gsm8k: GSM8K's published rows, as JSON Lines or Parquet; the number after `####` is the
+    answer. webvoyager, online-mind2web, deepshop, webtailbench, assistantbench: the published files of these
+    benchmarks; those without start pages need --site start=URL. browsecomp and bu-bench are refused: their terms
+    forbid it. All fields are kept. A record that can't be scored as it is written is bad: each is reported with its
+    number, and nothing is written. Exact repeats of a record are left out and counted.
 
     Examples:
       webgym tasks convert test.raw.json --format webarena --site shopping=http://host:7770 -o webarena.jsonl
@@ -217,7 +217,7 @@ def convert(
         content = "".join(f"{line}\n" for line in lines).encode()
         check_output(out, content)
         write_atomic(out, content)
-    generated = sum(bool(task.extra.get("generated")) for task in converted.tasks)
+    generated = sum(bool(task.extra.get("generated")) and "verified" not in task.extra for task in converted.tasks)
     unscored = f", {generated} of them generated: only a reward model can score those" if generated else ""
     repeated = f"; {converted.repeated} left out: exact repeats of earlier ones" if converted.repeated else ""
     output.note(f"{len(lines)} tasks{unscored}{repeated}")

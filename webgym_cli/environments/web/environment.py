@@ -16,6 +16,7 @@ from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentSt
 from webgym_cli.environments.browser.actions import normalise_point, perform_action, tell_exception
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.failures import OFFLINE, has_sign, reading_page
+from webgym_cli.environments.browser.har import finish_har, record_har
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.marks import draw_marks
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, list_elements, look_at, parse_elements
@@ -151,6 +152,8 @@ class WebEnvironment(Environment):
         async with resources:
             if session is not None:
                 await session.close()
+                if self.har is not None:
+                    await asyncio.to_thread(finish_har, self.har)
 
     async def _prepare(self, task: Task, seed: int) -> EpisodeStart:
         """Start the episode, then call the set-up function of its site, whose pages may be on a host of their own."""
@@ -174,6 +177,8 @@ class WebEnvironment(Environment):
             options = replace(options, context_arguments=options.context_arguments | {"storage_state": state})
         if folder := task.extra.get(UPLOADS):  # checked by `require_files`
             options = replace(options, upload_folder=Path(folder))
+        if self.har is not None:
+            options = replace(options, context_arguments=options.context_arguments | record_har(self.har))
         address = urlsplit(self.start.start_url)
         # a host with a port is more specific
         for host in (address.netloc.lower(), address.hostname or ""):

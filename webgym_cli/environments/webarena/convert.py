@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from webgym_cli.config.model import Settings
-from webgym_cli.environments.webarena.tasks import is_verified, read_config
+from webgym_cli.environments.webarena.tasks import read_config
 from webgym_cli.errors import UsageError
-from webgym_cli.records.task import Task
 from webgym_cli.records.webarena import WebArenaSite
 from webgym_cli.tasks.convert import convert_records
 from webgym_cli.tasks.registry import ConversionResult, TaskFormat
@@ -25,17 +23,8 @@ def convert_configurations(path: Path, settings: Settings, sites: Sequence[str])
 
 
 def convert_webarena(path: Path, sites: Mapping[WebArenaSite, str]) -> ConversionResult:
-    """Return the tasks of a file or folder of files. Raises `UsageError`, also for tasks of webarena-verified."""
-
-    def read(value: Mapping[str, Any], place: str) -> Task:
-        if is_verified(value):
-            raise UsageError(
-                f"{place}: a task of webarena-verified, which is scored by the requests that an agent sent",
-                hint="convert WebArena's own tasks; webarena-verified has them too, as assets/dataset/test.raw.json",
-            )
-        return read_config(value, sites)
-
-    return convert_records(path, read)
+    """Return the tasks of a file or folder of files, also of webarena-verified. Raises `UsageError`."""
+    return convert_records(path, lambda value, _: read_config(value, sites))
 
 
 def _read_addresses(given: Sequence[str]) -> dict[WebArenaSite, str]:

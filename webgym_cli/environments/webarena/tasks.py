@@ -34,6 +34,14 @@ _PLACEHOLDER = re.compile(r"__[A-Z]+(?:_[A-Z]+)*__")
 _SSH_HOST = re.compile(r"(?<=ssh://git@)[^/:\s]+(?=:)")
 
 
+# webarena-verified reads the answer as JSON.
+_ANSWER_FORM = (
+    'Answer with one JSON object: {"task_type": "RETRIEVE", "MUTATE" or "NAVIGATE", "status": "SUCCESS", '
+    '"NOT_FOUND_ERROR", "ACTION_NOT_ALLOWED_ERROR", "PERMISSION_DENIED_ERROR", "DATA_VALIDATION_ERROR" or '
+    '"UNKNOWN_ERROR", "retrieved_data": a list of values for RETRIEVE, else null, "error_details": null or a text}'
+)
+
+
 class _Geolocation(Record):
     latitude: float = Field(ge=-90, le=90)
     longitude: float = Field(ge=-180, le=180)
@@ -80,6 +88,8 @@ def read_config(value: Mapping[str, Any], sites: Mapping[WebArenaSite, str]) -> 
     contains all other fields, `start_urls` (one per tab) and `generated`: whether it has no evaluation of its own.
     """
     given = _from_generated(value) if "task" in value and "intent" not in value else dict(value)
+    if is_verified(value):
+        given = _from_verified(value)
     digest = hashlib.sha256(_content(given)).hexdigest()[:16]
     filled: dict[str, Any] = {name: _fill_addresses(item, sites, name) for name, item in _add_login(given).items()}
     _take_ssh_host(filled, sites)
@@ -116,8 +126,23 @@ def _take_url_rule(filled: dict[str, Any]) -> None:
 
 
 def is_verified(value: Mapping[str, Any]) -> bool:
-    """Whether a record is a task of webarena-verified, which is not supported, because it evaluates requests."""
+    """Whether a record is a task of webarena-verified."""
     return "start_urls" in value and isinstance(value.get("eval"), list)
+
+
+def _from_verified(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task of webarena-verified as a configuration without an evaluation: its package scores the requests.
+
+    `verified` is the configuration with which the package maps addresses to sites.
+    """
+    if not isinstance(starts := value["start_urls"], list) or not isinstance(value.get("sites"), list):
+        raise BadTaskError("start_urls: a list of addresses and a list of sites are needed")
+    placeholders = [f"__{site}__".upper() for site in value["sites"]]
+    return {name: item for name, item in value.items() if name != "eval"} | {
+        "start_url": AND.join(map(str, starts)),
+        "intent": f"{value.get('intent', '')}\n\n{_ANSWER_FORM}",
+        "verified": {"environments": {name: {"urls": [name]} for name in placeholders}},
+    }
 
 
 def evaluation_of(task: Task) -> Evaluation | None:

@@ -35,7 +35,6 @@ from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.run import RunDir, refuse_output_in_run
-from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import WriteLine, write_json
 
 # Maximum number of reported problems; all are counted.
@@ -102,11 +101,11 @@ class Export:
         """
         for place in filter(None, (self.out, self.options.copy_images)):
             refuse_output_in_run(place)
-        stats, store = ExportStats(), ScreenshotStore(self.run.screenshots.resolve())
+        stats = ExportStats()
         with open_index(self.run, progress=sink) as index:
             where, values = build_condition(index, self)
             try:
-                with open_output(self.out, self.format.file_name, self.options, store, emit) as output:
+                with open_output(self.out, self.format.file_name, self.options, self.run, emit) as output:
                     examples = _ExampleReader(self, index, stats, sink).examples(where, values)
                     self.format.write(_check_images(examples, output, stats), output)
                     if output.building is not None:

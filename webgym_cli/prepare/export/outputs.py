@@ -10,7 +10,7 @@ from pathlib import Path
 
 from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportOptions
-from webgym_cli.store.run import check_output
+from webgym_cli.store.run import RunDir, check_output
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.files import WriteLine, open_line_writer, replace_folder
 
@@ -24,7 +24,7 @@ class ExportOutput:
     def __init__(
         self,
         options: ExportOptions,
-        store: ScreenshotStore,
+        run: RunDir,
         emit: WriteLine,
         final: Path | None = None,
         building: Path | None = None,
@@ -37,9 +37,11 @@ class ExportOutput:
         """Writes a line, given without its end, to the file or stream."""
         self.building = building
         self.holds_images = holds_images or options.embed_images
-        self._store, self._final = store, final
+        self.run = run
+        """Run that is exported, for what else it stores."""
+        self._store, self._final = ScreenshotStore(run.screenshots.resolve()), final
         self._copies = options.copy_images and options.copy_images.absolute()
-        self.image_bytes = lru_cache(KEPT_BYTES)(store.get)
+        self.image_bytes = lru_cache(KEPT_BYTES)(self._store.get)
         """Returns a screenshot's content (PNG or WebP) by its SHA-256."""
         self._locate_cached = lru_cache(KEPT_PATHS)(self._locate)
 
@@ -89,7 +91,7 @@ class ExportOutput:
 
 @contextmanager
 def open_output(
-    out: Path | None, file_name: str | None, options: ExportOptions, store: ScreenshotStore, emit: WriteLine
+    out: Path | None, file_name: str | None, options: ExportOptions, run: RunDir, emit: WriteLine
 ) -> Iterator[ExportOutput]:
     """Yield the output: `emit` without a path, a file for a path with a suffix, otherwise a folder.
 
@@ -99,18 +101,18 @@ def open_output(
     if out is None:
         if file_name is None:
             raise UsageError(f"--format {options.format} makes a folder", hint="add -o DIR")
-        yield ExportOutput(options, store, emit)
+        yield ExportOutput(options, run, emit)
     elif file_name is not None and out.suffix and not out.is_dir():
         with _open_file(out) as written:
-            yield ExportOutput(options, store, written)
+            yield ExportOutput(options, run, written)
     else:
         final = out.absolute()
         with _open_folder(final) as building:
             if file_name is None:
-                yield ExportOutput(options, store, emit, final, building, holds_images=True)
+                yield ExportOutput(options, run, emit, final, building, holds_images=True)
             else:
                 with open_line_writer(building / file_name) as written:
-                    yield ExportOutput(options, store, written, final, building)
+                    yield ExportOutput(options, run, written, final, building)
 
 
 @contextmanager

@@ -106,6 +106,7 @@ FORMATS: Registry[ExportFormat] = Registry(
         "atif": f"{_PACKAGE}.sessions:write_atif",
         "webdataset": f"{_PACKAGE}.shards:write_tar",
         "online-mind2web": f"{_PACKAGE}.scorers:write_online_mind2web",
+        "webarena-verified": f"{_PACKAGE}.scorers:write_webarena_verified",
         "webvoyager": f"{_PACKAGE}.scorers:write_webvoyager",
     },
 )

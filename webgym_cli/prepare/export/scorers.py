@@ -1,9 +1,10 @@
-"""Export formats in the layouts of official scorers: Online-Mind2Web and WebVoyager. A folder an episode."""
+"""Export formats in the layouts of official scorers. A folder an episode."""
 
 from __future__ import annotations
 
 import io
 import re
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from PIL import Image
 
 from webgym_cli.agent.forms.tools import describe_action
+from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
@@ -45,6 +47,23 @@ def write_webvoyager(examples: Iterator[Example], output: ExportOutput) -> None:
     for folder, trajectory in _name_folders(examples, output, re.compile(r"[^A-Za-z0-9_ -]"), "task{}"):
         _write_shots(trajectory, output, folder, lambda step: f"screenshot{step.index + 1}.png")
         write_json(folder / "interact_messages.json", _build_messages(trajectory))
+
+
+@export_format("webarena-verified", **_LAYOUT)
+def write_webarena_verified(examples: Iterator[Example], output: ExportOutput) -> None:
+    """webarena-verified's runs: `agent_response.json`, `network.har` and `run_config.json` an episode."""
+    for folder, trajectory in _name_folders(examples, output, re.compile(r"\D"), "{}"):
+        task, har = trajectory.task, output.run.har(trajectory.id)
+        if "verified" not in task.extra:
+            raise UsageError(
+                f"task {task.id} is none of webarena-verified", hint="webgym tasks convert --format webarena"
+            )
+        if not har.is_file():
+            raise UsageError(f"{har}: the requests were not recorded", hint="webgym rollout -s browser.record_har=true")
+        folder.mkdir(parents=True)
+        (folder / "agent_response.json").write_text(trajectory.outcome.answer or "")
+        write_json(folder / "run_config.json", task.extra["verified"])
+        shutil.copyfile(har, folder / "network.har")
 
 
 def _name_folders(

@@ -1,0 +1,29 @@
+"""Recorded requests, without a browser."""
+
+import json
+import stat
+
+from webgym_cli.environments.browser.har import finish_har, record_har
+
+
+def test_logins_are_left_out_and_only_the_owner_may_read_it(tmp_path):
+    file = tmp_path / "har" / "a.har"
+    arguments = record_har(file)
+    headers = [{"name": name, "value": "x"} for name in ("Accept", "Cookie", "Authorization")]
+    entry = {"request": {"url": "http://a/", "headers": headers, "cookies": [{"name": "s"}]}, "response": {}}
+    arguments["record_har_path"].write_text(json.dumps({"log": {"entries": [entry]}}))
+    finish_har(file)
+    (request,) = (one["request"] for one in json.loads(file.read_text())["log"]["entries"])
+    assert ([one["name"] for one in request["headers"]], request["cookies"]) == (["Accept"], [])
+    assert (stat.S_IMODE(file.stat().st_mode), [*file.parent.iterdir()]) == (0o600, [file])
+
+
+def test_looks_of_a_page_are_not_recorded(tmp_path):
+    wanted = record_har(tmp_path / "a.har")["record_har_url_filter"]
+    assert all(map(wanted.search, ("http://a/", "http://a/x.json?img=b.png", "http://a/css", "http://a/p.php#x.css")))
+    assert not any(map(wanted.search, ("http://a/b.png", "http://a/b.CSS?1".lower(), "data:text/html,x")))
+
+
+def test_a_broken_browser_leaves_none(tmp_path):
+    finish_har(tmp_path / "a.har")
+    assert not [*tmp_path.iterdir()]

@@ -1,0 +1,41 @@
+"""Recording of a context's requests as HAR, by which other scorers find what an agent sent."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from webgym_cli.util.files import write_atomic
+
+# Files of a page's looks, which no scorer reads and which are most of a recording.
+_ASSETS = re.compile(r"^(?!data:)(?![^?#]*\.(css|js|png|jpe?g|gif|svg|woff2?|ttf|ico|webp)([?#]|$))")
+_SECRETS = ("authorization", "proxy-authorization", "cookie")
+
+
+def record_har(file: Path) -> dict[str, Any]:
+    """Return the arguments of a context that is recorded; the browser writes the file as the context closes."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return {
+        "record_har_path": _unfinished(file),
+        "record_har_content": "embed",
+        "record_har_url_filter": _ASSETS,
+    }
+
+
+def finish_har(file: Path) -> None:
+    """Store a recording without the logins that were sent; there is none if the browser broke before it was written."""
+    if not (unfinished := _unfinished(file)).is_file():
+        return
+    content = json.loads(unfinished.read_bytes())
+    for entry in content["log"]["entries"]:
+        request = entry["request"]
+        request["headers"] = [one for one in request["headers"] if one["name"].lower() not in _SECRETS]
+        request["cookies"] = []
+    write_atomic(file, json.dumps(content), mode=0o600)  # forms and answers of the sites are in it
+    unfinished.unlink()
+
+
+def _unfinished(file: Path) -> Path:
+    return file.with_name(f".{file.name}")
