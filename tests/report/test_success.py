@@ -38,7 +38,7 @@ def test_a_server_is_not_the_runs_policy(tmp_path):
     assert list(rates.values()) == [0.0, 0.5, 1.0, 1.0]
     assert {key: of["k"]["1"]["rate"] for key, of in found["pass_at_k"].items()} == {"test 0": 0.0, "test 1": 0.5}
     assert [(one["pairs"], one["gained"]) for one in found["changes"]] == [(4, 2)]
-    assert find_newest_test(found)["success_rate"] == 0.5
+    assert find_newest_test(found["points"])["success_rate"] == 0.5
     assert {point["key"] for point in found["means"]} == {key for key, _ in rates}
     (figure,) = [one for section in build_sections(found) for one in section.figures if one.title == "Success by split"]
     assert figure.legend == ("test", f"test of {served}", f"train of {served}")

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_run_index(run: RunDir, output: Output, *, rebuilt: bool = False, kept: bool = True) -> Iterator[Index]:
+def open_run_index(
+    run: RunDir, output: Output, *more: RunDir, rebuilt: bool = False, kept: bool = True
+) -> Iterator[Index]:
     """Open a run's index and update it, with a progress bar; `rebuilt`: rebuild it. Raises `StoreError`.
 
-    With `kept` the updated index is stored in the run, else in a temporary folder.
+    `more`: runs in the same tables. With `kept` the updated index is stored in the run, else in a temporary folder.
     """
     from webgym_cli.store.index.build import rebuild
     from webgym_cli.store.index.query import open_index
@@ -38,5 +40,5 @@ def open_run_index(run: RunDir, output: Output, *, rebuilt: bool = False, kept: 
 
             if rebuilt:
                 rebuild(run, sink)
-            index = stack.enter_context(open_index(run, progress=sink))
+            index = stack.enter_context(open_index(run, *more, progress=sink))
         yield index

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from webgym_cli.compare.runs import ComparedRow, Comparison
 from webgym_cli.report.charts import NONE, format_number, format_percent
 from webgym_cli.report.figures import Figure, ReportSection, Table, format_interval, make_success_curve
 from webgym_cli.report.page import render_sections
-from webgym_cli.report.success import SuccessCounts
 
 _ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
 _FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
@@ -32,6 +31,32 @@ def build_run_tables(comparison: Comparison) -> dict[str, Figure]:
         "failures": build_table("failures", _FAILURES, (_failure_cells(*of) for of in comparison["failures"].items())),
         "settings": build_table("settings that differ", ("", "A", "B"), settings),
     }
+
+
+def build_study_tables(study: dict[str, Any]) -> list[Figure]:
+    """Return the tables of a study: its runs, its groups, and the settings that differ between these."""
+    groups = study["groups"]
+    runs = [
+        (row["group"], row["run"], row["seed"], row["policy_version"], row["split"], row["iteration"], _rate(row))
+        for row in study["runs"]
+    ]
+    means = [
+        (
+            of["group"],
+            of["runs"],
+            " ".join(map(str, of["seeds"])),
+            NONE if of["mean"] is None else format_percent(of["mean"]),
+            NONE if of["standard_deviation"] is None else format_percent(of["standard_deviation"]),
+            format_interval(of["interval"], format_percent),
+        )
+        for of in groups
+    ]
+    settings = [(key, *(json.dumps(of["settings"][key]) for of in groups)) for key in groups[0]["settings"]]
+    return [
+        build_table("runs", ("group", "run", "seed", "policy version", "split", "iteration", "success"), runs),
+        build_table("groups", ("group", "runs", "seeds", "mean success", "deviation", "95 % interval"), means),
+        build_table("settings that differ", ("", *(str(of["group"]) for of in groups)), settings),
+    ]
 
 
 def build_version_tables(difference: dict[str, Any], *, tasks: bool) -> list[Figure]:
@@ -120,7 +145,7 @@ def _curves(comparison: Comparison, series: str) -> Figure | None:
     return make_success_curve(f"Success, {series}", dict(sorted(lines.items()))) if lines else None
 
 
-def _rate(side: SuccessCounts | None) -> str:
+def _rate(side: Mapping[str, Any] | None) -> str:
     return f"{format_percent(side['success_rate'])} of {side['scored']}" if side and side["scored"] else NONE
 
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import fmean, stdev
 
 # Two-sided 95 % quantile of the normal distribution.
 Z95 = 1.959964
+# Two-sided 95 % quantiles of Student's t for 1 to 20 degrees of freedom.
+_T95 = (
+    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228),
+    *(2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086),
+)
 
 
 def wilson(successes: float, trials: int, z: float = Z95) -> tuple[float, float]:
@@ -81,3 +87,10 @@ def cohen_kappa(both: int, first: int, second: int, neither: int, z: float = Z95
     kappa = (agreed - chance) / (1 - chance)
     spread = z * math.sqrt(agreed * (1 - agreed) / total) / (1 - chance)
     return kappa, max(-1.0, kappa - spread), min(1.0, kappa + spread)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of the mean of at least two values, by Student's t (a little wide from 22 values on)."""
+    degrees = len(values) - 1
+    half = _T95[min(degrees, len(_T95)) - 1] * stdev(values) / math.sqrt(len(values))
+    return fmean(values) - half, fmean(values) + half

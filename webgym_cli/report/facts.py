@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypedDict, cast
 
@@ -144,9 +145,9 @@ def describe_run(run: RunDir, settings: Settings) -> RunIdentity:
     }
 
 
-def find_newest_test(facts: ReportFacts) -> SuccessPoint | None:
+def find_newest_test(points: Iterable[SuccessPoint]) -> SuccessPoint | None:
     """Return the policy's newest scored point over all bands, of the test split or else of the training split."""
-    scored = [point for point in facts["points"] if point["band"] is None and point["scored"]]
+    scored = [point for point in points if point["band"] is None and point["scored"]]
     policies = [point for point in scored if point["series"] in SERIES[:2]]
     return max(policies, key=lambda point: (point["series"] == "test", point["iteration"]), default=None)
 

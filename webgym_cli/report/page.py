@@ -46,7 +46,7 @@ def render_report(
 def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
     """Return the tiles at the top of the page: label, value, and explanation."""
     tiles = []
-    newest = find_newest_test(facts)
+    newest = find_newest_test(facts["points"])
     if newest and newest["success_rate"] is not None:
         name = f"success, {newest['series']} {newest['iteration']}"
         tiles.append(

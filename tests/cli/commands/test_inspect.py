@@ -116,6 +116,15 @@ def test_a_query_is_a_table_or_json_lines(said):
     assert said("inspect-buffer", "--sql", "FROM damage") == ("", "no rows\n")
 
 
+def test_several_runs_are_queried_together(said, run, tmp_path):
+    other = made(tmp_path / "other", attempt(0, "a", solved=True))
+    sql = "SELECT parse_filename(run) AS run, count(*) AS n FROM trajectories GROUP BY ALL ORDER BY run"
+    assert said("inspect-buffer", other.root, "--sql", sql)[0] == "other\t1\nrun\t6\n"
+    for arguments in ((), ("--where", "true"), ("--sql", sql, "--reindex")):
+        with pytest.raises(UsageError, match="several runs"):
+            said("inspect-buffer", other.root, *arguments)
+
+
 def test_reindex_builds_the_index_anew_and_says_the_same(said, run):
     before = said("inspect-buffer", "--json")[0]
     made_before = {file.name for file in run.index.rglob("*.parquet")}

@@ -100,14 +100,14 @@ def test_compare_writes_a_page_too(run, other, tmp_path):
     assert b"B is better" in path.read_bytes()
 
 
-def test_more_runs_are_compared_with_the_first(run, other, tmp_path):
-    lines = call("compare", run.root, other.root, run.root, "--json", "--tasks")[0].splitlines()
-    compared = [json.loads(line) for line in lines]
-    assert [(found["first"]["run"], found["second"]["run"]) for found in compared] == [
-        (str(run.root), str(other.root)),
-        (str(run.root), str(run.root)),
-    ]
-    assert [found["versions"]["counts"]["gained"] for found in compared] == [6, 0]
+def test_more_runs_are_rows_with_their_seeds_in_groups(run, other, tmp_path):
+    found = json.loads(call("compare", run.root, other.root, run.root, "--json", "--csv", tmp_path / "study.csv")[0])
+    assert [of["run"] for of in found["runs"]] and sum(of["runs"] for of in found["groups"]) == 3
+    lines = (tmp_path / "study.csv").read_text().splitlines()
+    assert (len(lines), lines[0].split(",")[0]) == (4, "run")
+    assert call("compare", run.root, other.root, "--csv", "-")[0].splitlines()[0] == lines[0]
+    with pytest.raises(UsageError, match="--csv"):
+        call("compare", run.root, 0, 0, "--csv", tmp_path / "study.csv")
     assert "gained" in call("compare", run.root, other.root, "--tasks")[0]
     for words in ([run.root], [run.root, other.root, run.root], [run.root, 0, 0]):
         with pytest.raises(UsageError, match="--html"):

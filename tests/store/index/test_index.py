@@ -57,6 +57,23 @@ def scanned(run: RunDir) -> dict[str, tuple[object, ...]]:
     }
 
 
+def test_several_runs_are_one_table_and_judgements_stay_in_theirs(tmp_path):
+    first, second, empty = (RunDir(tmp_path / name) for name in "abc")
+    made = trajectory(0, task=WEB, outcome=OPEN)
+    for run in (first, second):
+        append(run, made)
+    append_judgement(second, Split.TRAIN, 0, judgement(made, True, 1))
+    with open_index(first, empty, second, second) as index:
+        rows = list(index.rows("SELECT run, id, success, judged_by FROM trajectories ORDER BY run"))
+        steps = index.one("SELECT count(*) AS n, count(DISTINCT run) AS runs FROM steps")
+    assert [(row["run"], row["success"], row["judged_by"]) for row in rows] == [
+        (str(first.root), None, None),
+        (str(second.root), True, "judge"),
+    ]
+    assert {row["id"] for row in rows} == {made.id}
+    assert steps == {"n": 4, "runs": 2}
+
+
 def chain_of(run: RunDir) -> list[ByteRange]:
     return Catalog(run).chain(fragments.list_sources(run)[0])
 

@@ -30,6 +30,9 @@ TopOpt = Annotated[int, typer.Option("--top", min=0, help="Maximum number of row
 HtmlOpt = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Also write the comparison to FILE, as one HTML page.")
 ]
+CsvOpt = Annotated[
+    Path | None, typer.Option("--csv", metavar="FILE", help="Also write a row for each run to FILE; -: to stdout.")
+]
 AcrossOpt = Annotated[
     bool, typer.Option("--across", help="Also compare evaluations of other tasks, judges, decodings, browsers.")
 ]
@@ -41,14 +44,16 @@ def compare(
     tasks: TasksOpt = False,
     top: TopOpt = 20,
     html: HtmlOpt = None,
+    csv: CsvOpt = None,
     across: AcrossOpt = False,
     json: JsonOpt = False,
 ) -> None:
     """Compare policy versions, or runs, with significance tests.
 
-    Two runs: success by split and iteration, steps, failures, and the settings that differ; of more runs, each is
-    compared with the first. A run with two versions (default: its first and its newest), or two runs with one version
-    each: the episodes that both have, gained, lost, kept or failed.
+    Two runs: success by split and iteration, steps, failures, and the settings that differ. More runs, or --csv: a
+    row for each with the success of its newest test episodes, and the mean over runs that differ only in their
+    seed, with Student's 95 % interval and the settings that differ. A run with two versions (default: its first and
+    its newest), or two runs with one version each: the episodes that both have, gained, lost, kept or failed.
 
     Episodes of the same task and seed are paired and compared by McNemar's exact test. Without pairs, versions are
     compared by task, and runs by the 95 % interval of the difference of two proportions. Rates of different tasks get
@@ -60,6 +65,7 @@ def compare(
     Examples:
       webgym compare runs/a 0 3 --tasks
       webgym compare runs/a runs/b --html ab.html
+      webgym compare runs/lr-*-seed-* --csv study.csv
       webgym compare runs/a 3 runs/b 3 --tasks --json | jq -r .lost[].second
       webgym compare evaluations/a evaluations/b evaluations/c --tasks
       webgym compare runs/a runs/b --json | jq '.rows[] | select(.significant)'
@@ -77,16 +83,21 @@ def compare(
     if _compare_evaluations(output, sides, top if tasks else None, html, across=across):
         return
     named = _parse_sides(sides)
+    if csv is not None and any(versions for _, versions in named):
+        raise UsageError("--csv: a row belongs to a run", hint="webgym compare RUN... --csv FILE")
     if html is not None and [versions for _, versions in named] != [[], []]:
         raise UsageError("--html: a page compares two runs", hint="webgym compare RUN_A RUN_B --html FILE")
     with ExitStack() as stack:
         runs = [(open_run(path)[0], versions) for path, versions in named]
         opened = [(run, stack.enter_context(open_run_index(run, output)), versions) for run, versions in runs]
-        if len(opened) > 1 and not any(versions for _, _, versions in opened):
-            first, *others = ((run, index) for run, index, _ in opened)
-            for other in others:
-                _compare_runs(output, first, other, split, top if tasks else None, html)
-            return
+        if not any(versions for _, _, versions in opened):
+            pairs = [(run, index) for run, index, _ in opened]
+            if csv is not None or len(pairs) > 2:
+                _show_study(output, pairs, csv)
+                return
+            if len(pairs) == 2:
+                _compare_runs(output, pairs[0], pairs[1], split, top if tasks else None, html)
+                return
         difference = _compare_versions(opened, split)
     if json:
         output.data(difference)
@@ -108,7 +119,7 @@ def _compare_evaluations(
         raise UsageError("evaluations are compared with evaluations", hint="webgym compare EVALUATION EVALUATION")
     comparison = compare_records(records, across=across)
     if html is not None:
-        _write_page(output, html, render_record_comparison(comparison))
+        _write(output, "the page", html, render_record_comparison(comparison))
     if output.as_json:
         output.data(comparison)
     else:
@@ -116,13 +127,13 @@ def _compare_evaluations(
     return True
 
 
-def _write_page(output: Output, html: Path, page: bytes) -> None:
+def _write(output: Output, name: str, path: Path, content: bytes) -> None:
     from webgym_cli.store.run import check_output
     from webgym_cli.util.files import write_atomic
 
-    check_output(html, page)
-    write_atomic(html, page)
-    output.note(f"the page: {html}")
+    check_output(path, content)
+    write_atomic(path, content)
+    output.note(f"{name}: {path}")
 
 
 def _parse_sides(words: Sequence[Path]) -> list[tuple[Path, list[int]]]:
@@ -172,7 +183,7 @@ def _compare_runs(
 
     compared = compare_runs(first, other)
     if html is not None:
-        _write_page(output, html, render_comparison(compared))
+        _write(output, "the page", html, render_comparison(compared))
     newest = [(*side, find_versions(*side, split)[-1:]) for side in (first, other)] if top is not None else []
     difference = _compare_versions(newest, split) if newest else {}
     if output.as_json:
@@ -185,6 +196,25 @@ def _compare_runs(
         output.note(warning)
     if difference:
         _show(output, build_version_tables(difference, tasks=True), top or 0)
+
+
+def _show_study(output: Output, runs: Sequence[tuple[RunDir, Index]], csv: Path | None) -> None:
+    """Show a row for each run, and each group of seeds. `csv`: a file for the rows, or -."""
+    from webgym_cli.compare.study import build_study, render_csv
+    from webgym_cli.compare.views import build_study_tables
+    from webgym_cli.store.run import refuse_output_in_run
+
+    study = build_study(runs)
+    if csv == Path("-"):
+        output.text(render_csv(study).rstrip("\n"))
+        return
+    if csv is not None:
+        refuse_output_in_run(csv)
+        _write(output, "the rows", csv, render_csv(study).encode())
+    if output.as_json:
+        output.data(study)
+    else:
+        _show(output, build_study_tables(study))
 
 
 def _show(output: Output, tables: Iterable[Figure], top: int = 0) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from webgym_cli.cli import completion as complete
-from webgym_cli.cli.options import DataOptions, QuietOpt, RunArg
+from webgym_cli.cli.options import DataOptions, QuietOpt, run_argument
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
 from webgym_cli.errors import StoreError, UsageError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from webgym_cli.store.index.selection import TrajectoryQuery
     from webgym_cli.store.run import RunDir
 
+RunsArg = Annotated[list[Path], run_argument("RUN...", "The runs' folders; several with --sql only.")]
 SplitOpt = Annotated[Split | None, typer.Option("--split", help="Only this split.")]
 IterationOpt = Annotated[int | None, typer.Option("--iteration", help="Only this iteration.")]
 TaskOpt = Annotated[str | None, typer.Option("--task", help="Only the task with this id.")]
@@ -49,7 +51,7 @@ TOP = 20
 
 
 def inspect_buffer(
-    run: RunArg,
+    runs: RunsArg,
     options: DataOptions,
     split: SplitOpt = None,
     iteration: IterationOpt = None,
@@ -69,12 +71,13 @@ def inspect_buffer(
 
     Also shows what prepare would select, and why it drops the rest. Everything is counted by the buffer's index, which
     is updated first. --where and --sql query it in DuckDB's SQL; its tables are trajectories, steps, judgements, stored
-    and damage.
+    and damage. --sql takes several runs: the column run has each one's path.
 
     Examples:
       webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json
       webgym inspect-buffer runs/a --where "steps > 8 and site = 'example.com' and agreement < 1"
       webgym inspect-buffer runs/a --sql "select page_site, count(*) from steps group by all" --json
+      webgym inspect-buffer runs/* --sql "select run, iteration, avg(success::int) from trajectories group by all"
 
     Exit codes: 3.
 
@@ -82,8 +85,12 @@ def inspect_buffer(
     """
     from webgym_cli.cli.stage import resolve
     from webgym_cli.store.index.selection import TrajectoryQuery
+    from webgym_cli.store.run import open_run
 
-    directory, settings = resolve(run, options, required=True, executes=False)
+    directory, settings = resolve(runs[0], options, required=True, executes=False)
+    more = [open_run(path)[0] for path in runs[1:]]
+    if more and (sql is None or reindex):
+        raise UsageError("several runs are only queried together", hint='webgym inspect-buffer RUN RUN --sql "..."')
     query = TrajectoryQuery(
         split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band
     )
@@ -92,7 +99,7 @@ def inspect_buffer(
     if verify and not reindex:  # updating the index would hide lines that are missing
         _verify(directory, output)
         return
-    with open_run_index(directory, output, rebuilt=reindex) as index:
+    with open_run_index(directory, output, *more, rebuilt=reindex) as index:
         if verify:
             _verify(directory, output)
             return

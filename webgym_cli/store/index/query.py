@@ -38,26 +38,26 @@ SPLIT_OR_SERVER = f"CASE WHEN series = '{DEMONSTRATIONS}' THEN split ELSE series
 _TRAJECTORIES = """
 CREATE VIEW trajectories AS
 WITH newest AS (
-    SELECT trajectory, split, iteration, source AS judged_by, success AS judged, failure AS judge_failure,
+    SELECT run, trajectory, split, iteration, source AS judged_by, success AS judged, failure AS judge_failure,
         failure_detail AS judge_detail, model AS judge_model, agreement, votes, judged_at,
         file AS verdict_file, start AS verdict_start, size AS verdict_size, probability,
         reward AS check_reward, reward_extra AS check_extra
     FROM judgements
     QUALIFY row_number() OVER (
-        PARTITION BY trajectory, split, iteration, source ORDER BY judged_at DESC, file DESC, start DESC) = 1
+        PARTITION BY run, trajectory, split, iteration, source ORDER BY judged_at DESC, file DESC, start DESC) = 1
 ), counting AS (
     SELECT * EXCLUDE probability, max(probability) OVER of_one AS orm_probability
-    FROM newest WINDOW of_one AS (PARTITION BY trajectory, split, iteration)
-    QUALIFY row_number() OVER (PARTITION BY trajectory, split, iteration ORDER BY
+    FROM newest WINDOW of_one AS (PARTITION BY run, trajectory, split, iteration)
+    QUALIFY row_number() OVER (PARTITION BY run, trajectory, split, iteration ORDER BY
         CASE WHEN judged_by = 'check' THEN 0 WHEN judged_by = 'orm' THEN 2 WHEN judge_failure = 'judge_failed' THEN 3
         ELSE 1 END) = 1
 ), overlaid AS (
-    SELECT stored.*, counting.* EXCLUDE (trajectory, split, iteration),
+    SELECT stored.*, counting.* EXCLUDE (run, trajectory, split, iteration),
         counting.trajectory IS NOT NULL AND (judged_by = 'check' OR (NOT scored_by_environment
             AND (failure IS NULL OR failure = 'judge_failed')
             AND (judged_by = 'judge' OR reward IS NULL))) AS by_judge
-    FROM stored LEFT JOIN counting ON counting.trajectory = stored.id AND counting.split = stored.split
-        AND counting.iteration = stored.iteration
+    FROM stored LEFT JOIN counting ON counting.run = stored.run AND counting.trajectory = stored.id
+        AND counting.split = stored.split AND counting.iteration = stored.iteration
 ), decided AS (
     SELECT * EXCLUDE (judge_failure, judge_detail, by_judge, check_reward, check_extra) REPLACE (
         CASE WHEN by_judge THEN coalesce(check_reward, judged::DOUBLE) ELSE reward END AS reward,
@@ -74,7 +74,7 @@ SELECT *, CASE WHEN failure IS NULL THEN reward >= success_threshold END AS succ
 
 
 class Index:
-    """Tables of a run's index, from `open_index`: views `trajectories`, `stored`, `steps`, ..."""
+    """Tables of an index, from `open_index`: views `trajectories`, `stored`, `steps`, ..., each with a column `run`."""
 
     def __init__(self, run: RunDir, connection: DuckDBPyConnection) -> None:
         self._run = run
@@ -142,27 +142,20 @@ class Index:
 
 @contextmanager
 def open_index(
-    run: RunDir, *, progress: EventSink | None = None, as_of: Mapping[str, int] | None = None
+    run: RunDir, *more: RunDir, progress: EventSink | None = None, as_of: Mapping[str, int] | None = None
 ) -> Iterator[Index]:
     """Update the index and yield it. Its memory does not grow with the buffer. Raises `StoreError`.
 
-    In a run that can't be written, a colleague's or on a full disk, the update goes to a temporary folder.
-    `as_of`: visible size of each file, by path relative to the run; None: everything.
+    `more`: runs whose tables follow in the same views. In a run that can't be written, a colleague's or on a full disk,
+    the update goes to a temporary folder. `as_of`: visible size of each file of the only run, by path relative to it;
+    None: everything.
     """
     import duckdb
 
-    from webgym_cli.store.index.build import update
+    from webgym_cli.store.index.schema import TABLES
 
     with ExitStack() as stack:
-        try:
-            update(run, progress)
-        except StoreError as error:
-            if not isinstance(error.__cause__, OSError):
-                raise
-            if progress is not None:
-                progress({"event": "index", "message": f"{error}: a temporary index is read"})
-            run = stack.enter_context(temporary_index(run))
-            update(run, progress)
+        runs = [_update(one, progress, stack) for one in (run, *more)]
         spill = stack.enter_context(tempfile.TemporaryDirectory(prefix="webgym-index-"))
         connection = duckdb.connect(
             config={
@@ -175,19 +168,35 @@ def open_index(
             }
         )
         try:
-            fragments = _files(run)
-            for table, files in fragments.items():
-                _view(connection, table, files)
+            fragments = {one: _files(one) for one in runs}
+            for table in TABLES:
+                _view(connection, table, {one: files[table] for one, files in fragments.items()})
             if as_of is not None:
                 _restrict(connection, as_of)
             connection.execute(_TRAJECTORIES)
-            folders = {file.parent for files in fragments.values() for file in files}
+            folders = {(one, file.parent) for one, of in fragments.items() for files in of.values() for file in files}
             # A temporary index links to the run's own, and DuckDB checks the resolved path.
-            own = RunDir(run.root).index.resolve()
-            _lock(connection, folders | {own / folder.relative_to(run.index) for folder in folders})
-            yield Index(run, connection)
+            own = {RunDir(one.root).index.resolve() / folder.relative_to(one.index) for one, folder in folders}
+            _lock(connection, own | {folder for _, folder in folders})
+            yield Index(runs[0], connection)
         finally:
             connection.close()
+
+
+def _update(run: RunDir, progress: EventSink | None, stack: ExitStack) -> RunDir:
+    """Update a run's index; return the run, or the run with a temporary index."""
+    from webgym_cli.store.index.build import update
+
+    try:
+        update(run, progress)
+    except StoreError as error:
+        if not isinstance(error.__cause__, OSError):
+            raise
+        if progress is not None:
+            progress({"event": "index", "message": f"{error}: a temporary index is read"})
+        run = stack.enter_context(temporary_index(run))
+        update(run, progress)
+    return run
 
 
 def _restrict(connection: DuckDBPyConnection, as_of: Mapping[str, int]) -> None:
@@ -250,15 +259,17 @@ def _files(run: RunDir) -> dict[str, list[Path]]:
     return files
 
 
-def _view(connection: DuckDBPyConnection, table: str, files: list[Path]) -> None:
+def _view(connection: DuckDBPyConnection, table: str, files: Mapping[RunDir, list[Path]]) -> None:
     """Create a table's view over its fragments; without fragments, an empty table."""
     from webgym_cli.store.index.schema import TABLES
 
     name = "stored" if table == "trajectories" else table
-    if files:
-        listing = ", ".join(_quote(str(file)) for file in files)
-        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet([{listing}])")
-    else:
+    parts = []
+    for run, of in files.items():
+        if listing := ", ".join(_quote(str(file)) for file in of):
+            parts.append(f"SELECT *, {_quote(str(run.root))} AS run FROM read_parquet([{listing}])")
+    if not parts:
         empty = TABLES[table].empty_table()  # noqa: F841  DuckDB finds it by its name
-        connection.execute(f"CREATE TABLE no_{name} AS SELECT * FROM empty")
-        connection.execute(f"CREATE VIEW {name} AS SELECT * FROM no_{name}")
+        connection.execute(f"CREATE TABLE no_{name} AS SELECT *, '' AS run FROM empty")
+        parts = [f"SELECT * FROM no_{name}"]
+    connection.execute(f"CREATE VIEW {name} AS {' UNION ALL BY NAME '.join(parts)}")

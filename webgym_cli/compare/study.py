@@ -1,0 +1,86 @@
+"""A study of several runs: a row each, and runs that differ only in their seed as one group."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from webgym_cli.compare.runs import ComparedRun
+from webgym_cli.config.load import flat_values
+from webgym_cli.records.statistics import mean_interval
+from webgym_cli.report.facts import describe_run, find_newest_test
+from webgym_cli.report.success import read_points
+from webgym_cli.store.run import saved_settings
+
+# Settings in which repeats of one experiment differ.
+_SEEDS = ("seed", "tasks.test_seed", "algorithm_config.seed")
+# Columns of a run's row, besides its settings.
+_COLUMNS = ("run", "group", "seed", "policy_version", "split", "iteration", "scored", "success_rate", "mean_steps")
+
+
+def build_study(runs: Sequence[ComparedRun]) -> dict[str, Any]:
+    """Return a row for each run and each group, as one JSON object. Raises `StoreError`.
+
+    A run's success is that of its newest test episodes, or of its newest training episodes without such.
+    """
+    settings = [saved_settings(run) for run, _ in runs]
+    values = [flat_values(of) for of in settings]
+    different = [key for key in dict.fromkeys(key for of in values for key in of) if _differs(key, values)]
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for (run, index), of, flat in zip(runs, settings, values, strict=True):
+        own = {key: flat.get(key) for key in different}
+        identity, newest = describe_run(run, of), find_newest_test(read_points(index))
+        group = groups.setdefault(json.dumps(own), [])
+        group.append(
+            {
+                "run": identity["run"],
+                "group": list(groups).index(json.dumps(own)),
+                "seed": of.seed,
+                "policy_version": identity["policy_version"],
+                "split": newest and newest["series"],
+                **{
+                    name: newest[name] if newest else None
+                    for name in ("iteration", "scored", "success_rate", "mean_steps")
+                },
+                "settings": own,
+            }
+        )
+    return {
+        "runs": [row for group in groups.values() for row in group],
+        "groups": [_summarize(number, group) for number, group in enumerate(groups.values())],
+    }
+
+
+def render_csv(study: dict[str, Any]) -> str:
+    """Return the rows as CSV, with a column for each setting that differs."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([*_COLUMNS, *study["runs"][0]["settings"]])
+    for row in study["runs"]:
+        own = (of if isinstance(of, str) else json.dumps(of) for of in row["settings"].values())
+        writer.writerow([*(row[name] for name in _COLUMNS), *own])
+    return text.getvalue()
+
+
+def _differs(key: str, values: Sequence[dict[str, Any]]) -> bool:
+    return key not in _SEEDS and any(of.get(key) != values[0].get(key) for of in values)
+
+
+def _summarize(number: int, group: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return a group's mean success over its runs, with the interval of Student's t for a few of them."""
+    rates = [row["success_rate"] for row in group if row["success_rate"] is not None]
+    several = len(rates) > 1
+    return {
+        "group": number,
+        "runs": len(group),
+        "seeds": [row["seed"] for row in group],
+        "splits": sorted({row["split"] for row in group if row["split"]}),
+        "mean": round(statistics.fmean(rates), 4) if rates else None,
+        "standard_deviation": round(statistics.stdev(rates), 4) if several else None,
+        "interval": [round(end, 4) for end in mean_interval(rates)] if several else None,
+        "settings": group[0]["settings"],
+    }
