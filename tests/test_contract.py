@@ -33,7 +33,7 @@ LAYERS = [
     {*STAGES, "testing"},
     {"compare", "curriculum", "gateway", "env_server"},
     {"loop"},
-    {"cli", "__main__"},
+    {"cli", "read", "__main__"},
 ]
 """From the ground up: a room imports from its own floor or below, a stage never from another stage."""
 ENVIRONMENT_FOLDERS = {"miniwob", "web", "webarena", "sites", "tools"}

@@ -19,7 +19,7 @@ from webgym_cli.store.run import saved_settings
 # Settings in which repeats of one experiment differ.
 _SEEDS = ("seed", "tasks.test_seed", "algorithm_config.seed")
 # Columns of a run's row, besides its settings.
-_COLUMNS = ("run", "group", "seed", "policy_version", "split", "iteration", "scored", "success_rate", "mean_steps")
+COLUMNS = ("run", "group", "seed", "policy_version", "split", "iteration", "scored", "success_rate", "mean_steps")
 
 
 def build_study(runs: Sequence[ComparedRun]) -> dict[str, Any]:
@@ -59,10 +59,10 @@ def render_csv(study: dict[str, Any]) -> str:
     """Return the rows as CSV, with a column for each setting that differs."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow([*_COLUMNS, *study["runs"][0]["settings"]])
+    writer.writerow([*COLUMNS, *study["runs"][0]["settings"]])
     for row in study["runs"]:
         own = (of if isinstance(of, str) else json.dumps(of) for of in row["settings"].values())
-        writer.writerow([*(row[name] for name in _COLUMNS), *own])
+        writer.writerow([*(row[name] for name in COLUMNS), *own])
     return text.getvalue()
 
 

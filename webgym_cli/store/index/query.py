@@ -17,6 +17,7 @@ from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
 
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout has no use for them
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
 # DuckDB's memory limit; it spills to a temporary folder.
@@ -99,6 +100,10 @@ class Index:
                 f"{self._run.index}: {format_duckdb_error(error)}",
                 hint=f"webgym inspect-buffer {self._run.root} --reindex",
             ) from error
+
+    def table(self, sql: str) -> pa.Table:
+        """Return all rows of a query as an Arrow table. Raises DuckDB's errors."""
+        return self._connection.cursor().sql(sql).to_arrow_table()
 
     def one(self, sql: str, parameters: Sequence[Any] = ()) -> dict[str, Any]:
         """Return the single row of a query. Raises `StoreError`."""

@@ -1,0 +1,99 @@
+"""Runs and evaluations as Arrow tables, for notebooks: `read_steps("runs/a").to_pandas()`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from webgym_cli.compare.evaluations import find_record, read_record
+from webgym_cli.compare.study import COLUMNS, build_study
+from webgym_cli.config.sources import flatten
+from webgym_cli.errors import UsageError
+from webgym_cli.records.stored_events import TrainingEvent
+from webgym_cli.store.index.query import format_duckdb_error, open_index
+from webgym_cli.store.metrics import read_records
+from webgym_cli.store.run import RunDir, open_run
+from webgym_cli.util.files import is_json, read_lines
+from webgym_cli.util.strict_json import encode_json
+
+# A folder, as on the command line.
+PathLike = str | Path
+
+
+def read_query(sql: str, *runs: PathLike) -> pa.Table:
+    """Return a query's rows over the tables of `webgym inspect-buffer --sql`. Raises `UsageError` for invalid SQL."""
+    with open_index(*_open(runs)) as index:
+        try:
+            return index.table(sql)
+        except duckdb.Error as error:
+            raise UsageError(format_duckdb_error(error), hint="DESCRIBE trajectories names its columns") from error
+
+
+def read_trajectories(*runs: PathLike) -> pa.Table:
+    """Return a row for each episode."""
+    return read_query("SELECT * FROM trajectories ORDER BY run, iteration, id", *runs)
+
+
+def read_steps(*runs: PathLike) -> pa.Table:
+    """Return a row for each step."""
+    return read_query("SELECT * FROM steps ORDER BY run, iteration, trajectory, step", *runs)
+
+
+def read_runs(*runs: PathLike) -> pa.Table:
+    """Return a row for each run: its seed, its group, its newest success, and the settings that differ."""
+    with ExitStack() as stack:
+        study = build_study([(run, stack.enter_context(open_index(run))) for run in _open(runs)])
+    return _to_table({**{name: row[name] for name in COLUMNS}, **row["settings"]} for row in study["runs"])
+
+
+def read_trainings(*runs: PathLike) -> pa.Table:
+    """Return a row for each training, with the metrics of webgym's own trainer."""
+    return _to_table(
+        {"run": str(run.root), **event.model_dump(exclude={"metrics"}), **event.metrics}
+        for run in _open(runs)
+        for event in read_records(run, TrainingEvent)
+    )
+
+
+def read_optimizer_steps(*runs: PathLike) -> pa.Table:
+    """Return a row for each logged optimizer step, with what the trainer logged."""
+    rows = []
+    for run in _open(runs):
+        for event in read_records(run, TrainingEvent):
+            for log in sorted(run.logs.glob(f"attempt_*/{event.name}.trainer_log.jsonl")):
+                training = {"run": str(run.root), "iteration": event.iteration, "version": event.version}
+                rows += [{**training, **json.loads(line)} for _, line in read_lines(log) if is_json(line)]
+    return _to_table(rows)
+
+
+def read_evaluations(*paths: PathLike) -> pa.Table:
+    """Return a row for each record of `webgym eval`, its folder or file: rates, counts, costs and conditions."""
+    records = [(record, read_record(record)) for path in paths if (record := find_record(Path(path)))]
+    return _to_table(
+        {"record": str(record), **flatten({name: of for name, of in facts.items() if name != "tasks"})}
+        for record, facts in records
+    )
+
+
+def _open(runs: Iterable[PathLike]) -> list[RunDir]:
+    return [open_run(Path(run))[0] for run in runs]
+
+
+def _to_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return rows, which may lack some columns, as a table. A column of mixed types is JSON."""
+    rows = list(rows)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return pa.table({name: _to_column([row.get(name) for row in rows]) for name in names})
+
+
+def _to_column(values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except pa.ArrowException:
+        return pa.array([None if value is None else encode_json(value) for value in values])
