@@ -127,7 +127,7 @@ class LocalRunner(EpisodeRunner):
             raise RuntimeError("an episode without environments, or outside of a task")
         environment = self.pool.new()
         if self.settings.browser.record_har:
-            environment.har = self.directory.har(owed.trajectory_id)
+            environment.har = self.directory.har / f"{owed.trajectory_id}.har"
         store = ScreenshotStore(self.directory.screenshots)
         episode = self.make_episode(owed, self.agent, environment, store, self.settings, self.stages, self.gate)
         self.stages.begin(owed)

@@ -94,6 +94,8 @@ class RunDir:
     """The gateway's sessions: one append-only file each, with every call."""
     blocklist = _PathBelow("blocklist.jsonl")
     """Sites that blocked the browser, one JSON object per line."""
+    har = _PathBelow("har")
+    """Requests of each episode, `ID.har`, if `browser.record_har` is set."""
     conditions = _PathBelow("conditions.json")
     """What changes the numbers of an evaluation, except for its judge."""
     report = _PathBelow("report.html")
@@ -118,10 +120,6 @@ class RunDir:
     def verdicts(self, split: Split, iteration: int, rank: int = 0) -> Path:
         """Append-only file of one judge's verdicts on an iteration's trajectories."""
         return self.part(split, iteration).parent / f"verdicts-{rank}.jsonl"
-
-    def har(self, trajectory: str) -> Path:
-        """Requests of an episode, if `browser.record_har` is set."""
-        return self.root / "har" / f"{quote(trajectory, safe='')}.har"
 
     @property
     def index(self) -> Path:
@@ -272,8 +270,7 @@ def _is_out_of_reach(run: RunDir, model: str) -> bool:
 def create_or_open(run: RunDir, settings: Settings) -> None:
     """Write the settings of a new run, or of an existing one after checking the changes. Needs the lock."""
     refuse_changes(run, settings)
-    is_new = not run.exists
-    if is_new or saved_settings(run) != settings:
+    if (is_new := not run.exists) or saved_settings(run) != settings:
         for key, value in flat_values(settings).items():
             refuse_keys(key, value)
         write_json(run.config, settings.model_dump(mode="json"))

@@ -93,7 +93,7 @@ async def play(pool, run, number, task, name, answer):
     """Run and store one episode: a click on what has the name, and the answer."""
     environment = pool.new()
     environment.episode = f"train-0000-{number:05d}"
-    environment.har = run.har(environment.episode)
+    environment.har = run.har / f"{environment.episode}.har"
     try:
         _, view = await environment.reset(task, number)
         if name is not None:
@@ -114,12 +114,12 @@ async def test_the_real_scorer_tells_right_episodes_from_wrong_ones(site, tasks,
     async with find_environment("webarena").make_pool(load(overrides=given)) as pool:
         for number, (task, name, answer, _) in enumerate(EPISODES):
             await play(pool, run, number, tasks[task], name, answer)
-    entries = json.loads(run.har("train-0000-00003").read_text())["log"]["entries"]
+    entries = json.loads((run.har / "train-0000-00003.har").read_text())["log"]["entries"]
     assert {(one["request"]["method"], one["request"]["url"].removeprefix(site)) for one in entries} >= {
         ("GET", "/"),
         ("GET", "/dashboard/todos"),
     }
-    assert not list(run.har("x").parent.glob(".*"))
+    assert not list(run.har.glob(".*"))
     exported(run, out, format="webarena-verified")
     verdicts, counts = [], {}
     for folder in sorted(out.glob("[0-9]*")):
@@ -128,6 +128,6 @@ async def test_the_real_scorer_tells_right_episodes_from_wrong_ones(site, tasks,
         counts[task] = counts.get(task, 0) + 1
         verdicts.append(json.loads((out / str(counts[task]) / str(task) / "eval_result.json").read_text())["status"])
     assert verdicts == [verdict for *_, verdict in EPISODES]
-    run.har("train-0000-00000").unlink()
+    (run.har / "train-0000-00000.har").unlink()
     with pytest.raises(UsageError, match="record"):
         exported(run, tmp_path / "again", format="webarena-verified")

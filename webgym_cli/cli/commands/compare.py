@@ -202,14 +202,12 @@ def _show_study(output: Output, runs: Sequence[tuple[RunDir, Index]], csv: Path 
     """Show a row for each run, and each group of seeds. `csv`: a file for the rows, or -."""
     from webgym_cli.compare.study import build_study, render_csv
     from webgym_cli.compare.views import build_study_tables
-    from webgym_cli.store.run import refuse_output_in_run
 
     study = build_study(runs)
     if csv == Path("-"):
         output.text(render_csv(study).rstrip("\n"))
         return
     if csv is not None:
-        refuse_output_in_run(csv)
         _write(output, "the rows", csv, render_csv(study).encode())
     if output.as_json:
         output.data(study)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.util.files import write_atomic
 
 # Files of a page's looks, which no scorer reads and which are most of a recording.
@@ -14,14 +17,21 @@ _ASSETS = re.compile(r"^(?!data:)(?![^?#]*\.(css|js|png|jpe?g|gif|svg|woff2?|ttf
 _SECRETS = ("authorization", "proxy-authorization", "cookie")
 
 
-def record_har(file: Path) -> dict[str, Any]:
-    """Return the arguments of a context that is recorded; the browser writes the file as the context closes."""
+def record_har(options: SessionOptions, file: Path | None, after: AsyncExitStack) -> SessionOptions:
+    """Return the options of a context that is recorded; without a file, as they are. `after`: closed after the context.
+
+    The browser writes the recording as the context closes.
+    """
+    if file is None:
+        return options
     file.parent.mkdir(parents=True, exist_ok=True)
-    return {
+    after.push_async_callback(asyncio.to_thread, finish_har, file)
+    given = {
         "record_har_path": _unfinished(file),
         "record_har_content": "embed",
         "record_har_url_filter": _ASSETS,
     }
+    return replace(options, context_arguments=options.context_arguments | given)
 
 
 def finish_har(file: Path) -> None:

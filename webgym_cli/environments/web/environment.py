@@ -16,7 +16,7 @@ from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentSt
 from webgym_cli.environments.browser.actions import normalise_point, perform_action, tell_exception
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
 from webgym_cli.environments.browser.failures import OFFLINE, has_sign, reading_page
-from webgym_cli.environments.browser.har import finish_har, record_har
+from webgym_cli.environments.browser.har import record_har
 from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.marks import draw_marks
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, list_elements, look_at, parse_elements
@@ -83,7 +83,7 @@ class WebEnvironment(Environment):
         self._expert = make_expert(task, seed, self._pool.settings.agent.reward_timeout)
         self.start = await self._prepare(task, seed)
         self._noticed, self._is_stable, self._settler = (0, 0), True, PageSettler(self._pool.max_idle_wait)
-        options = await self._options(task, seed)
+        options = record_har(await self._options(task, seed), self.har, self._held)
         self._session = session = await self._pool.browsers.session(options)
         if self.start.cookies:
             await session.add_cookies(self.start.cookies)
@@ -152,8 +152,6 @@ class WebEnvironment(Environment):
         async with resources:
             if session is not None:
                 await session.close()
-                if self.har is not None:
-                    await asyncio.to_thread(finish_har, self.har)
 
     async def _prepare(self, task: Task, seed: int) -> EpisodeStart:
         """Start the episode, then call the set-up function of its site, whose pages may be on a host of their own."""
@@ -177,8 +175,6 @@ class WebEnvironment(Environment):
             options = replace(options, context_arguments=options.context_arguments | {"storage_state": state})
         if folder := task.extra.get(UPLOADS):  # checked by `require_files`
             options = replace(options, upload_folder=Path(folder))
-        if self.har is not None:
-            options = replace(options, context_arguments=options.context_arguments | record_har(self.har))
         address = urlsplit(self.start.start_url)
         # a host with a port is more specific
         for host in (address.netloc.lower(), address.hostname or ""):

@@ -53,7 +53,7 @@ def write_webvoyager(examples: Iterator[Example], output: ExportOutput) -> None:
 def write_webarena_verified(examples: Iterator[Example], output: ExportOutput) -> None:
     """webarena-verified's runs: `agent_response.json`, `network.har` and `run_config.json` an episode."""
     for folder, trajectory in _name_folders(examples, output, re.compile(r"\D"), "{}"):
-        task, har = trajectory.task, output.run.har(trajectory.id)
+        task, har = trajectory.task, output.run.har / f"{trajectory.id}.har"
         if "verified" not in task.extra:
             raise UsageError(
                 f"task {task.id} is none of webarena-verified", hint="webgym tasks convert --format webarena"
