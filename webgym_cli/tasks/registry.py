@@ -130,7 +130,7 @@ TASK_FORMATS: Registry[TaskFormat] = Registry(
         "webarena": "webgym_cli.environments.webarena.convert:WEBARENA",
         "gsm8k": "webgym_cli.environments.tools.gsm8k:GSM8K",
         "webvoyager": f"{_WEB}:WEBVOYAGER",
-        "online-mind2web": f"{_WEB}:ONLINE_MIND2WEB",
+        "online-mind2web": f"{_WEB}:OM2W",
         "deepshop": f"{_WEB}:DEEPSHOP",
         "webtailbench": f"{_WEB}:WEBTAILBENCH",
         "assistantbench": f"{_WEB}:ASSISTANTBENCH",

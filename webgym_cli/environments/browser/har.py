@@ -27,7 +27,7 @@ def record_har(options: SessionOptions, file: Path | None, after: AsyncExitStack
     file.parent.mkdir(parents=True, exist_ok=True)
     after.push_async_callback(asyncio.to_thread, finish_har, file)
     given = {
-        "record_har_path": _unfinished(file),
+        "record_har_path": _name_partial(file),
         "record_har_content": "embed",
         "record_har_url_filter": _ASSETS,
     }
@@ -36,7 +36,7 @@ def record_har(options: SessionOptions, file: Path | None, after: AsyncExitStack
 
 def finish_har(file: Path) -> None:
     """Store a recording without the logins that were sent; there is none if the browser broke before it was written."""
-    if not (unfinished := _unfinished(file)).is_file():
+    if not (unfinished := _name_partial(file)).is_file():
         return
     content = json.loads(unfinished.read_bytes())
     for entry in content["log"]["entries"]:
@@ -47,5 +47,5 @@ def finish_har(file: Path) -> None:
     unfinished.unlink()
 
 
-def _unfinished(file: Path) -> Path:
+def _name_partial(file: Path) -> Path:
     return file.with_name(f".{file.name}")

@@ -77,9 +77,7 @@ def _refuse(name: str, path: Path, settings: Settings, sites: Sequence[str]) -> 
 
 
 WEBVOYAGER = TaskFormat(partial(_convert, "webvoyager", BenchmarkFormat("id", "ques", "web")))
-ONLINE_MIND2WEB = TaskFormat(
-    partial(_convert, "online-mind2web", BenchmarkFormat("task_id", "confirmed_task", "website"))
-)
+OM2W = TaskFormat(partial(_convert, "online-mind2web", BenchmarkFormat("task_id", "confirmed_task", "website")))
 DEEPSHOP = TaskFormat(partial(_convert, "deepshop", BenchmarkFormat("id", "ques", "web", parts=_PARTS)))
 WEBTAILBENCH = TaskFormat(partial(_convert, "webtailbench", BenchmarkFormat("id", "task_summary")))
 ASSISTANTBENCH = TaskFormat(partial(_convert, "assistantbench", BenchmarkFormat("id", "task", answer="answer")))

@@ -105,7 +105,7 @@ FORMATS: Registry[ExportFormat] = Registry(
         "openenv": f"{_PACKAGE}.sessions:write_training_traces",
         "atif": f"{_PACKAGE}.sessions:write_atif",
         "webdataset": f"{_PACKAGE}.shards:write_tar",
-        "online-mind2web": f"{_PACKAGE}.scorers:write_online_mind2web",
+        "online-mind2web": f"{_PACKAGE}.scorers:write_om2w",
         "webarena-verified": f"{_PACKAGE}.scorers:write_webarena_verified",
         "webvoyager": f"{_PACKAGE}.scorers:write_webvoyager",
     },

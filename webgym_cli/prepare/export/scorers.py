@@ -33,7 +33,7 @@ _ENDS = (ActionName.ANSWER, ActionName.TERMINATE)
 
 
 @export_format("online-mind2web", **_LAYOUT)
-def write_online_mind2web(examples: Iterator[Example], output: ExportOutput) -> None:
+def write_om2w(examples: Iterator[Example], output: ExportOutput) -> None:
     """Online-Mind2Web's schema 2: `result.json` and `trajectory/` an episode."""
     for folder, trajectory in _name_folders(examples, output, re.compile(r"[^A-Za-z0-9_-]"), "{}"):
         shots = _write_shots(trajectory, output, folder / "trajectory", lambda step: f"{step.index:04d}.png")
