@@ -157,8 +157,9 @@ def build_condition(index: Index, export: Export) -> tuple[str, list[Any]]:
     if ids is not None:
         _refuse_unknown(index, export.run, list(ids))
         return f"id IN (SELECT unnest(?::VARCHAR[])) AND {where}", [list(ids), *values]
+    given: list[Any] = []
     if export.format.unit is not None:  # also those without a reward: another scorer may give it
-        usable, given = "failure IS NULL", []
+        usable = "failure IS NULL"
     else:
         usable, given = _usable(export.settings, with_failures=export.options.objective is not ExportObjective.SFT)
     split = str(query.split or Split.TRAIN)
