@@ -36,7 +36,7 @@ class BrowserSettings(ConfigSection):
     """`webarena`: take a screenshot of every page, for judges and reports; it is not part of the policy's prompt."""
     record_har: bool = False
     """`web`, `sites`, `webarena`: record the requests of each episode in `RUN/har`, for scorers of requests: addresses,
-    forms and answers of the sites, without the logins that were sent."""
+    forms and answers of the sites, without cookies and logins of the headers."""
     processes: int = Field(default=1, ge=1, le=8)
     """Number of Chromium processes that share the episodes; a second one pays off from several dozen concurrent
     episodes."""

@@ -21,12 +21,14 @@ async def test_the_recording_is_finished_after_the_context(tmp_path):
 def test_logins_are_left_out_and_only_the_owner_may_read_it(tmp_path):
     file = tmp_path / "har" / "a.har"
     arguments = record_har(OPTIONS, file, AsyncExitStack()).context_arguments
-    headers = [{"name": name, "value": "x"} for name in ("Accept", "Cookie", "Authorization")]
-    entry = {"request": {"url": "http://a/", "headers": headers, "cookies": [{"name": "s"}]}, "response": {}}
+    headers = [{"name": name, "value": "x"} for name in ("Accept", "Cookie", "Authorization", "Set-Cookie")]
+    message = {"headers": headers, "cookies": [{"name": "s"}]}
+    entry = {"request": message, "response": message}
     arguments["record_har_path"].write_text(json.dumps({"log": {"entries": [entry]}}))
     finish_har(file)
-    (request,) = (one["request"] for one in json.loads(file.read_text())["log"]["entries"])
-    assert ([one["name"] for one in request["headers"]], request["cookies"]) == (["Accept"], [])
+    (entry,) = json.loads(file.read_text())["log"]["entries"]
+    for recorded in (entry["request"], entry["response"]):
+        assert ([one["name"] for one in recorded["headers"]], recorded["cookies"]) == (["Accept"], [])
     assert (stat.S_IMODE(file.stat().st_mode), [*file.parent.iterdir()]) == (0o600, [file])
 
 

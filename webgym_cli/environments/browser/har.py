@@ -14,7 +14,7 @@ from webgym_cli.util.files import write_atomic
 
 # Files of a page's looks, which no scorer reads and which are most of a recording.
 _ASSETS = re.compile(r"^(?!data:)(?![^?#]*\.(css|js|png|jpe?g|gif|svg|woff2?|ttf|ico|webp)([?#]|$))")
-_SECRETS = ("authorization", "proxy-authorization", "cookie")
+_SECRETS = ("authorization", "proxy-authorization", "cookie", "set-cookie")
 
 
 def record_har(options: SessionOptions, file: Path | None, after: AsyncExitStack) -> SessionOptions:
@@ -35,14 +35,14 @@ def record_har(options: SessionOptions, file: Path | None, after: AsyncExitStack
 
 
 def finish_har(file: Path) -> None:
-    """Store a recording without the logins that were sent; there is none if the browser broke before it was written."""
+    """Store a recording without the logins of its headers; there is none if the browser broke before it was written."""
     if not (unfinished := _name_partial(file)).is_file():
         return
     content = json.loads(unfinished.read_bytes())
     for entry in content["log"]["entries"]:
-        request = entry["request"]
-        request["headers"] = [one for one in request["headers"] if one["name"].lower() not in _SECRETS]
-        request["cookies"] = []
+        for message in (entry["request"], entry["response"]):
+            message["headers"] = [one for one in message["headers"] if one["name"].lower() not in _SECRETS]
+            message["cookies"] = []
     write_atomic(file, json.dumps(content), mode=0o600)  # forms and answers of the sites are in it
     unfinished.unlink()
 
