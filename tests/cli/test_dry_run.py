@@ -23,6 +23,7 @@ PLANS = {
     "curriculum": (["curriculum", "new", "-c", "demo-webrl", "-s", "policy_config.base_model={model}"], "curriculum"),
     "resume": (["resume", "run"], "prepare"),
     "eval": (["eval", "oracle", "-b", "miniwob:click-test", "-o", "new"], "eval"),
+    "record": (["record", "new", "--task", "sites:shop-cart"], "record"),
     "gateway": (["gateway", "new"], "gateway"),
     "serve": (["serve", "run", "-s", "venvs.serve={python}"], "serve"),
     "report": (["report", "run", "--json"], "report"),

@@ -18,6 +18,7 @@ from webgym_cli.records.episode import Episode
 from webgym_cli.records.final_state import FinalState
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.label import EpisodeLabel
+from webgym_cli.records.recording import RecordedAction, RecordedTarget
 from webgym_cli.records.sample import Message
 from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Task
@@ -49,7 +50,7 @@ RECORDS: dict[str, type[BaseModel]] = {
     record.__name__: record
     for record in (
         *(Trajectory, PromptSpec, Step, Observation, Screenshot, Element, ToolResult, Action, ToolCall, Generation),
-        *(SentPrompt, Message, BatchGroup, DroppedGroup),
+        *(SentPrompt, Message, BatchGroup, DroppedGroup, RecordedAction, RecordedTarget),
         *(WebRLAction, CustomAction, Tab, PolicyVersion, Sampling, Outcome, Score, FinalState),
         *(
             Judgement,

@@ -15,6 +15,7 @@ from webgym_cli.cli.manual import ManualGroup, command
 _PANELS = {
     "Pipeline": (
         "rollout",
+        "record",
         "judge",
         "score",
         "eval_",
@@ -28,7 +29,7 @@ _PANELS = {
     ),
     "Look": ("status", "inspect_buffer", "show", "label", "report", "compare"),
     "Exchange": ("export_sharegpt", "import_", "env", "track", "gc"),
-    "Set up": ("setup", "doctor", "init_model", "login", "tasks", "tools", "fixture", "config"),
+    "Set up": ("setup", "doctor", "init_model", "login", "tasks", "tools", "config"),
 }
 # Earlier names of commands.
 _HIDDEN = ("diff",)

@@ -150,11 +150,7 @@ def _find_limit(error: BaseException) -> str:
 def _default_hint(error: WebGymError) -> str:
     """Return the hint for an error that has none."""
     if isinstance(error, UsageError):
-        words = (
-            sys.argv[1:3]
-            if sys.argv[1:2] in (["config"], ["env"], ["fixture"], ["tasks"], ["tools"])
-            else sys.argv[1:2]
-        )
+        words = sys.argv[1:3] if sys.argv[1:2] in (["config"], ["env"], ["tasks"], ["tools"]) else sys.argv[1:2]
         return " ".join(["webgym", *words, "--help"])
     if isinstance(error, StoreError):
         return ROOM

@@ -31,7 +31,7 @@ from webgym_cli.store.run import (
     require_run,
     saved_settings,
 )
-from webgym_cli.store.state import begin, finish
+from webgym_cli.store.state import note_command
 from webgym_cli.train.process_env import refuse_torchrun_variables
 from webgym_cli.train.registry import check_algorithm
 from webgym_cli.util.proxies import check_network_variables
@@ -138,9 +138,8 @@ def stage(
     with lock_run(run, f"{command} {run.root}"):
         create_or_open(run, settings)
         logs = new_attempt(run)
-        # From here until finish(), `webgym resume` can continue the command.
-        begin(run, command, options or {})
         with (
+            note_command(run, command, options or {}),
             output.progress() as board,
             (logs / "webgym.log").open("ab", buffering=0) as log,
         ):
@@ -162,4 +161,3 @@ def stage(
                 raise WebGymError(
                     f"{explain_os_error(error)}; what was finished is stored", hint=f"webgym resume {run.root}"
                 ) from error
-        finish(run)

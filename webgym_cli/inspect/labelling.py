@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 from urllib.parse import quote
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
 from webgym_cli.errors import UsageError
 from webgym_cli.inspect.episode import EpisodeView
@@ -24,7 +22,7 @@ from webgym_cli.store.labels import append_label, iter_labels
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.html_page import render_page
-from webgym_cli.util.local_server import LocalServer
+from webgym_cli.util.local_server import SecretServer
 
 _NAME = re.compile(r"[\w.-]{1,40}")
 
@@ -85,48 +83,32 @@ class Labelling:
         self.labels.setdefault(who, {})[episode.line.id] = value
 
 
-class LabelServer(LocalServer):
-    """The server. Its address holds a secret: no other page of the browser, and no other user, can label."""
+class LabelServer(SecretServer):
+    """The server."""
 
     def __init__(self, labelling: Labelling, port: int = 0) -> None:
+        super().__init__(port)
         self._labelling = labelling
-        self._root = f"/{secrets.token_urlsafe(12)}"
-        app = web.Application(middlewares=[self._refuse_other_hosts])
-        app.add_routes(
+        self.app.add_routes(
             [
-                web.get(f"{self._root}/", self._show_start),
-                web.get(f"{self._root}/{{who}}/", self._go_on),
-                web.get(f"{self._root}/{{who}}/{{id}}", self._show_episode),
-                web.post(f"{self._root}/{{who}}/{{id}}", self._label),
+                web.get(f"{self.root}/", self._show_start),
+                web.get(f"{self.root}/{{who}}/", self._go_on),
+                web.get(f"{self.root}/{{who}}/{{id}}", self._show_episode),
+                web.post(f"{self.root}/{{who}}/{{id}}", self._label),
             ]
         )
-        super().__init__(app, port)
-
-    @property
-    def url(self) -> str:
-        """Address of the first page."""
-        return f"http://{self.address}{self._root}/"
-
-    @web.middleware
-    async def _refuse_other_hosts(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        # a name that an attacker points at 127.0.0.1 would make the page one of his own site
-        if request.host != self.address:
-            raise web.HTTPForbidden(text="another host name")
-        response = await handler(request)
-        response.headers["Cache-Control"] = "no-store"
-        return response
 
     async def _show_start(self, request: web.Request) -> web.Response:
         if who := request.query.get("who", "").strip():
             if not _NAME.fullmatch(who):
                 raise web.HTTPBadRequest(text="a name is made of letters, digits, dots, - and _")
-            raise web.HTTPSeeOther(f"{self._root}/{quote(who)}/")
+            raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/")
         return self._render_start(who="")
 
     async def _go_on(self, request: web.Request) -> web.Response:
         who = request.match_info["who"]
         if name := self._labelling.find_next(who):
-            raise web.HTTPSeeOther(f"{self._root}/{quote(who)}/{quote(name, safe='')}")
+            raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/{quote(name, safe='')}")
         return self._render_start(who)
 
     def _render_start(self, who: str) -> web.Response:
@@ -162,7 +144,7 @@ class LabelServer(LocalServer):
             raise web.HTTPBadRequest(text="yes, no or unsure")
         self._labelling.add(who, episode, value)
         name = self._labelling.find_next(who, episode.line.id)
-        raise web.HTTPSeeOther(f"{self._root}/{quote(who)}/{quote(name, safe='')}")
+        raise web.HTTPSeeOther(f"{self.root}/{quote(who)}/{quote(name, safe='')}")
 
     def _find(self, request: web.Request) -> EpisodeToLabel:
         if not _NAME.fullmatch(request.match_info["who"]):

@@ -92,6 +92,8 @@ class RunDir:
     """Version of the first policy, if imported episodes belong to earlier iterations."""
     sessions = _PathBelow("sessions")
     """The gateway's sessions: one append-only file each, with every call."""
+    recordings = _PathBelow("recordings")
+    """What people did on tasks: one file of recorded actions each."""
     blocklist = _PathBelow("blocklist.jsonl")
     """Sites that blocked the browser, one JSON object per line."""
     har = _PathBelow("har")
@@ -102,7 +104,7 @@ class RunDir:
     """The run as one HTML page, made by `webgym report`."""
 
     def plan(self, split: Split, iteration: int, *, of_sessions: bool = False) -> Path:
-        """Rollout plan of an iteration, or the episodes of the gateway's sessions."""
+        """Rollout plan of an iteration, or the episodes outside of it: of the gateway's sessions and of recordings."""
         return self.root / "tasks" / f"{'sessions.' if of_sessions else ''}{split}.iteration_{iteration:04d}.jsonl"
 
     def new_tasks(self, iteration: int) -> Path:
@@ -290,8 +292,7 @@ def run_id(run: RunDir, settings: Settings) -> str:
 def new_attempt(run: RunDir) -> Path:
     """Create the log folder of this attempt and point `logs/latest` to it. Raises `StoreError`."""
     names = (path.name.removeprefix("attempt_") for path in run.logs.glob("attempt_*"))
-    number = max((int(name) for name in names if name.isdecimal()), default=0) + 1
-    folder = run.logs / f"attempt_{number:04d}"
+    folder = run.logs / f"attempt_{max(map(int, filter(str.isdecimal, names)), default=0) + 1:04d}"
     try:
         folder.mkdir(parents=True)
         replace_link(run.logs / "latest", folder)

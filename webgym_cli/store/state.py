@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from webgym_cli.errors import StoreError
+from webgym_cli.errors import StoreError, Terminated
 from webgym_cli.records.base import Record
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.util.files import read_json, write_json
@@ -33,6 +35,22 @@ def begin(run: RunDir, command: str, options: dict[str, Any]) -> None:
 def finish(run: RunDir) -> None:
     """Record the end of the command."""
     run.state.unlink(missing_ok=True)
+
+
+@contextmanager
+def note_command(run: RunDir, command: str, options: dict[str, Any]) -> Iterator[None]:
+    """Note a command while the block runs, so that it can be resumed unless the block succeeds."""
+    if command == "record":  # nothing is left to resume, and what another command left can still be
+        yield
+        return
+    begin(run, command, options)
+    try:
+        yield
+    except (KeyboardInterrupt, Terminated):
+        if command == "gateway":  # open sessions wait in the run
+            finish(run)
+        raise
+    finish(run)
 
 
 def read_running_command(run: RunDir) -> RunningCommand | None:

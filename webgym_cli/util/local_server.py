@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from typing import Self
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from webgym_cli.errors import UsageError
 
@@ -52,3 +54,27 @@ class LocalServer:
             raise RuntimeError("nothing is being served")
         host, port = self._runner.addresses[0][:2]
         return f"{host}:{port}"
+
+
+class SecretServer(LocalServer):
+    """A server of pages for one person. Its address holds a secret: no other page, and no other user, reaches it."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.root = f"/{secrets.token_urlsafe(12)}"
+        """Path of the first page, below which are all others."""
+        self.app = web.Application(middlewares=[self._refuse_other_hosts])
+        super().__init__(self.app, port)
+
+    @property
+    def url(self) -> str:
+        """Address of the first page."""
+        return f"http://{self.address}{self.root}/"
+
+    @web.middleware
+    async def _refuse_other_hosts(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        # a name that an attacker points at 127.0.0.1 would make the page one of his own site
+        if request.host != self.address:
+            raise web.HTTPForbidden(text="another host name")
+        response = await handler(request)
+        response.headers["Cache-Control"] = "no-store"
+        return response

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
-import asyncio
 import re
 import tracemalloc
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from tests.environments.fixture_sites.visiting import Visitor, request
 from webgym_cli.environments.fixture_sites.registry import HOSTS, SITE_HOSTS
-from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer, serve_forever
+from webgym_cli.environments.fixture_sites.server import EPISODE_COOKIE, SiteServer
 from webgym_cli.environments.fixture_sites.tasks import find_task, load_site_tasks
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
+from webgym_cli.util.local_server import LocalServer
 
 PATHS = {
     "shop-tidy-cart": [
@@ -130,7 +131,7 @@ def test_only_tasks_of_the_sites_are_started():
 async def test_a_port_that_is_taken_is_a_usage_error(sites):
     port = int(sites.address.partition(":")[2])
     with pytest.raises(UsageError, match=f"port {port} of 127.0.0.1 can't be listened on"):
-        await SiteServer(port=port).__aenter__()
+        await LocalServer(web.Application(), port).__aenter__()
 
 
 def test_the_address_is_only_known_while_it_serves():
@@ -168,48 +169,3 @@ async def test_odd_requests_get_a_page_and_change_nothing(sites, visit):
         async with session.post(url, data={"product": "x" * 300_000}) as response:
             assert response.status == 413
     assert len(visitor.state.cart) == 3
-
-
-async def test_people_start_and_score_episodes_at_the_door():
-    async with SiteServer(by_hand=True) as server:
-        listed = await request(server, "GET", "shop.test", "/_/")
-        assert "shop-cheapest" in listed.body and "mail-reply" not in listed.body
-        for form, status in (({"seed": "x"}, 400), ({"seed": "1", "task": "nothing"}, 400)):
-            assert (await request(server, "POST", "shop.test", "/_/start", None, form)).status == status
-        wrong_site = {"seed": "1", "task": "mail-reply"}
-        assert (await request(server, "POST", "shop.test", "/_/start", None, wrong_site)).status == 400
-        assert server.episodes == {}
-        headers, form = {"Host": "shop.test"}, {"seed": "1", "task": "shop-cheapest"}
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(
-                f"http://{server.address}/_/start", data=form, headers=headers, allow_redirects=False
-            ) as response,
-        ):
-            token = response.cookies[EPISODE_COOKIE].value
-            assert response.cookies[EPISODE_COOKIE]["httponly"]
-        answer = server.episodes[token].reference.replace(" ", "+")
-        assert "1.0: all facts hold" in (await request(server, "GET", "shop.test", f"/_/?answer={answer}", token)).text
-        await request(server, "POST", "shop.test", "/_/start", token, form)
-        assert len(server.episodes) == 1
-
-
-async def test_there_is_no_door_for_agents(visit):
-    visitor = visit("shop-cheapest")
-    assert (await visitor.get("/_/")).status == 404
-    assert (await visitor.post("/_/start", task="shop-cheapest", seed="1")).status == 404
-
-
-async def test_it_serves_people_until_cancelled():
-    started = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_forever(0, started=started.set_result))
-    address = await started
-    url, headers = f"http://{address}/_/", {"Host": "mail.test"}
-    async with aiohttp.ClientSession(headers=headers) as session:
-        async with session.get(url) as response:
-            assert "Start an episode" in await response.text()
-        serving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await serving
-        with pytest.raises(aiohttp.ClientConnectionError):
-            await session.get(url)

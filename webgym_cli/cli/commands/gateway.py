@@ -43,7 +43,6 @@ def gateway(
     See also: webgym rollout, webgym judge, webgym prepare.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.errors import Terminated
     from webgym_cli.loop.gateway import serve_gateway
 
     directory, settings = resolve(run, options)
@@ -52,12 +51,5 @@ def gateway(
     if options.dry_run:
         output.show({"event": "plan", "stage": "gateway", "split": split, "policy": acting, "host": host, "port": port})
         return
-    own_options = {"split": split, "policy": policy, "host": host, "port": port}
-    stopped: BaseException | None = None
-    with stage("gateway", directory, settings, output, own_options) as at:
-        try:
-            at.execute(lambda context: serve_gateway(context, split, acting, host, port))
-        except (KeyboardInterrupt, Terminated) as error:  # nothing is left to resume: open sessions wait in the run
-            stopped = error
-    if stopped is not None:
-        raise stopped
+    with stage("gateway", directory, settings, output, {"policy": policy}) as at:
+        at.execute(lambda context: serve_gateway(context, split, acting, host, port))

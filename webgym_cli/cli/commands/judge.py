@@ -64,7 +64,7 @@ def judge(
 
     Exit codes: 3, 75, 86.
 
-    See also: webgym rollout, webgym inspect-buffer, webgym fixture judge.
+    See also: webgym rollout, webgym inspect-buffer.
     """
     from webgym_cli.cli.stage import resolve, stage
     from webgym_cli.config.judge import SCRIPTED

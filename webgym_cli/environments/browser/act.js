@@ -6,12 +6,14 @@
 //   paste()          replace the selected text of a code editor;
 //   typed()          check whether the field contains the typed text;
 //   select()         choose the option of the list at a point;
+//   options()        return the options of the list at a point;
+//   typing()         return the text of the field with the focus;
 //   scrollable()     return the point at which to scroll the wheel;
 //   watch()          start observing the effects of the wheel or of a drag;
 //   hasChanged()     return whether there was any.
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
-  const { parentOf, rootOf } = webgym.names;
+  const { matches, parentOf, rootOf } = webgym.names;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { allOf, deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf, pointOf } = webgym.geometry;
@@ -120,6 +122,14 @@ webgym.act = (() => {
     return { error: `the page changed the list back; it shows ${JSON.stringify(kept)}` };
   };
 
+  // The options of the native list at a point, whose popup is outside of the page.
+  const options = ([x, y]) => {
+    const found = deepest(x, y);
+    if (isOpaque(found)) return { frame: numberOf(found) };
+    const list = found?.closest("select");
+    return { options: list && !list.multiple && list.size < 2 ? Array.from(list.options, (option) => option.label) : [] };
+  };
+
   const select = ([x, y], text) => {
     const found = deepest(x, y);
     if (isOpaque(found)) return { frame: numberOf(found) };
@@ -139,6 +149,14 @@ webgym.act = (() => {
     const editor = editorOf(field), top = (line) => line.getBoundingClientRect().top;
     if (!editor) return field.value ?? field.innerText;
     return Array.from(editor.querySelectorAll(LINES)).sort((a, b) => top(a) - top(b)).map((line) => line.textContent).join("\n");
+  };
+
+  // The text of the field with the focus; null if keys go elsewhere.
+  const typing = () => {
+    const field = focused();
+    if (isOpaque(field)) return { frame: numberOf(field) };
+    const isField = matches(field, "input:not([type=checkbox],[type=radio],[type=button],[type=submit]),textarea");
+    return { text: isField || field?.isContentEditable || editorOf(field) ? held(field) : null };
   };
 
   // Normalises away the formatting that fields apply: blanks, currencies, dashes, case.
@@ -279,6 +297,6 @@ webgym.act = (() => {
     return { changed: !seen || seen.changed };
   };
 
-  return Object.freeze({ settle, waitUntilIdle, prepare, paste, typed, select, scrollable, watch, hasChanged,
+  return Object.freeze({ settle, waitUntilIdle, prepare, paste, typed, select, options, typing, scrollable, watch, hasChanged,
     section: (at) => webgym.sections.focus(sections[at]) });
 })();

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 
 from aiohttp import web
 
 from webgym_cli.environments.episode_start import EpisodeStart
-from webgym_cli.environments.fixture_sites import lab, manual_play
+from webgym_cli.environments.fixture_sites import lab
 from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.registry import HOSTS, LAB_HOSTS, SITE_HOSTS, find_site
 from webgym_cli.environments.fixture_sites.tasks import SiteTask, find_task
@@ -26,13 +25,12 @@ _NOTHING_ASKED = SiteTask("open-world", "", "", {})
 
 
 class SiteServer(LocalServer):
-    """Serves all sites on 127.0.0.1. With `by_hand`, users can start episodes in a browser."""
+    """Serves all sites on a free port of 127.0.0.1."""
 
-    def __init__(self, *, port: int = 0, by_hand: bool = False) -> None:
+    def __init__(self) -> None:
         app = web.Application(client_max_size=_LARGEST_FORM)
         app.router.add_route("*", "/{path:.*}", self._serve)
-        super().__init__(app, port)
-        self._by_hand = by_hand
+        super().__init__(app, 0)
         self.episodes: dict[str, SiteEpisode] = {}
         """Running episodes by unguessable token; removing one drops its state."""
 
@@ -77,24 +75,12 @@ class SiteServer(LocalServer):
         except (ValueError, LookupError):  # an unknown encoding, or invalid bytes
             return _respond(message_page("Bad request", "This form can't be read.", 400))
         token = request.cookies.get(EPISODE_COOKIE, "")
-        if self._by_hand and visit.path.startswith(manual_play.PREFIX):
-            return _respond(manual_play.serve_manual_play(self.episodes, self.start_episode, host, token, visit))
         if (episode := self.episodes.get(token)) is None:
             return _respond(message_page("Forbidden", "This site is only open during an episode.", 403))
         return _respond(self._answer(episode, host, visit))
 
     def _answer(self, episode: SiteEpisode, host: str, visit: SiteRequest) -> SiteResponse:
         return find_site(host).answer(episode.state(host), visit)
-
-
-async def serve_forever(port: int, *, started: Callable[[str], None]) -> None:
-    """Serve the sites for users until cancelled: `/_/` on each site starts an episode and scores it.
-
-    `started` is called with the address once the server listens. Raises `UsageError` if the port is taken.
-    """
-    async with SiteServer(port=port, by_hand=True) as server:
-        started(server.address)
-        await server.closing.wait()
 
 
 async def _read(request: web.Request) -> SiteRequest:
@@ -110,7 +96,4 @@ def _respond(reply: SiteResponse) -> web.Response:
     headers = {"Cache-Control": "no-store"}
     if reply.location is not None:
         headers["Location"] = reply.location
-    response = web.Response(text=reply.body, status=reply.status, content_type="text/html", headers=headers)
-    if reply.token is not None:
-        response.set_cookie(EPISODE_COOKIE, reply.token, httponly=True, samesite="Lax")
-    return response
+    return web.Response(text=reply.body, status=reply.status, content_type="text/html", headers=headers)

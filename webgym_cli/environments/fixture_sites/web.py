@@ -52,8 +52,6 @@ class SiteResponse:
     status: int = 200
     location: str | None = None
     """Target of a redirect."""
-    token: str | None = None
-    """Token of a started episode for the client's cookie."""
 
 
 Handler = Callable[[State, SiteRequest], SiteResponse]

@@ -49,6 +49,7 @@ _PASSING = (408, 425, 502, 503, 504)
 _NO_PAGE = ("too_many_redirects", "download is starting")
 # Seconds to wait for a blocked start page, since some sites check the browser first and then show the page.
 _CHALLENGE_SECONDS = 5.0
+FILE_REQUEST = "The page asks for a file; it was given none"
 _STAYED = "the page asks whether to leave it, as changes may be lost; it was not left: the same action again leaves it"
 
 
@@ -282,7 +283,7 @@ class WebEnvironment(Environment):
         requests, pages.file_requests = pages.file_requests, 0
         return (
             *(f"The page opened a dialog, which was accepted: {text}" for text in dialogs),
-            *(("The page asks for a file; it was given none",) if requests else ()),
+            *((FILE_REQUEST,) if requests else ()),
             *(f"The page offered the file {name}, which was not downloaded" for name in downloads),
         )
 

@@ -1,0 +1,209 @@
+"""Demonstrations by a person, who sees a picture of the page and has a mouse and a keyboard."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+from aiohttp import web
+
+from tests.environments.visits import HASTY
+from webgym_cli.config.load import load
+from webgym_cli.environments.browser.observe import list_elements
+from webgym_cli.errors import UsageError
+from webgym_cli.loop import recording
+from webgym_cli.loop.context import StageContext
+from webgym_cli.record.server import RecordServer
+from webgym_cli.records.task import Split
+from webgym_cli.scoring import check
+from webgym_cli.store.buffer import scan_stored
+from webgym_cli.store.run import create_or_open
+from webgym_cli.util.local_server import LocalServer
+
+MARKS, POINTS = "set_of_marks", "coordinates"
+
+
+class Person:
+    """Finds things by looking, and acts by pointer and keys."""
+
+    def __init__(self, view, started):
+        self.view, self.started = view, started
+        self.live = None
+
+    async def begin(self):
+        self.live = await self.started.get()
+        await self.until("playing && page.naturalWidth > 0")
+        return self.live
+
+    async def point(self, name, role=None):
+        session = self.live._environment.session
+        async with self.live._lock:
+            seen = [one.element for one in await list_elements(session)]
+        element = next(one for one in seen if one.name == name and role in (None, one.role))
+        x, y, width, height = element.box
+        box = await self.view.locator("#page").bounding_box()
+        scale = box["width"] / session.options.width
+        return box["x"] + (x + width / 2) * scale, box["y"] + (y + height / 2) * scale
+
+    async def settled(self):
+        await self.until("!waiting && !typed && !clicks && !turned")
+
+    async def until(self, condition):
+        async with asyncio.timeout(60):
+            await self.view.evaluate(f"new Promise((done) => setInterval(() => {{ if ({condition}) done(); }}, 50))")
+
+    async def click(self, name, role=None):
+        await self.view.mouse.click(*await self.point(name, role))
+        await self.settled()
+
+    async def type(self, text):
+        await self.view.keyboard.type(text)
+        await self.settled()
+
+    async def press(self, *keys):
+        for key in keys:
+            await self.view.keyboard.press(key)
+        await self.settled()
+
+    async def shown(self):
+        return await self.view.locator("#actions li").all_inner_texts()
+
+    async def button(self, name):
+        await self.view.get_by_role("button", name=name, exact=True).click()
+        await self.settled()
+
+
+@asynccontextmanager
+async def record_by(run, chromium, monkeypatch, task, *overrides):
+    """A person before the page of `webgym record`, and the number of kept demonstrations at the end."""
+    settings = load(overrides=[*HASTY, f"tasks.train={task}", *overrides])
+    create_or_open(run, settings)
+    started: asyncio.Queue = asyncio.Queue()
+    address = asyncio.get_running_loop().create_future()
+    record = RecordServer.record
+
+    async def note(server, live):
+        started.put_nowait(live)
+        return await record(server, live)
+
+    monkeypatch.setattr(RecordServer, "record", note)
+    async with StageContext(run, settings, run.logs, lambda event: None) as context:
+        tasks = recording.select_tasks(run, settings, task)
+        job = asyncio.create_task(recording.record_demonstrations(context, tasks, [], 0, address.set_result))
+        view = await chromium.new_page(viewport={"width": 1500, "height": 1100})
+        try:
+            await view.goto(await address)
+            yield Person(view, started), job
+        finally:
+            job.cancel()
+            await asyncio.gather(job, return_exceptions=True)
+            await view.close()
+
+
+def stored(run):
+    return list(scan_stored(run, Split.TRAIN, 0))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("mode", [MARKS, POINTS])
+async def test_a_person_s_demonstration_is_replayed_and_kept(run, chromium, monkeypatch, mode):
+    prefer = f"context_config.interaction_mode={mode}"
+    async with record_by(run, chromium, monkeypatch, "sites:mail-write", prefer) as (person, job):
+        live = await person.begin()
+        world = live._environment._sites.episodes[live._environment._token].values
+        await person.click("User name")
+        await person.type(world["user"] + "x")
+        await person.press("Backspace", "Tab")
+        await person.type(world["password"])
+        await person.press("Enter")
+        assert [action.split()[0] for action in await person.shown()] == ["type", "type"]
+        await person.click("Contacts", "link")
+        await person.click(f"Write to {world['name']}")
+        await person.click("Subject")
+        await person.type("wrong")
+        await person.button("Undo")
+        await person.click("Subject")
+        await person.type(world["subject"])
+        await person.click("Message")
+        await person.type(world["text"])
+        await person.click("Send", "button")
+        assert len(await person.shown()) == 7
+        await person.button("Done")
+        assert await job == 1
+    (kept,) = stored(run)
+    assert (kept.policy, kept.outcome.reward) == ("oracle", 1.0)
+    names = " ".join(step.action.name for step in kept.steps)
+    assert names == "type type click click type type click answer"
+    assert all(step.observation.screenshot for step in kept.steps)
+
+
+PAGE = """<!DOCTYPE html><title>Order</title><form action=/ordered target=_blank>
+<label>Size <select name=size><option value=1>Small</option><option value=2>Large, blue</option></select></label>
+<label>Name <input name=name value=Ann></label><label>Note <textarea name=note></textarea></label>
+<label>Picture <input type=file name=file></label><label>Gift <input type=checkbox name=gift></label>
+<p style="height: 2000px"></p><button>Order</button></form>"""
+
+
+@pytest.fixture
+async def order_form(tmp_path):
+    """A task whose page asks for everything that a form can have, scored by what is sent."""
+
+    async def answer(request):
+        words = "<br>".join(f"{name}: {value}" for name, value in request.query.items())
+        return web.Response(text=f"<title>Ordered</title>{words}" if words else PAGE, content_type="text/html")
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "cat.png").write_bytes(b"cat")
+    wanted = {"size": "2", "name": "Anna", "note": "one\ntwo", "file": "cat.png", "gift": "on"}
+    async with LocalServer(app, 0) as server:
+        fields = {"check": "order form", "wanted": wanted, "upload_folder": str(tmp_path / "files")}
+        address = f"http://{server.address}/"
+        line = {"id": "order", "environment": "web", "instruction": "Order it.", "start_url": address, **fields}
+        (tmp_path / "tasks.jsonl").write_text(json.dumps(line))
+        yield str(tmp_path / "tasks.jsonl")
+
+
+@check("order form")
+def order_form_check(wanted, context):
+    """1 if the form was sent with these values."""
+    sent = dict(parse_qsl(urlsplit(context.url).query))
+    return float({name: value.replace("\r", "") for name, value in sent.items()} == wanted)
+
+
+@pytest.mark.browser
+async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium, monkeypatch, order_form):
+    full = ("context_config.prompt_version=full", "browser.private_hosts=[127.0.0.1]")
+    async with record_by(run, chromium, monkeypatch, order_form, *full) as (person, job):
+        await person.begin()
+        await person.click("Size")
+        await person.button("Large, blue")
+        await person.click("Name")
+        await person.press("End")
+        await person.type("x")
+        await person.press("Backspace")
+        await person.type("a")
+        await person.press("Tab")
+        await person.type("one")
+        await person.press("Enter")
+        await person.type("two")
+        await person.click("Picture")
+        await person.button("cat.png")
+        await person.click("Gift", "checkbox")
+        for _ in range(3):
+            await person.view.mouse.wheel(0, 700)
+        await person.settled()
+        await person.click("Order")
+        names = [action.split()[0] for action in await person.shown()]
+        await person.button("Done")
+        assert await job == 1
+    assert names == ["select_option", "type", "type", "upload_file", "click", "scroll", "click"]
+    (kept,) = stored(run)
+    assert [step.action.text for step in kept.steps if step.action.name == "type"] == ["Anna", "one\ntwo"]
+    assert kept.final.title == "Ordered"
+    with pytest.raises(UsageError, match="has a demonstration"):
+        recording.select_tasks(run, load(overrides=[*full, f"tasks.train={order_form}"]), order_form)

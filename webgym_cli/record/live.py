@@ -1,0 +1,187 @@
+"""A task that a person does: events become actions, which are executed as a policy's are."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from webgym_cli.agent.forms.tools import describe_action
+from webgym_cli.config.model import Settings
+from webgym_cli.environments.base import EnvironmentStep
+from webgym_cli.environments.browser.frames import NOWHERE, ActScript
+from webgym_cli.environments.web.environment import FILE_REQUEST, WebEnvironment
+from webgym_cli.errors import BoundaryError
+from webgym_cli.record.replay import ActionWriter, Place, Replay, find_element, list_seen
+from webgym_cli.records.action import NORMALISED, POINTING, Action, ActionName
+from webgym_cli.records.recording import RecordedAction, RecordedTarget
+from webgym_cli.records.task import Task
+from webgym_cli.records.trajectory import Element
+from webgym_cli.tasks.files import UPLOADS
+
+# Keys that edit the text of a field: what they lead to is recorded, not they.
+_EDITS = ("Backspace", "Delete", "ArrowLeft", "ArrowRight", "Home", "End", "a", "c", "v", "x", "z")
+
+
+class LiveTask:
+    """One task on a live page, and what a person has done so far."""
+
+    def __init__(self, environment: WebEnvironment, task: Task, seed: int, settings: Settings) -> None:
+        self.task, self.instruction = task, task.instruction
+        self.actions: list[RecordedAction] = []
+        self.message = ""
+        """Why the last event had no effect."""
+        self.choices: dict[str, Any] = {}
+        """What the person has to choose next: an option of a list, or a file."""
+        self._environment, self._seed, self._settings = environment, seed, settings
+        self._writer, self._lock = ActionWriter(settings), asyncio.Lock()
+
+    async def open(self) -> None:
+        """Open the start page in a fresh context."""
+        self.instruction, _ = await self._environment.reset(self.task, self._seed)
+
+    async def screenshot(self) -> bytes:
+        """Return the page as it is now; empty while a dialog hides it."""
+        async with self._lock:
+            session = self._environment.session
+            return b"" if session.dialogs.open else await session.screenshot()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the person's page shows."""
+        session = self._environment.session
+        return {
+            "task": self.task.id,
+            "instruction": self.instruction,
+            "url": session.url,
+            "tabs": [[page.url, page is session.page] for page in session.pages.tabs],
+            "actions": [_describe(recorded) for recorded in self.actions],
+            "message": self.message,
+            "choices": self.choices,
+            "dialog": session.dialogs.describe(),
+        }
+
+    async def act(self, action: Action) -> None:
+        """Execute an event, given as an action in coordinates mode, and record it."""
+        async with self._lock:
+            self.message, self.choices = "", {}
+            try:
+                await self._act(action)
+            except BoundaryError as error:
+                self.message = f"{error.kind}: {error}"
+            except LookupError as error:
+                self.message = str(error.args[0])
+
+    async def undo(self) -> None:
+        """Do all but the last action again, in a fresh context."""
+        async with self._lock:
+            self.message, self.choices, self.actions = "", {}, self.actions[:-1]
+            replay = Replay(self.actions, self._settings)
+            try:
+                await self.open()
+                while action := await replay.next(self._environment.session):
+                    await self._environment.step(action)
+            except (BoundaryError, LookupError) as error:
+                self.message = f"the actions before could not be repeated: {error}"
+
+    async def _act(self, action: Action) -> None:
+        session, seen = self._environment.session, await list_seen(self._environment.session)
+        if action.name is ActionName.KEY or action.here:
+            await self._press(action, next((one for one in seen if "focused" in one.states), None))
+            return
+        points = [point and self._find_pixels(point) for point in (action.coordinate, action.to_coordinate)]
+        if action.name is ActionName.CLICK and action.button is None and points[0]:
+            menu = await ActScript(session).call_at("options", points[0])
+            if menu.get("options"):
+                self.choices = {"name": "select_option", "options": menu["options"], "coordinate": action.coordinate}
+                return
+        has_target = action.name in (*POINTING, ActionName.DRAG)
+        places = [(find_element(point, seen), point) if point and has_target else None for point in points]
+        result = await self._perform(action, *places)
+        if result and result.view and FILE_REQUEST in result.view.notices:
+            folder = session.options.upload_folder
+            files = sorted(path.name for path in folder.iterdir() if path.is_file()) if folder else []
+            self.actions.pop()  # the upload clicks itself
+            self.choices = {"name": "upload_file", "options": files, "coordinate": action.coordinate}
+            self.message = "" if files else f"the task has no files (its field {UPLOADS})"
+
+    async def _press(self, action: Action, focused: Element | None) -> None:
+        """Execute keys. What they change in a field is recorded as one text."""
+        key = action.keys[-1] if action.keys else action.text
+        before = await self._read_field()
+        if key == "Tab":
+            await self._step(action)  # it moves the focus: the next action names its element
+        elif focused and before is not None and (action.name is ActionName.TYPE or key in _EDITS):
+            if await self._step(action) and (after := await self._read_field()) not in (None, before):
+                self._record_text(focused, str(after))
+        elif focused and before is not None and key == "Enter" and not self._is_choosing:
+            if await self._step(action):
+                self._record_text(focused, f"{before}\n")
+        elif focused and before is None and key in ("Enter", "Space", " "):
+            await self._perform(Action(name=ActionName.CLICK, here=True), _find_centre(focused))
+        else:
+            await self._perform(action)
+
+    @property
+    def _is_choosing(self) -> bool:
+        """Whether Enter takes what the key before has chosen from the suggestions of a field."""
+        return bool(self.actions) and self.actions[-1].action.name is ActionName.KEY
+
+    def _record_text(self, field: Element, text: str) -> None:
+        """Record the text of a field, in place of its earlier text and of the click into it."""
+        before = self.actions[-1] if self.actions else None
+        if before and before.target and (before.target.role, before.target.name) == (field.role, field.name):
+            sent = (before.action.text or "").endswith("\n")  # a text that was sent is not typed on
+            goes_on = not sent or text.startswith(before.action.text or "")
+            if before.action.name in (ActionName.CLICK, ActionName.TYPE) and goes_on:
+                self.actions.pop()
+        self.actions.append(self._record(Action(name=ActionName.TYPE, text=text, here=True), _find_centre(field)))
+
+    async def _perform(self, action: Action, *places: Place | None) -> EnvironmentStep | None:
+        """Execute an action and record it, unless it failed. Raises `LookupError` if the policy lacks it."""
+        recorded = self._record(action, *places)
+        if result := await self._step(recorded.action):
+            self.actions.append(recorded)
+        return result
+
+    async def _step(self, action: Action) -> EnvironmentStep | None:
+        result = await self._environment.step(action)
+        self.message = result.action_error or ""
+        return None if result.action_error else result
+
+    async def _read_field(self) -> str | None:
+        """Return the text of the field with the focus; None if keys go elsewhere."""
+        session = self._environment.session
+        field = {} if session.dialogs.open else await ActScript(session).call_at("typing", NOWHERE)
+        text: str | None = field.get("text")
+        return text
+
+    def _record(self, action: Action, *places: Place | None) -> RecordedAction:
+        target, to_target, *_ = (*(place and _make_target(*place) for place in places), None, None)
+        written = self._writer.write(action, places, self._size)
+        return RecordedAction(action=written, target=target, to_target=to_target)
+
+    def _find_pixels(self, point: tuple[float, float]) -> tuple[float, float]:
+        return point[0] / NORMALISED * self._size[0], point[1] / NORMALISED * self._size[1]
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        options = self._environment.session.options
+        return options.width, options.height
+
+
+def _find_centre(element: Element) -> Place:
+    left, top, width, height = element.box
+    return element, (left + width / 2, top + height / 2)
+
+
+def _make_target(element: Element | None, point: tuple[float, float]) -> RecordedTarget | None:
+    if element is None:
+        return None
+    offset = round(point[0] - element.box[0], 1), round(point[1] - element.box[1], 1)
+    return RecordedTarget(role=element.role, name=element.name, box=element.box, offset=offset)
+
+
+def _describe(recorded: RecordedAction) -> str:
+    targets = [f"{one.role} {one.name!r}" for one in (recorded.target, recorded.to_target) if one]
+    nowhere = {"element_id": None, "coordinate": None, "to_element_id": None, "to_coordinate": None}
+    action = recorded.action.model_copy(update=nowhere) if targets else recorded.action
+    return " ".join((describe_action(action), *targets))

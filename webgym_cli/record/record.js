@@ -1,0 +1,107 @@
+"use strict";
+// Events of a person as actions of a policy: keys and turns of the wheel that follow one another are one action.
+const KEYS_MS = 700, CLICK_MS = 250, WHEEL_MS = 300, LOOK_MS = 700, DRAG = 8;
+const at = (id) => document.getElementById(id), page = at("page");
+let queue = Promise.resolve(), waiting = 0, playing = false;
+let pressed = null, clicking = 0, clicks = 0, typed = "", typing = 0, turning = 0, turned = null;
+
+const put = (id, items) => at(id).replaceChildren(...items);
+const make = (tag, text, onclick = null) => Object.assign(document.createElement(tag), { textContent: text, type: "button", onclick });
+const look = () => { if (playing) page.src = `picture?${Date.now()}`; };
+
+const show = ({ task = "", instruction = "", message, dialog, url = "", actions = [], tabs = [], choices = {} }) => {
+  playing = Boolean(instruction);
+  [at("task").textContent, at("instruction").textContent, at("message").textContent] = [task, instruction, dialog || message];
+  if (document.activeElement !== at("url")) at("url").value = url;
+  put("actions", actions.map((text) => make("li", text)));
+  put("tabs", tabs.length < 2 ? [] : tabs.map(([address, shown], tab) =>
+    make("button", `${shown ? "* " : ""}${address}`, () => act({ name: "switch_tab", tab }))));
+  const { name, coordinate, options = [] } = choices;
+  put("choices", dialog ? [
+    make("button", "OK", () => act({ name: "accept_dialog", text: at("answer").value || null })),
+    make("button", "Cancel", () => act({ name: "dismiss_dialog" })),
+  ] : options.map((text) => make("button", text, () => act({ name, coordinate, text }))));
+};
+
+const send = (path, body = {}) => {
+  waiting += 1;
+  queue = queue.then(async () => {
+    const answer = await fetch(path, { method: "POST", body: JSON.stringify(body) });
+    if (!answer.ok) throw new Error(await answer.text());
+    show(await answer.json());
+  }).catch((error) => { at("message").textContent = `${error.message}: has the command ended?`; }).finally(() => { waiting -= 1; look(); });
+};
+const flush = () => {
+  clearTimeout(typing);
+  if (typed) send("act", { name: "type", text: typed, here: true, append: true });
+  typed = "";
+};
+const act = (action) => { flush(); send("act", action); };
+setInterval(() => { if (!waiting && !document.hidden) playing ? look() : send("state"); }, LOOK_MS);
+
+const place = ({ clientX, clientY }) => {
+  const box = page.getBoundingClientRect(), part = (share) => Math.min(1000, Math.max(0, Math.round(share * 10000) / 10));
+  return [part((clientX - box.left) / box.width), part((clientY - box.top) / box.height)];
+};
+const held = (event) => [["Alt", event.altKey], ["Control", event.ctrlKey], ["Meta", event.metaKey], ["Shift", event.shiftKey]]
+  .filter(([, isHeld]) => isHeld).map(([key]) => key);
+
+page.addEventListener("pointerdown", (event) => {
+  event.preventDefault();
+  document.activeElement.blur();
+  page.setPointerCapture(event.pointerId);
+  pressed = event;
+});
+page.addEventListener("pointerup", (event) => {
+  if (!pressed) return;
+  const coordinate = place(pressed), moved = Math.hypot(event.clientX - pressed.clientX, event.clientY - pressed.clientY);
+  const modifiers = held(event), button = [null, "middle", "right"][event.button];
+  pressed = null;
+  if (moved > DRAG) return act({ name: "drag", coordinate, to_coordinate: place(event) });
+  if (at("hover").checked) {
+    at("hover").checked = false;
+    return act({ name: "hover", coordinate });
+  }
+  clicks = Math.min(clicks + 1, 3);
+  clearTimeout(clicking);
+  clicking = setTimeout(() => {
+    act({ name: "click", coordinate, button, clicks: clicks > 1 ? clicks : null, modifiers: modifiers.length ? modifiers : null });
+    clicks = 0;
+  }, CLICK_MS);
+});
+page.addEventListener("contextmenu", (event) => event.preventDefault());
+page.addEventListener("wheel", (event) => {
+  event.preventDefault();
+  turned ||= { coordinate: place(event), x: 0, y: 0 };
+  turned.x += event.deltaX / page.clientWidth;
+  turned.y += event.deltaY / page.clientHeight;
+  clearTimeout(turning);
+  turning = setTimeout(() => {
+    const { coordinate, x, y } = turned, sideways = Math.abs(x) > Math.abs(y), by = sideways ? x : y;
+    const amount = Math.min(10000, Math.round(Math.abs(by) * 1000)), direction = (sideways ? ["left", "right"] : ["up", "down"])[by > 0 ? 1 : 0];
+    turned = null;
+    if (amount) act({ name: "scroll", coordinate, amount, direction });
+  }, WHEEL_MS);
+}, { passive: false });
+
+const type = (text) => {
+  typed += text;
+  clearTimeout(typing);
+  typing = setTimeout(flush, KEYS_MS);
+};
+document.addEventListener("keydown", (event) => {
+  if (event.target.matches("input,button") || event.isComposing || /^(Alt|Control|Meta|Shift|CapsLock|Dead)$/.test(event.key)) return;
+  const isText = event.key.length === 1 && (event.getModifierState("AltGraph") || !event.ctrlKey && !event.metaKey);
+  if (event.key === "v" && !isText) return; // `paste` has the text
+  event.preventDefault();
+  if (isText) type(event.key);
+  else act({ name: "key", keys: [...held(event), event.key === " " ? "Space" : event.key] });
+});
+document.addEventListener("paste", (event) => { if (!event.target.matches("input")) type(event.clipboardData.getData("text/plain")); });
+for (const button of document.querySelectorAll("[data-action]")) button.onclick = () => act({ name: button.dataset.action });
+document.querySelector("form").onsubmit = (event) => event.preventDefault();
+at("go").onclick = () => act({ name: "navigate", url: at("url").value });
+at("undo").onclick = () => { flush(); send("undo"); };
+at("done").onclick = () => { flush(); send("done", { answer: at("answer").value }); at("answer").value = ""; };
+at("skip").onclick = () => send("skip");
+send("state");

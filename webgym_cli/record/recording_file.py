@@ -1,0 +1,96 @@
+"""Files of recorded actions: webgym's, and what Playwright's codegen writes with `--target jsonl`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from webgym_cli.environments.browser.mouse import MODIFIERS
+from webgym_cli.errors import UsageError
+from webgym_cli.records.action import Action, ActionName
+from webgym_cli.records.recording import RecordedAction, RecordedTarget
+from webgym_cli.util.files import read_jsonl
+
+# Codegen's names of actions that have one of ours.
+_NAMES = {
+    **dict.fromkeys(("click", "check", "uncheck"), ActionName.CLICK),
+    "hover": ActionName.HOVER,
+    "fill": ActionName.TYPE,
+    "press": ActionName.KEY,
+    "select": ActionName.SELECT_OPTION,
+    "setInputFiles": ActionName.UPLOAD_FILE,
+    "navigate": ActionName.NAVIGATE,
+    "closePage": ActionName.CLOSE_TAB,
+}
+_INTO_FRAME = " >> internal:control=enter-frame >> "
+_HINT = "playwright codegen --target jsonl -o FILE URL, or a file of RUN/recordings"
+
+
+def read_recording(path: Path) -> list[RecordedAction]:
+    """Return the actions of a file. Raises `UsageError` with the line of the first one that is no action."""
+    actions: list[RecordedAction] = []
+    pages: list[str] = []
+    try:
+        for number, line in enumerate(read_jsonl(path), 1):
+            try:
+                _append(actions, pages, line)
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+                raise UsageError(f"{path}:{number}: this is no recorded action: {reason}", hint=_HINT) from None
+    except OSError as error:
+        raise UsageError(f"{path}: can't be read: {error.strerror}", hint=_HINT) from None
+    if not actions:
+        raise UsageError(f"{path}: there is no action in the file", hint=_HINT)
+    return actions
+
+
+def _append(actions: list[RecordedAction], pages: list[str], line: Mapping[str, Any]) -> None:
+    """Add the action of a line, if it has one. `pages`: the pages that codegen has named."""
+    if "action" in line:
+        actions.append(RecordedAction.model_validate(line))
+        return
+    name, page, last = line.get("name", ""), line.get("pageGuid", ""), actions[-1] if actions else None
+    if page and page not in pages:
+        pages.append(page)
+    if "browserName" in line or name == "openPage" or name.startswith("assert"):
+        return
+    if name not in _NAMES:
+        raise ValueError(f"an action {name!r} is not known")
+    if (name == "navigate" and not actions) or (name == "closePage" and len(pages) == 1):
+        return  # the task has its start page, and the last page is never closed
+    if line.get("key") == "Tab" or line.get("clickCount") == 0:
+        return  # the next action names its element; and an Enter that submits a form clicks its button, too
+    recorded = _convert(_NAMES[name], line)
+    if last and last.target == recorded.target:
+        if (last.action.name, name) == (ActionName.CLICK, "fill"):
+            actions.pop()
+        elif recorded.action.keys == ("Enter",) and last.action.text:
+            action = last.action.model_copy(update={"text": f"{last.action.text}\n"})
+            recorded = last.model_copy(update={"action": action})
+            actions.pop()
+    actions.append(recorded)
+
+
+def _convert(name: ActionName, line: Mapping[str, Any]) -> RecordedAction:
+    held = [key for key, bit in MODIFIERS.items() if int(line.get("modifiers") or 0) & bit]
+    fields: dict[str, Any] = {"name": name, "text": line.get("text"), "url": line.get("url")}
+    if line.get("selector"):
+        fields["here"] = True  # replaced by the place of the target
+    if name is ActionName.CLICK:
+        count, button = line.get("clickCount", 1), line.get("button", "left")
+        fields |= {"clicks": count if count > 1 else None, "button": button if button != "left" else None}
+        fields |= {"modifiers": held or None}
+    elif name is ActionName.KEY:
+        fields["keys"] = [*held, line["key"]]
+    elif name is ActionName.SELECT_OPTION:
+        fields["text"] = "\n".join(line["options"])
+    elif name is ActionName.UPLOAD_FILE:
+        fields["text"] = "\n".join(Path(file).name for file in line["files"])
+    position = line.get("position")
+    offset = (position["x"], position["y"]) if position else None
+    frames = (*(line.get("framePath") or ()), line.get("selector", ""))
+    target = RecordedTarget(selector=_INTO_FRAME.join(frames), offset=offset) if frames[-1] else None
+    return RecordedAction(action=Action.model_validate(fields), target=target)
