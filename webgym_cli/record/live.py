@@ -9,7 +9,8 @@ from webgym_cli.agent.forms.tools import describe_action
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import EnvironmentStep
 from webgym_cli.environments.browser.frames import NOWHERE, ActScript
-from webgym_cli.environments.web.environment import FILE_REQUEST, WebEnvironment
+from webgym_cli.environments.browser.pages import FILE_REQUEST
+from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.errors import BoundaryError
 from webgym_cli.record.replay import ActionWriter, Place, Replay, find_element, list_seen
 from webgym_cli.records.action import NORMALISED, POINTING, Action, ActionName

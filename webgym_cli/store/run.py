@@ -94,6 +94,8 @@ class RunDir:
     """The gateway's sessions: one append-only file each, with every call."""
     recordings = _PathBelow("recordings")
     """What people did on tasks: one file of recorded actions each."""
+    index = _PathBelow("index.parquet")
+    """Index of the trajectories; derived, can be rebuilt at any time."""
     blocklist = _PathBelow("blocklist.jsonl")
     """Sites that blocked the browser, one JSON object per line."""
     har = _PathBelow("har")
@@ -122,11 +124,6 @@ class RunDir:
     def verdicts(self, split: Split, iteration: int, rank: int = 0) -> Path:
         """Append-only file of one judge's verdicts on an iteration's trajectories."""
         return self.part(split, iteration).parent / f"verdicts-{rank}.jsonl"
-
-    @property
-    def index(self) -> Path:
-        """Index of the trajectories; derived, can be rebuilt at any time."""
-        return self.root / "index.parquet"
 
     def evaluation(self, judge: str) -> Path:
         """Record of an evaluation by one judge (`environment`: without one); its page is beside it."""
@@ -292,7 +289,8 @@ def run_id(run: RunDir, settings: Settings) -> str:
 def new_attempt(run: RunDir) -> Path:
     """Create the log folder of this attempt and point `logs/latest` to it. Raises `StoreError`."""
     names = (path.name.removeprefix("attempt_") for path in run.logs.glob("attempt_*"))
-    folder = run.logs / f"attempt_{max(map(int, filter(str.isdecimal, names)), default=0) + 1:04d}"
+    number = max((int(name) for name in names if name.isdecimal()), default=0) + 1
+    folder = run.logs / f"attempt_{number:04d}"
     try:
         folder.mkdir(parents=True)
         replace_link(run.logs / "latest", folder)

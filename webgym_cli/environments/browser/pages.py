@@ -23,6 +23,7 @@ _MOST_PAGES = 10
 # Maximum number of remembered dialogs, and of downloads.
 MOST_NOTICES = 20
 _OPENER_SECONDS = 1.0
+FILE_REQUEST = "The page asks for a file; it was given none"
 
 
 class PageTracker:

@@ -21,6 +21,7 @@ from webgym_cli.environments.browser.html import read_page
 from webgym_cli.environments.browser.marks import draw_marks
 from webgym_cli.environments.browser.observe import MAX_ELEMENTS, list_elements, look_at, parse_elements
 from webgym_cli.environments.browser.options import SessionOptions
+from webgym_cli.environments.browser.pages import FILE_REQUEST
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.snapshot import is_blank, take_snapshot
 from webgym_cli.environments.browser.tabs import list_tabs
@@ -49,7 +50,6 @@ _PASSING = (408, 425, 502, 503, 504)
 _NO_PAGE = ("too_many_redirects", "download is starting")
 # Seconds to wait for a blocked start page, since some sites check the browser first and then show the page.
 _CHALLENGE_SECONDS = 5.0
-FILE_REQUEST = "The page asks for a file; it was given none"
 _STAYED = "the page asks whether to leave it, as changes may be lost; it was not left: the same action again leaves it"
 
 
@@ -256,12 +256,11 @@ class WebEnvironment(Environment):
             view, self._is_stable = await take_snapshot(read, session.screenshot, seconds, patient=self._is_stable)
         else:
             view = await self._read(session)
-        png = view.png
         if pool.mode is InteractionMode.SET_OF_MARKS and not pool.as_text:
-            png = await asyncio.to_thread(draw_marks, png, view.elements)
+            view = replace(view, png=await asyncio.to_thread(draw_marks, view.png, view.elements))
         self._titles[session.page] = view.title
         notices, tabs = (*self._notices(session), *view.notices), list_tabs(session, self._titles)
-        return replace(view, png=png, notices=notices, tabs=tabs)
+        return replace(view, notices=notices, tabs=tabs)
 
     async def _read(self, session: BrowserSession) -> RawObservation:
         """Return the observation without its screenshot."""
