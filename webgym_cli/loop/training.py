@@ -14,6 +14,7 @@ from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.execute import execute as execute_training
+from webgym_cli.train.plan import note_other_processes
 from webgym_cli.train.process_env import report_offline
 from webgym_cli.train.registry import current_backend
 from webgym_cli.train.training_plan import TrainPlan
@@ -34,7 +35,7 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
         folder=data.folder(run),
         train_config=data.renewed_config(run, settings),
     )
-    return current_backend(run, settings).plan(inputs)
+    return note_other_processes(current_backend(run, settings).plan(inputs), run)
 
 
 async def train(context: StageContext, plan: TrainPlan | None = None) -> None:

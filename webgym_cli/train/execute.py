@@ -104,7 +104,9 @@ def _enter_folder(plan: TrainPlan, run: RunDir, sink: EventSink) -> None:
     removed = publish.remove_leftovers(run, keep=lambda path: plan.mode in working_dir.KEEPING and path == plan.folder)
     for path in removed:
         if path.suffix == ".partial":
-            message = f"{path.name}: an interrupted training without a usable checkpoint, or of other data: removed"
+            message = (
+                f"{path.name}: an interrupted training without a usable checkpoint, or of another training: removed"
+            )
             sink({"event": "train_note", "message": message})
     plan.folder.mkdir(parents=True, exist_ok=True)
     if plan.mode == "continued" and plan.source is not None:

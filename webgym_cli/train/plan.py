@@ -11,6 +11,7 @@ from webgym_cli.config.deepspeed import zero_stage
 from webgym_cli.config.model import Settings
 from webgym_cli.records.dataset import TrainingData
 from webgym_cli.store.checkpoints import algorithm
+from webgym_cli.store.run import RunDir
 from webgym_cli.train import working_dir
 from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.process_env import count_processes, refuse_torchrun_variables
@@ -124,3 +125,17 @@ def resume_from(plan: TrainPlan, checkpoint: Path | None) -> TrainPlan | None:
     overrides = {"resume_from_checkpoint": str(here)} | ({"warmup_steps": 0} if plan.training.carried else {})
     note = f"goes on after step {working_dir.step_of(checkpoint)} of the interrupted training"
     return replace(plan, source=here, overrides=plan.overrides | overrides, notes=(*plan.notes, note))
+
+
+def note_other_processes(plan: TrainPlan, run: RunDir) -> TrainPlan:
+    """Return the plan, with a note if it starts over because another number of processes was interrupted."""
+    if plan.mode in working_dir.KEEPING:
+        return plan
+    now = plan.training.world_size
+    notes = tuple(
+        f"{folder.name} was interrupted with {before.world_size} process(es) and can't go on with {now}: the training "
+        f"starts over, and that folder is removed. To go on with it, train with {before.world_size}"
+        for folder, before in working_dir.find_interrupted(run, plan.training, any_size=True)
+        if before.world_size != now
+    )
+    return replace(plan, notes=plan.notes + notes)

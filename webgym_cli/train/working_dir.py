@@ -36,9 +36,22 @@ class TrainingIdentity(Record):
     carried: bool
     """Whether it started with the optimizer states of its parent."""
     world_size: int
-    """Processes: DeepSpeed's states can only be read by as many."""
+    """Processes: only as many can read DeepSpeed's states, and go on in LLaMA-Factory's batches."""
     zero_stage: int | None
     """DeepSpeed's ZeRO stage; None without DeepSpeed."""
+
+
+def why_states_differ(name: str, training: TrainingIdentity, *, zero_stage: int | None, processes: int) -> str:
+    """Return why a training can't read a checkpoint's optimizer states of such processes; empty if it can."""
+    if zero_stage != training.zero_stage:
+        before, now = (
+            "no DeepSpeed" if stage is None else f"DeepSpeed ZeRO-{stage}"
+            for stage in (zero_stage, training.zero_stage)
+        )
+        return f"{name} was trained with {before}, this training uses {now}"
+    if zero_stage is not None and processes != training.world_size:
+        return f"{name} has the optimizer states of {processes} process(es), this training has {training.world_size}"
+    return ""
 
 
 def partial_folder(run: RunDir, name: str) -> Path:
@@ -60,11 +73,19 @@ def read_training(folder: Path) -> TrainingIdentity | None:
         return None
 
 
-def find_interrupted(run: RunDir, training: TrainingIdentity) -> Iterator[tuple[Path, TrainingIdentity]]:
-    """Yield the working folders of this same training, newest first, with their records; carried or not."""
+def find_interrupted(
+    run: RunDir, training: TrainingIdentity, *, any_size: bool = False
+) -> Iterator[tuple[Path, TrainingIdentity]]:
+    """Yield the working folders of this same training, newest first, with their records; carried or not.
+
+    `any_size`: also those of another number of processes.
+    """
     for folder in sorted(run.checkpoints.glob("*.partial"), reverse=True):
         before = read_training(folder)
-        if before is not None and before.model_copy(update={"carried": training.carried}) == training:
+        if before is None:
+            continue
+        size = before.world_size if any_size else training.world_size
+        if before == training.model_copy(update={"carried": before.carried, "world_size": size}):
             yield folder, before
 
 

@@ -218,17 +218,35 @@ def test_the_setting_that_drops_the_moments(ready, run):
 
 
 @pytest.mark.parametrize(
-    ("processes", "stage", "carried"), [(2, 1, True), (1, 1, False), (2, 3, False), (2, None, False)]
+    ("before", "processes", "stage", "reason"),
+    [
+        (2, 2, 1, ""),
+        (2, 1, 1, "2 process(es), this training has 1"),
+        (1, 2, 1, "1 process(es), this training has 2"),
+        (2, 2, 3, "ZeRO-1, this training uses DeepSpeed ZeRO-3"),
+        (2, 2, None, "ZeRO-1, this training uses no DeepSpeed"),
+    ],
 )
-def test_deepspeed_states_fit_the_same_stage_and_size_only(ready, run, processes, stage, carried):
-    before = working_dir.TrainingIdentity(
-        data_digest="d", config_digest="c", parent="p", carried=False, world_size=2, zero_stage=1
-    )
-    published(run, 1, training=before, world_size=2, zero=True)
+def test_deepspeed_states_fit_the_same_stage_and_size_only(ready, run, before, processes, stage, reason):
+    facts = {"data_digest": "d", "config_digest": "c", "parent": "p", "carried": False, "world_size": before}
+    training = working_dir.TrainingIdentity(**facts, zero_stage=1)
+    published(run, 1, training=training, world_size=before, zero=True)
     name = stage and f"ds_config_cpu_zero{stage}.json"
     plan = ready(deepspeed_config_filename=name, train={"nproc_per_node": processes})
-    assert (plan.mode == "carried") is carried
-    assert carried or plan.notes
+    assert plan.mode == ("fresh" if reason else "carried")
+    assert reason in "".join(plan.notes)
+
+
+@pytest.mark.parametrize("stage", [None, 1])
+@pytest.mark.parametrize(("before", "now"), [(2, 1), (1, 2)])
+def test_an_interrupted_training_of_other_processes_starts_over_and_says_so(ready, stage, before, now):
+    algorithm = {"deepspeed_config_filename": stage and f"ds_config_cpu_zero{stage}.json"}
+    interrupt(ready(train={"nproc_per_node": before}, **algorithm), world_size=before, zero=stage is not None)
+    plan = ready(again=False, train={"nproc_per_node": now}, **algorithm)
+    assert plan.mode == "fresh"
+    assert f"interrupted with {before} process(es) and can't go on with {now}" in plan.notes[-1]
+    again = ready(again=False, train={"nproc_per_node": before}, **algorithm)
+    assert (again.mode, len(again.notes)) == ("continued", 1)
 
 
 def test_an_interrupted_training_goes_on(ready):

@@ -18,6 +18,7 @@ from webgym_cli.train.policy_gradient.backend import total_steps
 from webgym_cli.util.files import read_json, write_json
 
 NAME = "model_20260109_000000"
+ZERO = {"deepspeed": "ds_config_cpu_zero1.json"}
 WEBRL = {"current_rows": 6, "replayed_rows": 3}
 
 
@@ -148,8 +149,9 @@ def test_deepspeed_s_file_and_stage(planned, run):
     assert plan.config["trainer"]["deepspeed"].endswith("/ds_config_h100_zero2.json")
 
 
-def test_weights_and_moments_are_carried(planned, run):
-    folder = policy(run)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_weights_and_moments_are_carried(planned, run, processes):
+    folder = policy(run, world_size=processes)  # without ZeRO each process has all of them
     batch(run, 1, folder.name)
     plan = planned()
     assert (plan.mode, plan.source, plan.training.carried) == ("carried", folder, True)
@@ -162,8 +164,8 @@ def test_weights_and_moments_are_carried(planned, run):
         ("train.keep_optimizer_state is off", {"train": {"keep_optimizer_state": False}}, {}),
         ("the adapter is new", {"model": {"lora_rank": 4}}, {}),
         ("has no states", {}, {"states": ()}),
-        ("was trained by other processes", {}, {"world_size": 2}),
-        ("was trained by other processes", {}, {"zero_stage": 1}),
+        ("2 process(es), this training has 1", {"trainer": ZERO}, {"world_size": 2, "zero_stage": 1}),
+        ("ZeRO-1, this training uses no DeepSpeed", {}, {"zero_stage": 1}),
         ("was trained without the critic of gae", {"algorithm": "gae"}, {}),
     ],
 )
@@ -211,6 +213,20 @@ def test_an_interrupted_training_of_the_same_batch_goes_on(planned, run):
     assert planned(actor={"optim": {"lr": 0.1}}).mode == "finished"
     batch(run, digest="another")
     assert planned(actor={"optim": {"lr": 0.1}}).mode == "fresh"
+
+
+@pytest.mark.parametrize("trainer", [{}, ZERO])
+@pytest.mark.parametrize(("before", "now"), [(2, 1), (1, 2)])
+def test_an_interrupted_training_goes_on_in_other_processes_unless_zero_divides_its_states(
+    planned, run, trainer, before, now
+):
+    batch(run)
+    first = planned(train={"nproc_per_node": before}, trainer=trainer)
+    (first.folder / "state-2").mkdir(parents=True)
+    write_json(first.folder / working_dir.RECORD, first.training.model_dump(mode="json"))
+    plan = planned(train={"nproc_per_node": now}, trainer=trainer)
+    assert (plan.mode, plan.training.world_size) == ("fresh" if trainer else "continued", now)
+    assert (f"can't go on with {now}" in plan.notes[-1]) is bool(trainer)
 
 
 def test_the_reference_is_the_policy_that_gradients_began_with(planned, run):

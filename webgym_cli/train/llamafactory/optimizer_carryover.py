@@ -14,27 +14,26 @@ from typing import Any
 
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.process import Job, last_lines
-from webgym_cli.train.working_dir import OPTIMIZER_STATES, has_moments, read_training
+from webgym_cli.train.working_dir import (
+    OPTIMIZER_STATES,
+    TrainingIdentity,
+    has_moments,
+    read_training,
+    why_states_differ,
+)
 
 BUILDER = Path(__file__).with_name("optimizer_carryover_script.py")
 # Exit status of the script if the parent's states can't be carried; its last line is the reason.
 UNUSABLE = 3
 
 
-def why_not_carried(folder: Path, *, world_size: int, zero_stage: int | None) -> str:
+def why_not_carried(folder: Path, training: TrainingIdentity) -> str:
     """Return the reason why a training can't start from this checkpoint's optimizer states; empty if it can."""
     if not has_moments(folder):
         return f"{folder.name} has no optimizer states of LLaMA-Factory"
-    before = read_training(folder)
-    shards = len(list(folder.glob(OPTIMIZER_STATES)))
-    stage = 0 if shards else None
-    if before is not None:
-        stage = before.zero_stage
-    if (stage is None) != (zero_stage is None) or (before is not None and stage != zero_stage):
-        return f"{folder.name} was trained with {_stage(stage)}, this training uses {_stage(zero_stage)}"
-    if zero_stage is not None and shards != world_size:
-        return f"{folder.name} has the optimizer states of {shards} processes, this training has {world_size}"
-    return ""
+    before, shards = read_training(folder), len(list(folder.glob(OPTIMIZER_STATES)))
+    stage = before.zero_stage if before else (training.zero_stage or 0) if shards else None
+    return why_states_differ(folder.name, training, zero_stage=stage, processes=shards)
 
 
 def steps_for(config: dict[str, Any], total: int) -> dict[str, int]:
@@ -66,7 +65,3 @@ async def build_start(
         hint=f"read {log}; -s train.keep_optimizer_state=false starts with a fresh optimizer",
         returncode=code,
     )
-
-
-def _stage(stage: int | None) -> str:
-    return "no DeepSpeed" if stage is None else f"DeepSpeed ZeRO-{stage}"

@@ -150,7 +150,7 @@ def _carry(run: RunDir, settings: Settings, plan: TrainPlan) -> TrainPlan:
     if plan.lora:
         reason = "an adapter's weights are kept, its moments are not"
     elif settings.train.keep_optimizer_state:
-        reason = why_not_carried(source, world_size=plan.training.world_size, zero_stage=plan.training.zero_stage)
+        reason = why_not_carried(source, plan.training)
     if reason:
         return replace(plan, notes=(*plan.notes, fresh_note(reason)))
     start = working_dir.start_folder(run, plan.name)

@@ -52,7 +52,9 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     run, settings = inputs.run, inputs.settings
     batch = read_batch(run, settings, webrl=webrl)
     plan = _carry(run, settings, _fresh(inputs, batch, webrl=webrl), checkpoints.current(run))
-    interrupted = (pair for pair in working_dir.find_interrupted(run, plan.training) if pair[1] == plan.training)
+    # Without ZeRO each process has all states, and the mini-batches don't depend on their number.
+    found = working_dir.find_interrupted(run, plan.training, any_size=plan.training.zero_stage is None)
+    interrupted = ((folder, plan.training) for folder, before in found if before.carried == plan.training.carried)
     return continue_interrupted(plan, interrupted, _resume) or plan
 
 
@@ -235,8 +237,9 @@ def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan:
     before = working_dir.read_training(folder)
     if before is None or not (states / "actor").is_dir():
         return f"{folder.name} has no states of a policy gradient's training"
-    if (before.world_size, before.zero_stage) != (plan.training.world_size, plan.training.zero_stage):
-        return f"{folder.name} was trained by other processes or with other DeepSpeed settings"
+    size, stage = before.world_size, before.zero_stage
+    if reason := working_dir.why_states_differ(folder.name, plan.training, zero_stage=stage, processes=size):
+        return reason
     if _has_critic(plan.config) and not (newest.algorithm == plan.algorithm and (states / CRITIC).is_dir()):
         return f"{folder.name} was trained without the critic of {plan.algorithm}"
     return ""
