@@ -1,5 +1,9 @@
 """Several processes and DeepSpeed: the same training as in one process without it."""
 
+import os
+import subprocess
+import sys
+
 from tiny import (
     SHIPPED,
     assert_same,
@@ -7,7 +11,6 @@ from tiny import (
     scratch,
     several,
     text_model,
-    torchrun,
     train,
     usual,
     weights_of,
@@ -22,17 +25,30 @@ def zero(stage):
     return {"deepspeed": str(SHIPPED / f"ds_config_cpu_zero{stage}.json")}
 
 
-def test_two_processes_equal_one():
+def test_two_processes_equal_one_which_goes_on_with_what_they_began():
     with scratch() as place:
         usual(place)
         made = train(place, actor=STEPS)
-        torchrun("-m", "webgym_cli.trainer", written(place, "two", actor=STEPS))
-        assert_same(made, place / "two" / made.name, **CLOSE)
-        lines = [log_of(place, name) for name in ("out", "two")]
-        for one, two in zip(*lines, strict=True):
-            for name in ("loss", "actor/entropy", "actor/grad_norm", "actor/pg_clipfrac"):
-                assert (name in one) == (name in two)
-                assert abs(one.get(name, 0) - two.get(name, 0)) < 1e-4, (name, one, two)
+        two, cut = (written(place, name, actor=STEPS) for name in ("two", "cut"))
+        several(two, f"{cut}@2")
+        train(place, actor=STEPS, trainer={"output_dir": str(place / "cut")})
+        for name in ("two", "cut"):
+            assert_same(made, place / name / made.name, **CLOSE)
+            for one, other in zip(log_of(place, "out"), log_of(place, name), strict=True):
+                for key in ("loss", "actor/entropy", "actor/grad_norm", "actor/pg_clipfrac"):
+                    assert (key in one) == (key in other)
+                    assert abs(one.get(key, 0) - other.get(key, 0)) < 1e-4, (name, key, one, other)
+
+
+def test_one_process_refuses_what_zero_divided_among_two():
+    with scratch() as place:
+        usual(place)
+        config = written(place, "two", actor=STEPS, trainer=zero(1))
+        several(f"{config}@2")
+        command = [sys.executable, "-m", "webgym_cli.trainer", config]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+        assert done.returncode == 1 and "states of 2 processes, 1 are to go on" in done.stderr, done.stderr
+        assert not list((place / "two").glob("checkpoint-*"))
 
 
 def test_zero_1_and_2_equal_plain_torch():

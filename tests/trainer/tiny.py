@@ -180,13 +180,6 @@ def started(*arguments, errors):
         return subprocess.Popen([*command, *map(str, arguments)], stdout=file, stderr=file, env=env)
 
 
-def torchrun(*arguments):
-    """Run a script, or a module by `-m`, in two processes; fail with what they said."""
-    with scratch() as place:
-        processes = started(*arguments, errors=place / "errors")
-        assert processes.wait(PATIENCE) == 0, (place / "errors").read_text()[-6000:]
-
-
 class Pair:
     """Two processes that train whatever a test wants: each start of torch and DeepSpeed takes ten seconds."""
 

