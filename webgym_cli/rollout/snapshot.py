@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.statistics import wilson
-from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.latency import Histogram
+
+if TYPE_CHECKING:  # `webgym status` needs neither
+    from webgym_cli.agent.client.reply import ServerCounters
+    from webgym_cli.records.trajectory import Trajectory
 
 # Maximum number of running episodes listed (the oldest); the others are only counted.
 RUNNING = 100

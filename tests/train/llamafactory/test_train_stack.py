@@ -146,7 +146,7 @@ def test_deepspeed_carries_the_moments(deepspeed_first, trainable, deepspeed):
 def test_deepspeed_in_one_process_starts_fresh_after_two(deepspeed_first, trainable, deepspeed, train_python):
     shutil.copytree(deepspeed_first.run.root, root := deepspeed_first.run.root.with_name("alone"), symlinks=True)
     alone = deepspeed | {"train": {"nproc_per_node": 1}, "gradient_accumulation_steps": 2}
-    run, settings = trainable(2, 2, SECOND, RunDir(root), "d1", **alone)
+    run, settings = trainable(2, 2, "model_20260103_000000", RunDir(root), "d2", **alone)
     third = train(run, settings)
     said = [event["message"] for event in third.events if event["event"] == "train_note"]
     assert "states of 2 process(es), this training has 1" in said[0]
