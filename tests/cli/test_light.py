@@ -1,10 +1,16 @@
 """Help and completion wait for nothing heavy."""
 
+import json
 import os
 import subprocess
 import sys
 
 import pytest
+
+from tests.cli.made_rollout import rollout
+from webgym_cli.config.load import load
+from webgym_cli.store.run import create_or_open
+from webgym_cli.store.status import write_status
 
 HEAVY = (
     *("torch", "vllm", "transformers", "playwright", "openai", "pyarrow", "duckdb", "numpy", "PIL", "huggingface_hub"),
@@ -79,3 +85,24 @@ def test_a_command_that_does_something_imports_what_it_needs():
     """So the names above can be found at all."""
     _, found = modules("config", "show", WEBGYM_SEED="1")
     assert found >= {"yaml", "pydantic", "pydantic_settings", "webgym_cli.config.model"}
+
+
+def test_the_status_of_a_run_needs_no_template_no_index_and_no_policy(run, tmp_path):
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text('{"model_type": "qwen3_vl"}')
+    (model / "chat_template.jinja").write_text("{% for message in messages %}{{ message.content }}{% endfor %}")
+    create_or_open(run, load(overrides=[f"policy_config.base_model={model}"]))
+    write_status(run, rollout().snapshot())
+    said, found = modules("status", str(run.root), "--json")
+    assert json.loads(said)["rollout"]
+    assert not found & {
+        "jinja2",
+        "pyarrow",
+        "duckdb",
+        "numpy",
+        "PIL",
+        "playwright",
+        "openai",
+        "webgym_cli.agent.prompt",
+    }

@@ -154,8 +154,7 @@ def _find_by_name(model: str) -> ModelFamily | None:
 
 def _detect_thinking(model: str, folder: Path | None) -> bool | None:
     template = read_chat_template(folder) if folder else ""
-    opened = template_opens_thought(template) if template else None
-    if opened:
+    if OPEN in template and template_opens_thought(template):  # to render it, jinja2 is imported
         return True
     name = Path(model).name
     if _THINKING_NAME.search(name):
