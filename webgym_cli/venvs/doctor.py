@@ -117,14 +117,14 @@ def check_kernels(settings: Settings) -> DoctorCheck | None:
         python = role_python(settings, "serve")
     except VenvError:
         return None
-    found, own = installed_packages(python.parent.parent, FLASHINFER), FLASHINFER[0]
-    if own not in found:
+    versions, own = installed_packages(python.parent.parent, FLASHINFER), FLASHINFER[0]
+    if own not in versions:
         return None
-    words = ", ".join(f"{name} {known}" for name, known in found.items())
+    words = ", ".join(f"{name} {known}" for name, known in versions.items())
     fix = f"with network: {python.parent / 'vllm'} download-kernels"
-    if any(known.partition("+")[0] != found[own].partition("+")[0] for known in found.values()):
+    if any(known.partition("+")[0] != versions[own].partition("+")[0] for known in versions.values()):
         return DoctorCheck("vllm kernels", "missing", f"{words}: of different versions", fix=fix)
-    if len(found) == len(FLASHINFER):
+    if len(versions) == len(FLASHINFER):
         return DoctorCheck("vllm kernels", "ok", words)
     if nvcc := _find_nvcc():
         return DoctorCheck("vllm kernels", "warn", f"{words}: the first request waits for nvcc", nvcc, fix)

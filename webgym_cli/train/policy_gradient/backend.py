@@ -53,8 +53,8 @@ def plan_rl(inputs: PlanInputs, *, webrl: bool = False) -> TrainPlan:
     batch = read_batch(run, settings, webrl=webrl)
     plan = _carry(run, settings, _fresh(inputs, batch, webrl=webrl), checkpoints.current(run))
     # Without ZeRO each process has all states, and the mini-batches don't depend on their number.
-    found = working_dir.find_interrupted(run, plan.training, any_size=plan.training.zero_stage is None)
-    interrupted = ((folder, plan.training) for folder, before in found if before.carried == plan.training.carried)
+    candidates = working_dir.find_interrupted(run, plan.training, any_size=plan.training.zero_stage is None)
+    interrupted = ((folder, plan.training) for folder, before in candidates if before.carried == plan.training.carried)
     return continue_interrupted(plan, interrupted, _resume) or plan
 
 
