@@ -11,14 +11,13 @@ from pathlib import Path
 
 import django
 from django.conf import settings
+from names import NAMES
 
 PORT, FOLDER = sys.argv[1], Path(sys.argv[2]).resolve()
 TENANT = threading.local()
 APPS = ("admin", "auth", "contenttypes", "sessions", "messages", "staticfiles")
 MIDDLEWARE = ("sessions.middleware.Session", "auth.middleware.Authentication", "messages.middleware.Message")
 CONTEXT = ("django.template.context_processors.request", "django.contrib.auth.context_processors.auth")
-USERS = ("ann", "ben", "cleo", "dan", "eva", "finn", "gina", "hugo")
-GROUPS = ("Billing", "Design", "Support", "Travel", "Warehouse")
 
 
 class Router:
@@ -76,7 +75,16 @@ settings.configure(
 django.setup()
 
 from django.contrib import admin  # noqa: E402  Django wants its settings first
+from django.contrib.auth.admin import GroupAdmin, UserAdmin  # noqa: E402
 from django.urls import path  # noqa: E402
+
+# Short pages: they fit into a small window without scrolling, and into the context of a small model.
+admin.site.enable_nav_sidebar = False
+for shown in (GroupAdmin, UserAdmin):
+    shown.actions, shown.list_per_page, shown.save_on_top = None, 5, True
+GroupAdmin.fields = ("name",)
+UserAdmin.list_display, UserAdmin.list_filter = ("username",), ()
+UserAdmin.fieldsets = ((None, {"fields": (("is_active", "is_staff"), "email", "first_name", "username")}),)
 
 urlpatterns = [path("", admin.site.urls)]
 
@@ -92,9 +100,9 @@ def fill() -> None:
     User.objects.create_superuser("boss", "boss@desk.test", os.environ["DESK_BOSS"])
     agent = User.objects.create_user("amy", "amy@desk.test", os.environ["DESK_AGENT"], is_staff=True)
     agent.user_permissions.set(Permission.objects.filter(content_type__app_label="auth"))
-    for name in USERS:
+    for name in NAMES["users"]:
         User.objects.create(username=name, email=f"{name}@desk.test")
-    Group.objects.bulk_create(Group(name=name) for name in GROUPS)
+    Group.objects.bulk_create(Group(name=name) for name in NAMES["groups"])
 
 
 if __name__ == "__main__":
