@@ -94,8 +94,6 @@ class RunDir:
     """The gateway's sessions: one append-only file each, with every call."""
     recordings = _PathBelow("recordings")
     """What people did on tasks: one file of recorded actions each."""
-    index = _PathBelow("index.parquet")
-    """Index of the trajectories; derived, can be rebuilt at any time."""
     blocklist = _PathBelow("blocklist.jsonl")
     """Sites that blocked the browser, one JSON object per line."""
     har = _PathBelow("har")
@@ -124,6 +122,11 @@ class RunDir:
     def verdicts(self, split: Split, iteration: int, rank: int = 0) -> Path:
         """Append-only file of one judge's verdicts on an iteration's trajectories."""
         return self.part(split, iteration).parent / f"verdicts-{rank}.jsonl"
+
+    @property
+    def index(self) -> Path:
+        """Index of the trajectories; derived, can be rebuilt at any time."""
+        return self.root / "index.parquet"
 
     def evaluation(self, judge: str) -> Path:
         """Record of an evaluation by one judge (`environment`: without one); its page is beside it."""
@@ -166,10 +169,9 @@ class RunDir:
 def refuse_output_in_run(path: Path) -> None:
     """Raise `UsageError` for a user's output file within a run, where it would be read as part of the run."""
     place = Path(os.path.realpath(path))  # `resolve` raises `RuntimeError` for a loop of links
-    for folder in (place, *place.parents):
-        run = RunDir(folder)
+    for run in map(RunDir, (place, *place.parents)):
         if run.provenance.is_file() or any(run.trajectories(split).is_dir() for split in Split):
-            raise UsageError(f"{path} is in the run {folder}", hint="name a file or a folder outside of runs")
+            raise UsageError(f"{path} is in the run {run.root}", hint="name a file or a folder outside of runs")
 
 
 def check_output(path: Path, start: bytes) -> None:
@@ -289,8 +291,7 @@ def run_id(run: RunDir, settings: Settings) -> str:
 def new_attempt(run: RunDir) -> Path:
     """Create the log folder of this attempt and point `logs/latest` to it. Raises `StoreError`."""
     names = (path.name.removeprefix("attempt_") for path in run.logs.glob("attempt_*"))
-    number = max((int(name) for name in names if name.isdecimal()), default=0) + 1
-    folder = run.logs / f"attempt_{number:04d}"
+    folder = run.logs / f"attempt_{max((int(name) for name in names if name.isdecimal()), default=0) + 1:04d}"
     try:
         folder.mkdir(parents=True)
         replace_link(run.logs / "latest", folder)
