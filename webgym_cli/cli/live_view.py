@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # Minimum terminal width of the wide layout, in columns.
 WIDE = 110
 _GOING_ON = ("running", "silent")
-_FAILURES = 7
+_FAILURES = 6
 _GAP = (0, 2, 0, 0)
 
 
@@ -49,7 +49,9 @@ class LiveView:
         width, height = options.max_width, console.size.height - self._below - 1
         beside = _head(self._beside, self._beside.get("state", "running"), width) if self._beside else []
         head = [*_head(self._snapshot, self._state, width), *beside, Text()]
-        middle = console.render_lines(_middle(self._snapshot), options, pad=False)
+        grid = Table.grid(padding=(0, 3, 0, 0))
+        grid.add_row(_stages(self._snapshot), *([_failures(self._snapshot)] if self._snapshot["failures"] else []))
+        middle = console.render_lines(grid, options, pad=False)
         yield Group(*head)
         for line in middle:
             yield from (*line, Segment.line())
@@ -100,12 +102,6 @@ def _counts(snapshot: dict[str, Any], state: str) -> Text:
     )
 
 
-def _middle(snapshot: dict[str, Any]) -> Table:
-    grid = Table.grid(padding=(0, 3, 0, 0))
-    grid.add_row(_stages(snapshot), *([_failures(snapshot)] if snapshot["failures"] else []))
-    return grid
-
-
 def _stages(snapshot: dict[str, Any]) -> Table:
     table = _table(("stage", "left"), ("p50", "right"), ("p95", "right"), ("now", "right"), ("count", "right"))
     for name, stage in snapshot["stages"].items():
@@ -118,10 +114,10 @@ def _stages(snapshot: dict[str, Any]) -> Table:
 def _failures(snapshot: dict[str, Any]) -> Table:
     table = _table(("failures", "left"), ("", "right"))
     counts = Counter(snapshot["failures"]).most_common()
-    shown = counts if len(counts) <= _FAILURES else counts[: _FAILURES - 1]
-    others = [("other kinds", sum(count for _, count in counts[len(shown) :]))] if len(shown) < len(counts) else []
-    for kind, count in (*shown, *others):
+    for kind, count in counts[:_FAILURES]:
         _row(table, Text(escape_control(kind), style="red"), str(count))
+    if others := sum(count for _, count in counts[_FAILURES:]):
+        _row(table, Text("other kinds", style="red"), str(others))
     return table
 
 
@@ -130,11 +126,9 @@ def _episodes(snapshot: dict[str, Any], width: int, room: int) -> list[Any]:
     table = _table(("episode", "left"), ("step", "right"), ("stage", "left"), ("for", "right"), expand=True)
     table.add_column("task", no_wrap=True, overflow="ellipsis", ratio=2)
     table.add_column("address", no_wrap=True, overflow="ellipsis", ratio=3)
-    running = snapshot["episodes"]
-    hidden = snapshot["running"] - len(running[:room])
-    if hidden > 0:
-        room = max(1, room - 1)
-    for episode in running[:room]:
+    # The last line is the number of the others.
+    shown = snapshot["episodes"][: room if snapshot["running"] <= room else max(1, room - 1)]
+    for episode in shown:
         _row(
             table,
             episode["id"] if wide else episode["id"].rsplit("-", 1)[-1],
@@ -144,20 +138,12 @@ def _episodes(snapshot: dict[str, Any], width: int, room: int) -> list[Any]:
             escape_control(episode["task"]),
             shorten_url(episode["url"]),
         )
-    more = snapshot["running"] - len(running[:room])
+    more = snapshot["running"] - len(shown)
     return [table, *([Text(f"and {more} more, younger", style="dim")] if more > 0 else [])]
 
 
 def _table(*columns: tuple[str, Any], expand: bool = False) -> Table:
-    table = Table(
-        box=None,
-        padding=_GAP,
-        pad_edge=False,
-        header_style="dim",
-        expand=expand,
-        show_edge=False,
-        collapse_padding=True,
-    )
+    table = Table(box=None, padding=_GAP, pad_edge=False, header_style="dim", expand=expand)
     for name, justify in columns:
         table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis")
     return table

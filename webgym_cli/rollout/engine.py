@@ -169,9 +169,9 @@ class RolloutEngine:
                 await self._queue.give_back(PendingEpisode(owed.episode, owed.attempt + 1, failures))
                 return
             if failures >= self.settings.rollout.max_attempts:
-                self.monitor.given_up += 1
+                self.monitor.counts["given_up"] += 1
         elif failure is not None and failure.counts_as_attempt and not failure.retryable:
-            self.monitor.given_up += 1
+            self.monitor.counts["given_up"] += 1
         await self._finish(owed)
 
     async def _finish(self, owed: PendingEpisode) -> None:

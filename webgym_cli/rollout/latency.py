@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,24 +25,25 @@ class Histogram:
     `LONGEST`. Histograms are mergeable: the merge of two processes' equals the histogram of all their durations.
     """
 
-    buckets: dict[int, int] = field(default_factory=dict)
+    buckets: Counter[int] = field(default_factory=Counter)
     """Count by bucket index: bucket i holds durations in (growth^(i-1), growth^i] seconds."""
-    count: int = 0
     total: float = 0.0
     """Sum in seconds, exact."""
+
+    @property
+    def count(self) -> int:
+        """Number of durations."""
+        return self.buckets.total()
 
     def add(self, seconds: float) -> None:
         """Count one duration."""
         bucket = _FIRST if seconds <= SHORTEST else min(_LAST, math.ceil(math.log(seconds) * _PER_LOG))
-        self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
-        self.count += 1
+        self.buckets[bucket] += 1
         self.total += seconds
 
     def merge(self, other: Histogram) -> None:
         """Add the durations of another histogram."""
-        for bucket, count in other.buckets.items():
-            self.buckets[bucket] = self.buckets.get(bucket, 0) + count
-        self.count += other.count
+        self.buckets.update(other.buckets)
         self.total += other.total
 
     def quantile(self, share: float) -> float | None:
@@ -77,13 +78,9 @@ class Rate:
     def add(self, count: int, now: float) -> None:
         """Count `count` events at `now`."""
         self._times.extend([now] * count)
-        self._forget(now)
 
     def per_second(self, now: float) -> float:
         """Return the rate over the window, or since the start of counting if that is shorter (at least one second)."""
-        self._forget(now)
-        return len(self._times) / max(1.0, min(self.width, now - self.since))
-
-    def _forget(self, now: float) -> None:
         while self._times and self._times[0] <= now - self.width:
             self._times.popleft()
+        return len(self._times) / max(1.0, min(self.width, now - self.since))

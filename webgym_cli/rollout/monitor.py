@@ -7,14 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 from webgym_cli.agent.client.reply import ServerCounters
 from webgym_cli.errors import StoreError
-from webgym_cli.records.events import CommandFacts, EpisodeEvent, EventSink, RewardFacts, make_event
+from webgym_cli.records.events import CommandFacts, EpisodeEvent, EventSink, make_event
 from webgym_cli.records.failure import FailureKind
-from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.latency import Rate
 from webgym_cli.rollout.plan import RolloutPlan
@@ -28,6 +26,10 @@ _REASONS = 20
 _BEAT_SECONDS = 1.0
 # Window of the episode rate, from which the ETA follows, in seconds.
 _EPISODE_RATE_SECONDS = 300.0
+# Counts of one command: episodes that ended without a failure; those with a reward, and with success; the steps of all
+# stored trajectories; judged trajectories; given up episodes; and earlier commands' trajectories whose judgement failed
+# now, so that their episodes are owed again.
+_COUNTS = ("collected", "known", "successes", "steps", "judged", "given_up", "withdrawn")
 
 
 @dataclass(slots=True)
@@ -46,26 +48,14 @@ class Monitor:
     started: float = field(init=False)
     started_at: str = field(default_factory=now)
     """ISO 8601, UTC."""
-    finished: int = 0
-    """Number of episodes that ended without a failure."""
-    known: int = 0
-    """Number of episodes with a reward."""
-    successes: int = 0
-    steps: int = 0
-    """Sum over all stored trajectories."""
-    judgements: int = 0
-    """Number of judged trajectories."""
+    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(_COUNTS, 0)))
     failures: Counter[str] = field(default_factory=Counter)
     skip_reasons: Counter[str] = field(default_factory=Counter)
     """Episodes that are not run because their site is on the blocklist."""
     queues: dict[str, int] = field(default_factory=dict)
     """Depth by name."""
-    given_up: int = 0
-    """Number of episodes given up by this command."""
     _unjudged: set[str] = field(default_factory=set)
     _other_models: set[str | None] = field(default_factory=lambda: {None})
-    _withdrawn: int = 0
-    """Number of earlier commands' trajectories whose judgement failed now: their episodes are owed again."""
     _finishing: Rate = field(init=False)
     _acted: float = field(init=False)
     """Time at which the last episode released its slot."""
@@ -80,11 +70,11 @@ class Monitor:
         self.stages.end(trajectory.episode)
         self._acted = self.stages.clock()
         outcome = trajectory.outcome
-        self.steps += len(trajectory.steps)
+        self.counts["steps"] += len(trajectory.steps)
         if outcome.failure:
             self.failures[outcome.failure.value] += 1
         else:
-            self.finished += 1
+            self.counts["collected"] += 1
             self._finishing.add(1, self._acted)
             self._count_reward(trajectory)
             if outcome.success is None:
@@ -102,20 +92,20 @@ class Monitor:
 
         If the judgement failed or found the site blocked, the episode is owed again.
         """
-        self.judgements += 1
+        self.counts["judged"] += 1
         mine = trajectory.id in self._unjudged
         self._unjudged.discard(trajectory.id)
         if trajectory.outcome.failure:
             self.failures[trajectory.outcome.failure.value] += 1
-            self.finished -= mine
-            self._withdrawn += not mine
+            self.counts["collected"] -= mine
+            self.counts["withdrawn"] += not mine
         else:
             self._count_reward(trajectory)
         return self._event("judged", trajectory)
 
     def _count_reward(self, trajectory: Trajectory) -> None:
-        self.known += trajectory.outcome.success is not None
-        self.successes += bool(trajectory.outcome.success)
+        self.counts["known"] += trajectory.outcome.success is not None
+        self.counts["successes"] += bool(trajectory.outcome.success)
 
     def _event(self, name: str, trajectory: Trajectory) -> EpisodeEvent:
         outcome = trajectory.outcome
@@ -130,7 +120,7 @@ class Monitor:
             "steps": len(trajectory.steps),
             "seconds": trajectory.seconds,
             "bar": f"{trajectory.split} {trajectory.iteration}",
-            "done": self.plan.done + self.finished - self._withdrawn,
+            "done": self.plan.done + self.counts["collected"] - self.counts["withdrawn"],
             "total": len(self.plan.episodes),
         }
 
@@ -149,15 +139,10 @@ class Monitor:
             "elapsed": round(now_ - self.started, 1),
             "slots": self.slots,
             "total": len(self.plan.episodes),
-            "owed": len(self.plan.owed) - self.given_up,
-            "given_up": self.plan.given_up + self.given_up,
-            "collected": self.finished,
-            "withdrawn": self._withdrawn,
-            "steps": self.steps,
+            **self.counts,
+            "owed": len(self.plan.owed) - self.counts["given_up"],
+            "given_up": self.plan.given_up + self.counts["given_up"],
             "episodes_per_second": round(self._finishing.per_second(now_), 5),
-            "known": self.known,
-            "successes": self.successes,
-            "judged": self.judgements,
             "unjudged": len(self._unjudged),
             "skipped": self.skip_reasons.total(),
             "cut": self.failures[FailureKind.CANCELLED],
@@ -175,17 +160,12 @@ class Monitor:
         """
         counted, end = self.snapshot(), self.stages.clock()
         seconds = end - self.started
-        facts: CommandFacts = {
-            "collected": self.finished,
-            "steps": self.steps,
+        facts = {name: counted[name] for name in ("collected", "steps", "failures", "skipped", "cut", "judged")}
+        facts |= {
             "seconds": round(seconds, 2),
-            "steps_per_second": round(self.steps / max(1e-9, seconds), 2),
-            "failures": counted["failures"],
-            "skipped": counted["skipped"],
+            "steps_per_second": round(counted["steps"] / max(1e-9, seconds), 2),
             "skip_reasons": dict(self.skip_reasons.most_common(_REASONS)),
-            "cut": counted["cut"],
-            "judged": self.judgements,
-            "judge_tail_seconds": round(end - self._acted, 2) if self.judgements else 0.0,
+            "judge_tail_seconds": round(end - self._acted, 2) if counted["judged"] else 0.0,
             "stages": {
                 name: {key: value for key, value in stage.items() if key != "now"}
                 for name, stage in counted["stages"].items()
@@ -193,7 +173,7 @@ class Monitor:
         }
         if counted["servers"]:
             facts["servers"] = counted["servers"]
-        return facts
+        return cast(CommandFacts, facts)
 
 
 @dataclass(slots=True)
@@ -229,30 +209,3 @@ class Heartbeat:
             self.sink(make_event("status", transient=True, **snapshot))
         with suppress(StoreError):  # a full disk is reported when trajectories are stored
             write_status(self.run, snapshot, state)
-
-
-def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
-    """Return success rate with 95 % Wilson interval over the trajectories with a known reward, and means.
-
-    Means are of the reward, the steps, the calls of each tool, and each extra value of the reward functions (over the
-    trajectories that have it).
-    """
-    known = [trajectory for trajectory in trajectories if trajectory.outcome.success is not None]
-    successes = sum(bool(trajectory.outcome.success) for trajectory in known)
-    extras: dict[str, list[float]] = {}
-    calls: Counter[str] = Counter()
-    for trajectory in known:
-        calls.update(trajectory.count_calls())
-        for name, value in trajectory.outcome.extras.items():
-            extras.setdefault(name, []).append(value)
-    rewards = [trajectory.outcome.reward for trajectory in known if trajectory.outcome.reward is not None]
-    return {
-        "episodes": len(known),
-        "successes": successes,
-        "success_rate": round(successes / len(known), 4) if known else None,
-        "interval": [round(bound, 4) for bound in wilson(successes, len(known))],
-        "mean_reward": round(fmean(rewards), 4) if known else None,
-        "mean_steps": round(fmean(len(trajectory.steps) for trajectory in known), 2) if known else None,
-        "reward_extra": {name: round(fmean(values), 4) for name, values in sorted(extras.items())},
-        "tool_calls": {name: round(count / len(known), 2) for name, count in sorted(calls.items())},
-    }

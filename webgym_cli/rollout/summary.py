@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from statistics import fmean
 from typing import cast
 
 from webgym_cli.errors import WebGymError
-from webgym_cli.records.events import RolloutSummary
+from webgym_cli.records.events import RewardFacts, RolloutSummary
 from webgym_cli.records.failure import FailureKind, is_rolled_out
+from webgym_cli.records.statistics import wilson
 from webgym_cli.records.trajectory import Outcome, Trajectory
-from webgym_cli.rollout.monitor import Monitor, summarize_rewards
+from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
@@ -70,3 +73,30 @@ def advise(failure: FailureKind | None) -> str:
     if failure is FailureKind.ENVIRONMENT_ERROR:
         return "mend what it names, then the same command again (episodes whose check failed: webgym score RUN --check)"
     return "webgym doctor, then run the same command again: what is stored stays"
+
+
+def summarize_rewards(trajectories: list[Trajectory]) -> RewardFacts:
+    """Return success rate with 95 % Wilson interval over the trajectories with a known reward, and means.
+
+    Means are of the reward, the steps, the calls of each tool, and each extra value of the reward functions (over the
+    trajectories that have it).
+    """
+    known = [trajectory for trajectory in trajectories if trajectory.outcome.success is not None]
+    successes = sum(bool(trajectory.outcome.success) for trajectory in known)
+    extras: dict[str, list[float]] = {}
+    calls: Counter[str] = Counter()
+    for trajectory in known:
+        calls.update(trajectory.count_calls())
+        for name, value in trajectory.outcome.extras.items():
+            extras.setdefault(name, []).append(value)
+    rewards = [trajectory.outcome.reward for trajectory in known if trajectory.outcome.reward is not None]
+    return {
+        "episodes": len(known),
+        "successes": successes,
+        "success_rate": round(successes / len(known), 4) if known else None,
+        "interval": [round(bound, 4) for bound in wilson(successes, len(known))],
+        "mean_reward": round(fmean(rewards), 4) if known else None,
+        "mean_steps": round(fmean(len(trajectory.steps) for trajectory in known), 2) if known else None,
+        "reward_extra": {name: round(fmean(values), 4) for name, values in sorted(extras.items())},
+        "tool_calls": {name: round(count / len(known), 2) for name, count in sorted(calls.items())},
+    }
