@@ -28,12 +28,13 @@ def complete(counted: dict[str, Any]) -> dict[str, Any]:
     wanted = counted["total"] - counted["given_up"]
     done = wanted - counted["owed"] + counted["collected"] - counted["withdrawn"]
     left = max(0, wanted - counted["skipped"] - done)
+    eta = round(left / pace, 1) if left and pace else None
     return {
         **counted,
         "done": done,
         "success_rate": round(successes / known, 4) if known else None,
         "interval": [round(bound, 4) for bound in wilson(successes, known)],
-        "eta": 0.0 if not left else round(left / pace, 1) if pace else None,
+        "eta": eta if left else 0.0,
     }
 
 

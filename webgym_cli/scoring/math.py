@@ -53,7 +53,9 @@ def math_reward_thought_with_tool(final_response: str, answer: Any, trajectory: 
 
 
 def _grade(right: bool, well_formed: bool) -> float:
-    return (1.0 if right else 0.1) if well_formed else 0.0
+    if not well_formed:
+        return 0.0
+    return 1.0 if right else 0.1
 
 
 def _is_right(final_response: str, answer: Any) -> bool:

@@ -64,7 +64,9 @@ def qa_em_format_reward(final_response: str, answer: Any, trajectory: Messages) 
     thought = all("<think>" in content and "</think>" in content for content in earlier if content)
     measures = _measures(_extract_answer(final_response), _to_list(answer))
     well_formed = thought and bool(find_between(final_response, "answer"))
-    reward = (1.0 if measures["em"] else 0.1) if well_formed else 0.0
+    reward = 0.0
+    if well_formed:
+        reward = 1.0 if measures["em"] else 0.1
     return {**measures, "reward": reward, "fmt": float(well_formed), "fmt_think": float(thought)}
 
 

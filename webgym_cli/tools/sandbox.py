@@ -207,7 +207,8 @@ def restrict_files(access: dict[str, int]) -> None:
     abi = landlock_abi()
     handled = (1 << ACCESS_BY_ABI.get(abi, ACCESS_BY_ABI[5])) - 1
     # ABI 4 added TCP; ABI 6 added abstract sockets and signals to processes outside
-    attributes = struct.pack("=QQQ", handled, 3, 3)[: 8 if abi < 4 else 16 if abi < 6 else 24]
+    fields = 1 + (abi >= 4) + (abi >= 6)
+    attributes = struct.pack("=QQQ", handled, 3, 3)[: 8 * fields]
     rules = require(libc.syscall(LANDLOCK_CREATE, attributes, len(attributes), 0), "Landlock refused its rules")
     for folder, kinds in access.items():
         descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
