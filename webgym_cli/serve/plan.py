@@ -15,6 +15,7 @@ from webgym_cli.agent.prompts.webrl_prompt import RAW_TEMPLATE
 from webgym_cli.config.model import Settings
 from webgym_cli.config.model_defaults import AUTO, NONE
 from webgym_cli.config.model_families import chat_template_kwargs
+from webgym_cli.config.serve import ServeSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.jobs.devices import VARIABLE, split_gpus, usable_gpus
 from webgym_cli.records.trajectory import PromptVersion
@@ -107,6 +108,17 @@ class ServerPlan:
         }
 
 
+def _divide_gpus(serve: ServeSettings, device: str) -> list[tuple[str, ...]]:
+    """Return the GPUs of each replica, none on a CPU. Raises `SettingsError` without GPUs or ports for all of them."""
+    split: list[tuple[str, ...]] = [()] * (serve.replicas or 1)
+    if device != "cpu":
+        split = split_gpus(usable_gpus(os.environ, serve.gpus), serve.replicas, serve.workers, chosen=bool(serve.gpus))
+    if serve.port + len(split) - 1 > LAST_PORT:
+        why = f"serve.port: {len(split)} replicas have no ports from {serve.port} on"
+        raise SettingsError(why, hint="name a lower one")
+    return split
+
+
 def plan_servers(
     settings: Settings,
     model: str,
@@ -123,13 +135,7 @@ def plan_servers(
     `CUDA_VISIBLE_DEVICES`.
     """
     serve = settings.serve
-    if device == "cpu":
-        split: list[tuple[str, ...]] = [()] * (serve.replicas or 1)
-    else:
-        split = split_gpus(usable_gpus(os.environ, serve.gpus), serve.replicas, serve.workers, chosen=bool(serve.gpus))
-    if serve.port + len(split) - 1 > LAST_PORT:
-        why = f"serve.port: {len(split)} replicas have no ports from {serve.port} on"
-        raise SettingsError(why, hint="name a lower one")
+    split = _divide_gpus(serve, device)
     action = _choose_sleep(settings, device) if phases else "keep"
     # Named adapters need servers that keep running, on loopback: the endpoint lets any client load adapters.
     by_name = serve.enable_lora and action == "keep" and is_loopback(serve.host)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from webgym_cli.cli import completion as complete
 from webgym_cli.cli.options import RunArg, StageOptions
 from webgym_cli.records.groups import Split
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.records.trajectory import PromptSpec
 
 FormatArg = Annotated[
     str,
@@ -66,21 +70,10 @@ def import_(
     from webgym_cli.imports.plan import plan_import
     from webgym_cli.imports.summary import format_import, require_imported
     from webgym_cli.records.events import make_event
-    from webgym_cli.records.trajectory import PromptSpec
     from webgym_cli.util.registry import absolute_place
 
     directory, settings = resolve(run, options)
-    output, context = options.open_output(), settings.context_config
-    prompt = PromptSpec(
-        version=context.prompt_version,
-        system_prompt=settings.agent.system_prompt,
-        explained=context.explain_actions,
-        lenient=True,
-        max_characters=context.max_characters,
-        call_format=settings.agent.call_format,
-        history_window=context.history_window,
-        max_images=context.max_images,
-    )
+    output = options.open_output()
     plan = plan_import(
         directory,
         format_,
@@ -88,7 +81,7 @@ def import_(
         iteration=iteration,
         split=split,
         images=images and images.absolute(),
-        prompt=prompt,
+        prompt=_make_prompt(settings),
         where=where,
     )
     # An explicit --split needs no caution.
@@ -108,3 +101,20 @@ def import_(
         output.note(f"  {why}: {examples[0]}")
     require_imported(summary, plan)
     output.next_step(f"webgym inspect-buffer {run}")
+
+
+def _make_prompt(settings: Settings) -> PromptSpec:
+    """Return the prompt parameters of the run's policy."""
+    from webgym_cli.records.trajectory import PromptSpec
+
+    context = settings.context_config
+    return PromptSpec(
+        version=context.prompt_version,
+        system_prompt=settings.agent.system_prompt,
+        explained=context.explain_actions,
+        lenient=True,
+        max_characters=context.max_characters,
+        call_format=settings.agent.call_format,
+        history_window=context.history_window,
+        max_images=context.max_images,
+    )
