@@ -74,7 +74,8 @@ def test_nothing_foreign_is_markup_and_nothing_is_loaded(told, store):
     assert "{{ 7 * 7 }}" in text
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
-    assert policy[1].replace("&#39;", "'").startswith("default-src 'none'; img-src data:; style-src 'sha256-")
+    closed = "default-src 'none'; img-src data:; connect-src 'none'; frame-src 'none'; style-src 'sha256-"
+    assert policy[1].replace("&#39;", "'").startswith(closed)
 
 
 def test_a_prompt_that_was_not_sent_so_is_said_to_be_another(told, store):

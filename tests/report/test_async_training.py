@@ -57,7 +57,7 @@ def test_staleness_waits_drops_and_the_idle_halves_are_told(tmp_path):
     section = build_async_section(told["asynchronous"])
     titles = ["Server and trainer", "Staleness of the trained tokens", "Waits before each batch"]
     assert [figure.title for figure in section.figures] == [*titles, "Episodes that were not trained on"]
-    page = render_report(told, []).decode()
+    page = render_report(told).decode()
     assert "server, idle 58.8 %" in page and "trainer, idle 50 %" in page
 
 

@@ -37,15 +37,18 @@ def test_the_newest_version_against_the_one_before_and_the_first(tmp_path):
         ("lost", "link"),
         ("lost", "tab"),
     ]
-    (table, _) = build_change_section([before, start]).figures
+    table, _, examples, _ = build_change_section([before, start]).figures
     assert table.title == "Version 1 to 3"
     assert ("link", "2", "100 %", "50 %", "-", "1") in table.table.rows
+    assert examples.table.rows == tuple(
+        (of["change"], of["family"], of["before"], of["after"]) for of in before["examples"]
+    )
 
 
 def test_a_single_evaluation_changes_nothing(tmp_path):
     run = made(tmp_path / "run", *solved(0, tab=[0, 1]))
     assert facts(run)["changes"] == []
-    assert 'id="changes"' not in render_report(facts(run), []).decode()
+    assert 'id="changes"' not in render_report(facts(run)).decode()
 
 
 def test_many_tasks_are_families_by_name_and_then_by_site():

@@ -8,18 +8,16 @@ import pytest
 import pytest_asyncio
 
 from tests.inspect.buffers import made
-from tests.records.made import CRASHED, SOLVED, png, shot, step, trajectory
+from tests.records.made import CRASHED, SOLVED, shot, step, trajectory
 from tests.report.runs import at, compared, did, facts, note
 from webgym_cli.compare.views import render_comparison
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Observation
-from webgym_cli.report.gallery import choose_cards
 from webgym_cli.report.page import render_report
 from webgym_cli.report.views import build_sections
-from webgym_cli.store.index.query import open_index
+from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir, create_or_open
-from webgym_cli.store.screenshots import ScreenshotStore
 
 HOSTILE = (
     "</h3></title></style><script>document.title = 'taken'</script><img src=http://evil.test/x onerror=alert(1)>"
@@ -45,8 +43,6 @@ def run(tmp_path):
         odd["outcome"] = SOLVED.model_copy(update={"answer": HOSTILE})
         episodes.append(trajectory(30, iteration=iteration, **odd))
     made_run = made(tmp_path / "run", *(found.model_copy(update={"steps": steps}) for found in episodes))
-    store = ScreenshotStore(made_run.screenshots)
-    store.put(png(200, WIDE, HIGH))
     note(
         made_run,
         *(
@@ -87,10 +83,8 @@ def run(tmp_path):
     return made_run
 
 
-def rendered(run, count=60, price=None):
-    with open_index(run) as index:
-        shown = list(choose_cards(index, ScreenshotStore(run.screenshots), count))
-    return render_report(facts(run, 8, price), shown)
+def rendered(run, price=None):
+    return render_report(facts(run, 8, price))
 
 
 def policy_of(text):
@@ -100,22 +94,20 @@ def policy_of(text):
 
 
 def test_nothing_foreign_is_markup_and_nothing_is_loaded(run):
+    hostile = Task(id=HOSTILE, start_url="http://evil.test/")
+    for iteration in range(3):
+        append(run, did(40, "x", solved=iteration > 0, iteration=iteration, task=hostile))
     text = rendered(run).decode()
     assert text.startswith("<!doctype html>")
-    assert re.findall(r"<(script|iframe|object|embed|form|link)\b", text) == ["link", "script"]
+    assert re.findall(r"<(script|iframe|object|embed|form|link)\b", text) == ["link"]
     assert set(re.findall(r'(?:src|href)="([a-z]+:|#)', text)) == {"data:", "#"}
     assert " style=" not in text
     assert "{{ 7 * 7 }}" in text
     assert re.fullmatch(
-        r"default-src 'none'; img-src data:; style-src 'sha256-[^']+'; script-src 'sha256-[^']+'; base-uri 'none'; "
-        r"form-action 'none'",
+        r"default-src 'none'; img-src data:; connect-src 'none'; frame-src 'none'; style-src 'sha256-[^']+'; "
+        r"script-src 'none'; base-uri 'none'; form-action 'none'",
         policy_of(text),
     )
-
-
-def test_the_page_grows_with_the_episodes_that_are_asked_for_only(run):
-    assert rendered(run, 4).count(b"<article") == 4
-    assert b'id="episodes"' not in rendered(run, 0)
 
 
 def test_a_run_without_anything_has_a_page_that_says_so(tmp_path):
@@ -147,7 +139,7 @@ def test_cost_is_told_with_its_price_and_asked_for_without(run):
     assert told(90.0).note == "Counted for 8 GPUs, all the time, at 90 an hour each."
     assert (told(None).table.rows[-1][-1], "--gpu-hour-price" in told(None).note) == ("-", True)
     assert ("prepare", "3", "not told", "-", "-", "-") in told(None).table.rows
-    assert b"GPU hours</div>" in rendered(run, 0, 90.0)
+    assert b"GPU hours</div>" in rendered(run, 90.0)
 
 
 def test_settings_and_origin_are_told(tmp_path):
@@ -198,9 +190,7 @@ async def test_the_page_in_chromium(view, written, run, width):
     await clean(view)
     assert await view.title() == str(run.root)
     assert await view.evaluate("document.documentElement.scrollWidth") <= width
-    assert set(await view.evaluate("[...document.images].map((image) => image.naturalWidth)")) == {320}
-    assert await view.locator("article h3").first.inner_text() in (HOSTILE, "Click the button.")
-    assert await view.locator("a:not(nav a), script:not(body > script)").count() == 0
+    assert await view.locator("a:not(nav a), script, img").count() == 0
     size = await view.evaluate(
         "[...document.querySelectorAll('.chart text')].map((text) => text.getBoundingClientRect().height)"
     )
@@ -219,34 +209,6 @@ async def test_charts_are_drawn_and_their_tables_unfold(view, written):
     assert not await fold.locator("table").is_visible()
     await fold.locator("summary").click()
     assert "5.7 % to 51 %" in await fold.locator("table").inner_text()
-
-
-@pytest.mark.browser
-async def test_episodes_are_filtered_by_words_and_facts(view, written):
-    await view.goto(written)
-    shown = view.locator("article:visible")
-    everything = await shown.count()
-    assert await view.locator("#shown").inner_text() == f"{everything} of {everything}"
-    await view.locator("select[name=outcome]").select_option("failure")
-    assert await shown.count() == 3
-    await view.locator("select[name=iteration]").select_option("1")
-    assert await shown.count() == 1
-    assert await view.locator("#shown").inner_text() == f"1 of {everything}"
-    await view.locator("select[name=outcome]").select_option("")
-    await view.locator("input[name=words]").fill("EVIL.test taken")
-    assert await shown.count() == 1
-    assert "evil.test" in await shown.inner_text()
-    await clean(view)
-
-
-@pytest.mark.browser
-async def test_without_scripts_everything_is_shown(chromium, written):
-    context = await chromium.new_context(java_script_enabled=False)
-    tab = await context.new_page()
-    await tab.goto(written)
-    assert not await tab.locator("#filter").is_visible()
-    assert await tab.locator("article").count() == await tab.locator("article:visible").count() == 39
-    await context.close()
 
 
 @pytest.mark.browser

@@ -111,7 +111,7 @@ def test_the_report_has_the_curves_and_the_warnings(tmp_path):
         note(run, {"event": "train", "at": at(100 * number), **fixed})
     told = facts(run)
     (warning,) = told["warnings"]
-    page = render_report(told, []).decode()
+    page = render_report(told).decode()
     assert warning in page and 'id="policy-gradients"' in page
     titles = [figure.title for figure in build_training_section(told["trainings"]).figures]
     assert titles == ["Entropy", "Rows with gradient", "Mismatch of server and trainer"]

@@ -27,7 +27,7 @@ _PANELS = {
         "serve",
         "gateway",
     ),
-    "Look": ("status", "inspect_buffer", "show", "label", "report", "compare"),
+    "Look": ("status", "inspect_buffer", "show", "view", "label", "report", "compare"),
     "Exchange": ("export_sharegpt", "import_", "env", "track", "gc"),
     "Set up": ("setup", "doctor", "init_model", "login", "tasks", "tools", "config"),
 }

@@ -10,7 +10,7 @@ from webgym_cli.agent.forms.reasoning import strip_reasoning
 from webgym_cli.errors import UsageError
 from webgym_cli.records.judgement import Judgement, Verdict
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import read, read_judgement
+from webgym_cli.store.buffer import LineRef, read, read_judgement
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 
@@ -40,8 +40,13 @@ def read_episodes(run: RunDir, index: Index, names: Sequence[str]) -> Iterator[E
             raise _unknown(run, index, name)
     for name in names:
         for place in index.places("id = ?", [name]):
-            trajectory = read(run, place)
-            yield EpisodeView(trajectory, tuple(_judgements(run, index, trajectory)))
+            yield read_episode(run, index, place)
+
+
+def read_episode(run: RunDir, index: Index, line: LineRef) -> EpisodeView:
+    """Return one episode. Raises `StoreError`."""
+    trajectory = read(run, line)
+    return EpisodeView(trajectory, tuple(_judgements(run, index, trajectory)))
 
 
 def list_verdicts(judgement: Judgement) -> Iterator[tuple[str, Verdict]]:

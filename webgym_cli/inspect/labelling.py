@@ -22,7 +22,7 @@ from webgym_cli.store.labels import append_label, iter_labels
 from webgym_cli.store.run import RunDir, now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.html_page import render_page
-from webgym_cli.util.local_server import SecretServer
+from webgym_cli.util.local_server import SecretServer, respond
 
 _NAME = re.compile(r"[\w.-]{1,40}")
 
@@ -122,7 +122,7 @@ class LabelServer(SecretServer):
         }
         names = [one.line.id for one in labelling.episodes] if who else []
         mine = [(name, labelling.labels.get(who, {}).get(name, "")) for name in names]
-        return _respond(
+        return respond(
             render_page(Path(__file__).parent, "label_start.html", "label", style="episode.css", mine=mine, **facts)
         )
 
@@ -134,7 +134,7 @@ class LabelServer(SecretServer):
         facts = {"who": who, "done": len(mine), "total": len(ids), "label": mine.get(episode.line.id, "")}
         facts["before"] = quote(ids[at - 1], safe="") if at else ""
         view = EpisodeView(read(run, episode.line, without=("token_ids", "logprobs")))
-        return _respond(render_episode_page(view, ScreenshotStore(run.screenshots), facts))
+        return respond(render_episode_page(view, ScreenshotStore(run.screenshots), facts))
 
     async def _label(self, request: web.Request) -> web.Response:
         episode, who = self._find(request), request.match_info["who"]
@@ -154,7 +154,3 @@ class LabelServer(SecretServer):
         if episode is None:
             raise web.HTTPNotFound
         return episode
-
-
-def _respond(page: bytes) -> web.Response:
-    return web.Response(body=page, content_type="text/html", charset="utf-8")

@@ -17,18 +17,25 @@ from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.html_page import render_page
 
 
-def render_episode_page(view: EpisodeView, store: ScreenshotStore, label: Mapping[str, Any] | None = None) -> bytes:
+def render_episode_page(
+    view: EpisodeView,
+    store: ScreenshotStore,
+    label: Mapping[str, Any] | None = None,
+    links: Mapping[str, str] | None = None,
+) -> bytes:
     """Return the page in UTF-8. A missing screenshot is named instead.
 
     `label`: facts of the person who labels the episode, with whose form the page shows no reward and no verdict.
+    `links`: addresses of the viewer's pages: `back`, and the episodes `before` and `after`.
     """
     return render_page(
         Path(__file__).parent,
         "episode.html",
-        "label" if label else "show",
+        "label" if label else "view" if links else "show",
         style="episode.css",
-        script="label.js" if label else "",
+        script="keys.js" if label or links else "",
         label=label,
+        links=links,
         told=view,
         trajectory=view.trajectory,
         judgements=[(judgement, list(list_verdicts(judgement))) for judgement in reversed(view.judgements)],

@@ -11,7 +11,7 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.record.live import LiveTask
 from webgym_cli.records.action import Action
 from webgym_cli.util.html_page import render_page
-from webgym_cli.util.local_server import SecretServer
+from webgym_cli.util.local_server import SecretServer, respond
 
 
 class RecordServer(SecretServer):
@@ -39,7 +39,7 @@ class RecordServer(SecretServer):
     async def _show_page(self, request: web.Request) -> web.Response:
         style = "../inspect/episode.css"
         page = render_page(Path(__file__).parent, "record.html", "record", style=style, script="record.js")
-        return web.Response(body=page, content_type="text/html", charset="utf-8")
+        return respond(page)
 
     async def _show_picture(self, request: web.Request) -> web.Response:
         try:

@@ -133,12 +133,13 @@ def _examples(pairs: Sequence[Pair], name: Callable[[PairedCase], str], change: 
 
 def build_change_section(changes: Sequence[VersionChange]) -> ReportSection:
     """Return the section with one table of families for each comparison."""
-    figures = tuple(_table(change) for change in changes)
+    figures = [_table(change) for change in changes]
+    figures += [_list_examples(change) for change in changes if change["examples"]]
     note = (
         "The same test episodes (task and seed) by two policy versions: gained are those that only the later one "
         "solved, lost those that only the earlier one did."
     )
-    return ReportSection("changes", "Gained and lost", figures, note)
+    return ReportSection("changes", "Gained and lost", tuple(figures), note)
 
 
 def _table(change: VersionChange) -> Figure:
@@ -159,3 +160,10 @@ def _table(change: VersionChange) -> Figure:
     )
     title = f"Version {change['before']} to {change['after']}"
     return Figure(title, Table(columns, rows), note)
+
+
+def _list_examples(change: VersionChange) -> Figure:
+    rows = tuple((of["change"], of["family"], of["before"], of["after"]) for of in change["examples"])
+    title = f"Examples, version {change['before']} to {change['after']}"
+    columns = ("", "family", f"version {change['before']}", f"version {change['after']}")
+    return Figure(title, Table(columns, rows), "webgym view shows two episodes side by side.")

@@ -1,4 +1,4 @@
-"""A report as one HTML page. The script filters the episodes; without it all of them are shown."""
+"""A report as one HTML page, without scripts."""
 
 from __future__ import annotations
 
@@ -6,37 +6,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.report.changes import ChangeExample
 from webgym_cli.report.charts import NONE, draw_swatch, format_percent
 from webgym_cli.report.facts import ReportFacts, find_newest_test
 from webgym_cli.report.figures import ReportSection, format_interval
-from webgym_cli.report.gallery import Card
 from webgym_cli.report.phases import build_phase_sections
 from webgym_cli.report.views import build_sections
 from webgym_cli.util.html_page import render_page
 from webgym_cli.util.strict_json import encode_json
 from webgym_cli.util.text import format_count, format_duration
 
-# Fields by which episodes can be filtered, in addition to words.
-_FILTERS = ("outcome", "iteration", "split", "band")
 # Maximum characters of a setting's value.
 _LONGEST = 400
 
 
-def render_report(
-    facts: ReportFacts, cards: Sequence[Card], examples: Sequence[tuple[ChangeExample, Card, Card]] = ()
-) -> bytes:
+def render_report(facts: ReportFacts) -> bytes:
     """Render a report page, encoded in UTF-8."""
-    values = {name: sorted({card.facts[name] for card in cards}) for name in _FILTERS}
     return _render_template(
         "report",
         "report.html",
         facts=facts,
         tiles=_tiles(facts),
         sections=[*build_sections(facts), *build_phase_sections(facts)],
-        cards=cards,
-        examples=examples,
-        filters={name: options for name, options in values.items() if len(options) > 1},
         settings=[
             (key, to_short_json(of["value"]), to_short_json(of["default"])) for key, of in facts["settings"].items()
         ],
@@ -70,8 +60,7 @@ def render_sections(
 
 
 def _render_template(command: str, template: str, **values: Any) -> bytes:
-    folder, frame = Path(__file__).parent, {"style": "report.css", "script": "filter.js"}
-    return render_page(folder, template, command, **frame, swatch=draw_swatch, **values)
+    return render_page(Path(__file__).parent, template, command, style="report.css", swatch=draw_swatch, **values)
 
 
 def to_short_json(value: Any) -> str:

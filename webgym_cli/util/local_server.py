@@ -9,7 +9,7 @@ from typing import Self
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from webgym_cli.errors import UsageError
+from webgym_cli.errors import UsageError, WebGymError
 
 # Seconds that open requests have to finish on shutdown.
 _SHUTDOWN = 1.0
@@ -75,6 +75,14 @@ class SecretServer(LocalServer):
         # a name that an attacker points at 127.0.0.1 would make the page one of his own site
         if request.host != self.address:
             raise web.HTTPForbidden(text="another host name")
-        response = await handler(request)
+        try:
+            response = await handler(request)
+        except WebGymError as error:
+            raise web.HTTPBadRequest(text=" ".join([str(error), error.hint])) from error
         response.headers["Cache-Control"] = "no-store"
         return response
+
+
+def respond(page: bytes) -> web.Response:
+    """Return a rendered page as a response."""
+    return web.Response(body=page, content_type="text/html", charset="utf-8")

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
-from webgym_cli.cli.browse import open_in_browser
+from webgym_cli.cli.browse import OpenOpt, PortOpt, serve_pages
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import RunArg
 from webgym_cli.cli.output import Output
-
-PortOpt = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")]
-OpenOpt = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 
 
 def label(run: RunArg, ids: IdsArg = None, port: PortOpt = 0, open_: OpenOpt = False) -> None:
@@ -34,20 +27,10 @@ def label(run: RunArg, ids: IdsArg = None, port: PortOpt = 0, open_: OpenOpt = F
     """
     from webgym_cli.cli.run_index import open_run_index
     from webgym_cli.inspect.labelling import Labelling, LabelServer, read_episodes_to_label
-    from webgym_cli.jobs.signals import run_async
     from webgym_cli.store.run import open_run
 
     directory, _ = open_run(run)
     output, names = Output(), read_ids(ids)
     with open_run_index(directory, output) as index:
         labelling = Labelling(directory, read_episodes_to_label(directory, index, names))
-
-    async def serve() -> None:
-        async with LabelServer(labelling, port) as server:
-            output.text(server.url)
-            output.flush()
-            if open_:
-                open_in_browser(server.url, output)
-            await server.closing.wait()
-
-    run_async(serve())
+    serve_pages(LabelServer(labelling, port), output, open_=open_)

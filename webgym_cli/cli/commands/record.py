@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from webgym_cli.cli.browse import open_in_browser
-from webgym_cli.cli.commands.label import OpenOpt, PortOpt
+from webgym_cli.cli.browse import OpenOpt, PortOpt, open_in_browser
 from webgym_cli.cli.options import PaidOptions, RunArg
 
 TaskOpt = Annotated[

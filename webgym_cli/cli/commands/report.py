@@ -17,9 +17,6 @@ HtmlOpt = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write the page to FILE (default: RUN/report.html).")
 ]
 OpenOpt = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
-EpisodesOpt = Annotated[
-    int, typer.Option("--episodes", metavar="N", min=0, max=1000, help="Episodes shown, each with its last screenshot.")
-]
 GpusOpt = Annotated[
     int | None,
     typer.Option("--gpus", metavar="N", min=0, help="GPUs of the run, for GPU hours (default: 1; on a CPU 0)."),
@@ -33,7 +30,6 @@ def report(
     run: RunArg,
     html: HtmlOpt = None,
     open_: OpenOpt = False,
-    episodes: EpisodesOpt = 60,
     gpus: GpusOpt = None,
     price: PriceOpt = None,
     json: JsonOpt = False,
@@ -42,8 +38,8 @@ def report(
     """Write a report of the run as one HTML page.
 
     The page is self-contained and needs no network: learning curves with intervals, gains and losses by task family,
-    pass@k, steps, failures, the judge, time, idle time and cost, data and losses, and episodes to filter. It can be
-    written while a command works on the run. --json also prints the numbers.
+    pass@k, steps, failures, the judge, time, idle time and cost, data and losses. It can be written while a command
+    works on the run. --json also prints the numbers. The episodes are in webgym view.
 
     Examples:
       webgym report runs/a --open
@@ -52,13 +48,11 @@ def report(
 
     Exit codes: 3.
 
-    See also: webgym compare, webgym inspect-buffer, webgym show.
+    See also: webgym view, webgym compare, webgym inspect-buffer.
     """
     from webgym_cli.report.facts import gather_facts
-    from webgym_cli.report.gallery import choose_cards, read_examples
     from webgym_cli.report.page import render_report
     from webgym_cli.store.run import check_output, open_run, refuse_output_in_run
-    from webgym_cli.store.screenshots import ScreenshotStore
     from webgym_cli.util.files import write_atomic
     from webgym_cli.venvs.locate import resolve_device
 
@@ -75,19 +69,16 @@ def report(
             plan = {"event": "plan", "stage": "report", "page": str(path), "trajectories": facts["trajectories"]}
             output.show({**plan, "replaces": path.exists()})
             return
-        store = ScreenshotStore(directory.screenshots)
-        shown = list(choose_cards(index, store, episodes))
-        examples = read_examples(index, store, facts["changes"])
-    content = render_report(facts, shown, examples)
+    content = render_report(facts)
     if not is_own:
         check_output(path, content)
     write_atomic(path, content)
-    _show_summary(output, path, {"event": "report", "page": str(path), "bytes": len(content), **facts}, len(shown))
+    _show_summary(output, path, {"event": "report", "page": str(path), "bytes": len(content), **facts})
     if open_:
         open_in_browser(path, output)
 
 
-def _show_summary(output: Output, path: Path, facts: Mapping[str, Any], shown: int) -> None:
+def _show_summary(output: Output, path: Path, facts: Mapping[str, Any]) -> None:
     """Say where the page is and how large."""
     from pydantic_core import to_jsonable_python
 
@@ -97,4 +88,4 @@ def _show_summary(output: Output, path: Path, facts: Mapping[str, Any], shown: i
         output.text(str(path))
     for warning in facts["warnings"]:
         output.note(f"warning: {warning}")
-    output.note(f"{facts['bytes'] / 1e6:.1f} MB, {shown} of {facts['trajectories']} episodes shown")
+    output.note(f"{facts['bytes'] / 1e6:.1f} MB, {facts['trajectories']} episodes; webgym view shows them")

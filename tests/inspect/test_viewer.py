@@ -1,0 +1,166 @@
+"""The viewer, as a person uses it: in a browser, by filters, links and keys."""
+
+import aiohttp
+import pytest
+
+from tests.inspect.buffers import attempt, made
+from tests.records.made import png, shot, step
+from tests.records.test_judgement import judgement
+from webgym_cli.inspect import viewer
+from webgym_cli.inspect.viewer import EpisodeTable, ViewServer
+from webgym_cli.records.failure import FailureKind
+from webgym_cli.records.judgement import Verdict
+from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import Observation, Outcome
+from webgym_cli.store.buffer import append_judgement
+from webgym_cli.store.index.query import open_index
+from webgym_cli.store.screenshots import ScreenshotStore
+
+HOSTILE = "</h2><script>document.title = 'taken'</script><img src=http://evil.test/x onerror=alert(1)>"
+BROKEN = Outcome(failure=FailureKind.BROWSER_CRASHED, failure_detail="gone")
+IDS = [f"test-0000-{number:05d}" for number in range(5)]
+
+
+def watched(number):
+    seen = Observation(url="http://a.test/", title=HOSTILE, screenshot=shot(100, 640, 384))
+    return tuple(step(n, observation=seen, response=HOSTILE) for n in range(number))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two episodes of a kettle, one with a verdict, a hostile one, a crash, and one without a step."""
+    run = made(
+        tmp_path / "run",
+        attempt(0, "kettle", True, instruction="Buy a red kettle.").model_copy(update={"steps": watched(3)}),
+        attempt(1, "kettle", None, instruction="Buy a red kettle.").model_copy(update={"steps": watched(2)}),
+        attempt(2, HOSTILE, True, instruction=HOSTILE),
+        attempt(3, "lamp", None, outcome=BROKEN),
+        attempt(4, "lamp", False, steps=0),
+    )
+    ScreenshotStore(run.screenshots).put(png(100, 640, 384))
+    fact = Verdict(question="It is red.", passed=False, reason="It is blue.", votes=(False,))
+    append_judgement(run, Split.TEST, 0, judgement(trajectory=IDS[1], success=False, facts=(fact,)))
+    return run
+
+
+@pytest.fixture
+def served(run):
+    with open_index(run) as index:
+        yield ViewServer(run, EpisodeTable(index), lambda: b"<title>charts</title>")
+
+
+@pytest.fixture
+async def view(chromium):
+    """A narrow tab, what it asked for and what went wrong."""
+    tab = await chromium.new_page(viewport={"width": 380, "height": 700})
+    tab.requests, tab.errors = [], []
+    tab.on("request", lambda request: tab.requests.append(request.url))
+    for event in ("console", "pageerror", "dialog"):
+        tab.on(event, lambda found: tab.errors.append(getattr(found, "text", str(found))))
+    yield tab
+    await tab.close()
+    # screenshots that are lost, of which the card has the name
+    assert [error for error in tab.errors if "Failed to load resource" not in error] == []
+    assert [url for url in tab.requests if not url.startswith(("http://127.0.0.1:", "data:"))] == []
+
+
+async def list_ids(view):
+    return await view.locator("article a.open").all_inner_texts()
+
+
+@pytest.mark.browser
+async def test_a_person_finds_an_episode_and_looks_at_it(served, view, monkeypatch):
+    monkeypatch.setattr(viewer, "PAGE", 3)
+    async with served as server:
+        await view.goto(server.url)
+        assert await list_ids(view) == IDS[:3]
+        assert await view.evaluate("document.documentElement.scrollWidth") <= 380
+        assert await view.locator("h2").nth(2).inner_text() == HOSTILE
+        await view.keyboard.press("n")
+        await view.wait_for_url("**page=1")
+        assert await list_ids(view) == IDS[3:]
+        await view.keyboard.press("/")
+        await view.keyboard.type("RED kettle")
+        await view.keyboard.press("Enter")
+        await view.wait_for_url("**words=RED+kettle**")
+        assert await list_ids(view) == IDS[:2]
+        await view.locator("a.open").first.click()
+        await view.locator("section.step svg").first.wait_for()  # where it clicked
+        assert await view.evaluate("document.documentElement.scrollWidth") <= 380
+        await view.keyboard.press("j")
+        await view.keyboard.press("j")
+        assert abs(await view.locator("#step-1").evaluate("(step) => step.getBoundingClientRect().top")) < 20
+        await view.keyboard.press("n")
+        await view.wait_for_url(f"**id={IDS[1]}**")
+        assert "It is blue." in await view.locator("header").inner_text()
+        await view.keyboard.press("Escape")
+        await view.wait_for_url("**words=RED+kettle**")
+        assert await list_ids(view) == IDS[:2]
+
+
+@pytest.mark.browser
+async def test_two_episodes_side_by_side_move_together(served, view):
+    async with served as server:
+        await view.set_viewport_size({"width": 1200, "height": 700})
+        await view.goto(server.url)
+        for name in IDS[:2]:
+            await view.locator(f"input[value={name}]").check()
+        await view.keyboard.press("c")
+        await view.wait_for_url("**/pair?**")
+        frames = [view.frame_locator("iframe").nth(n) for n in range(2)]
+        for frame in frames:
+            await frame.locator("#step-1").wait_for()
+        await view.keyboard.press("j")
+        await view.keyboard.press("j")
+        for frame in frames:
+            assert await frame.locator("#step-1").evaluate("(step) => step.getBoundingClientRect().top < 400")
+        await view.keyboard.press("Escape")
+        await view.wait_for_url(server.url)
+        await view.keyboard.press("r")
+        await view.wait_for_url("**/report")
+        assert await view.title() == "charts"
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ({}, IDS),
+        ({"outcome": "failure"}, [IDS[3]]),
+        ({"failure": "browser_crashed", "words": "gone"}, [IDS[3]]),
+        ({"verdict": "no"}, [IDS[1]]),
+        ({"reward": "1.0", "site": "kettle.test"}, [IDS[0]]),
+        ({"task": HOSTILE}, [IDS[2]]),
+        ({"words": "' OR 1=1 --"}, []),
+        ({"where": "steps = 0"}, [IDS[4]]),
+    ],
+)
+def test_filters(run, query, wanted):
+    with open_index(run) as index:
+        table = EpisodeTable(index)
+        where, values = table.read_filter(query)
+        assert [row["id"] for row in table.list_page(where, values, 0)] == wanted
+        assert table.count(where, values) == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [
+        ("", None, 200),
+        ("?page=x", None, 200),
+        ("?page=99", None, 200),
+        ("", "evil.test", 403),
+        ("../", None, 404),
+        ("episode?id=nothing", None, 400),
+        ("pair?id=a", None, 400),
+        ("?where=1%3D1)%3B+DROP+TABLE+episodes", None, 400),
+        ("?where=nothing", None, 400),
+        (f"thumbnail?id={IDS[0]}", None, 200),
+        (f"thumbnail?id={IDS[2]}", None, 400),  # its image is lost
+        (f"thumbnail?id={IDS[4]}", None, 404),
+    ],
+)
+async def test_only_what_is_there_is_served(served, path, host, status):
+    async with served as server, aiohttp.ClientSession() as session:
+        answer = await session.get(server.url + path, headers={"Host": host} if host else {})
+        assert answer.status == status
+        assert "http-equiv" not in await answer.text(errors="replace") or "default-src 'none'" in await answer.text()
