@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import json
 import re
 import shutil
@@ -50,6 +51,12 @@ def raw(run: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (run / "llamafactory_data").iterdir()}
 
 
+def weights(checkpoint: Path) -> array.array:
+    """Return all float32 weights of a checkpoint."""
+    contents = (checkpoint / "model.safetensors").read_bytes()
+    return array.array("f", contents[8 + int.from_bytes(contents[:8], "little") :])
+
+
 @pytest.mark.parametrize("moment", ["drawing", "writing"])
 def test_prepare_killed_half_way_is_the_uninterrupted_one(demonstrated, tmp_path, moment):
     run = demonstrated
@@ -84,9 +91,12 @@ def test_a_training_killed_half_way_is_the_uninterrupted_one(sft_run, demonstrat
     assert [path.name for path in made] == [path.name for path in sft_run[0].checkpoints.iterdir()]
     assert (run / "model.pt").resolve() == made[0].resolve()
     published = sft_run[0].checkpoints / made[0].name
-    assert (made[0] / "model.safetensors").read_bytes() == (published / "model.safetensors").read_bytes()
+    # Two uninterrupted trainings, too, may differ in a weight's last bits on a busy machine; a wrong step in 1e-3.
+    mine, other = (weights(folder) for folder in (made[0], published))
+    assert max(abs(one - two) for one, two in zip(mine, other, strict=True)) < 1e-5
     mine, other = (json.loads((folder / "checkpoint.json").read_text()) for folder in (made[0], published))
-    assert {**mine, "created_at": "", "seconds": 0} == {**other, "created_at": "", "seconds": 0}
+    same = {"loss": pytest.approx(other["loss"], rel=1e-5), **{key: mine[key] for key in ("created_at", "seconds")}}
+    assert mine == other | same
     nothing_was_interrupted(run)
 
 
