@@ -49,14 +49,15 @@ class RecordServer(SecretServer):
         return web.Response(body=png, content_type="image/png", status=200 if png else 204)
 
     async def _take(self, request: web.Request) -> web.Response:
-        live, what, given = self._live, request.match_info["what"], await request.json()
+        live, what = self._live, request.match_info["what"]
         if live is None:
             return web.json_response({"message": self.message or "The browser is started …"})
-        if what == "act":
-            try:
-                action = Action.model_validate(given)
-            except ValueError as error:
-                raise web.HTTPBadRequest(text=str(error)) from None
+        try:
+            given = await request.json()
+            action = Action.model_validate(given) if what == "act" else None
+        except ValueError as error:
+            raise web.HTTPBadRequest(text=str(error)) from None
+        if action:
             await live.act(action)
         elif what == "undo":
             await live.undo()
