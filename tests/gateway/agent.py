@@ -1,4 +1,7 @@
-"""An agent without a browser: fetches the start page through its proxy, asks the policy, and writes its answer."""
+"""An agent without a browser: fetches the start page through its proxy, asks the policy, and writes its answer.
+
+Its first argument is how it behaves, the others begin its questions.
+"""
 
 import json
 import os
@@ -9,7 +12,8 @@ from pathlib import Path
 
 
 def ask(number):
-    body = {"model": os.environ["OPENAI_MODEL"], "messages": [{"role": "user", "content": f"{number}. {PAGE[:100]}"}]}
+    text = " ".join([f"{number}.", *sys.argv[2:], PAGE[:100]])
+    body = {"model": os.environ["OPENAI_MODEL"], "messages": [{"role": "user", "content": text}]}
     return json.loads(post(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", body))
 
 

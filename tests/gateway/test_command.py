@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -9,18 +10,21 @@ import pytest
 
 from tests.gateway.served import LIMITS, Upstream
 from tests.prepare.rl_made import build_model
+from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.tokens.tokens import ModelTokens
 from webgym_cli.config.load import load
 from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.errors import SettingsError, WebGymError
-from webgym_cli.gateway.command import parse_command
+from webgym_cli.gateway.command import CommandEpisode, parse_command
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.loop.rollouts import execute_rollout
 from webgym_cli.prepare.rl.rows import read_turns
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
+from webgym_cli.rollout.queue import ResourceClaims
+from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -32,7 +36,7 @@ def model(tmp_path_factory):
     return build_model(tmp_path_factory.mktemp("model"))
 
 
-async def roll_out(tmp_path, model, mode, *overrides, right=True):
+async def roll_out(tmp_path, model, mode, *overrides, right=True, shared=None):
     """Return the trajectories of one episode on the shop, and the run."""
     run, tokens = RunDir(tmp_path / "run"), ModelTokens(str(model))
     async with Upstream(tokens) as upstream:
@@ -46,7 +50,7 @@ async def roll_out(tmp_path, model, mode, *overrides, right=True):
         upstream.text = SiteEpisode(find_task(episode.task.id), episode.seed).reference if right else "No idea."
         async with StageContext(run, settings, run.logs, lambda event: None) as context:
             try:
-                await execute_rollout(context, plan)
+                await execute_rollout(context, plan, shared)
             except WebGymError as error:
                 assert "no episode could be collected" in str(error)
     return list(scan_stored(run, Split.TRAIN, 0)), run, tokens
@@ -78,6 +82,27 @@ async def test_an_agent_that_breaks_is_a_failure_and_is_tried_again(tmp_path, mo
     if mode == "hang":
         assert len(made[0].steps) == 1
     assert (run.logs / "agents" / f"{made[0].id}.log").is_file()
+
+
+@pytest.mark.browser
+async def test_an_agent_s_time_limit_is_paused_while_the_policy_s_weights_change(tmp_path, model, monkeypatch):
+    gate, episodes = PolicyGate(), []
+    play = CommandEpisode._play
+
+    async def note(episode):
+        episodes.append(episode)
+        return await play(episode)
+
+    monkeypatch.setattr(CommandEpisode, "_play", note)
+    shared = SharedRollouts(gate, SlotPool(1), ResourceClaims())
+    async with gate.closed():
+        rolling = asyncio.create_task(roll_out(tmp_path, model, "answer", shared=shared))
+        async with asyncio.timeout(120):
+            while not gate.held:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert episodes[0]._deadline.when() is None
+    (made,), *_ = await rolling
+    assert (made.outcome.reward, episodes[0]._deadline.when() is None) == (1.0, False)
 
 
 @pytest.mark.browser

@@ -79,7 +79,7 @@ class CommandEpisode(EpisodeRun):
         self.instruction, self.task = access.instruction, self.environment.resolve_task(self.task)
         episode = self.owed.episode.model_copy(update={"id": self.owed.trajectory_id, "task": self.task})
         session, key = self.command.recorder.admit(episode)
-        self._session = session
+        self._session, session.hold = session, self._wait_for_policy
         log = self.command.logs / f"{episode.id}.log"
         with TemporaryDirectory() as folder, self._stage(EpisodeStage.POLICY):
             environment = self.command.make_environment(access, key, Path(folder))

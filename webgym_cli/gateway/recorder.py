@@ -161,6 +161,8 @@ class Recorder:
         images = tuple(shot.sha256 for shot in shots)
         greedy, fields = session.episode.greedy, request.fields
         prompt = Prompt(conversation.messages, images, episode=session.id, greedy=greedy, seed=seed, fields=fields)
+        if session.hold is not None:
+            await session.hold()
         started = asyncio.get_running_loop().time()
         try:
             reply = await self.agent.answer(prompt)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -84,6 +84,8 @@ class Session:
     delivered: set[int] = field(default_factory=set)
     reward: float | None = None
     end: SessionEnd | None = None
+    hold: Callable[[], Awaitable[None]] | None = None
+    """Waits before each call, while the policy changes its weights; None: a call waits within the time limit."""
     error: BoundaryError | None = None
     """The last failure of the policy's servers."""
     exhausted: bool = False

@@ -233,7 +233,7 @@ class EpisodeRun:
 
     async def _wait_for_policy(self) -> None:
         """Wait during a weight update of the policy; the episode timeout is paused."""
-        if self.gate.is_open or self._deadline is None:
+        if self.gate.is_open or self._deadline is None or self._deadline.expired():
             return
         loop = asyncio.get_running_loop()
         due, began = self._deadline.when(), loop.time()
