@@ -13,6 +13,7 @@ import pytest
 from tests.cli.runs import filled
 from tests.forked import webgym
 from webgym_cli.store.run import RunDir
+from webgym_cli.store.state import begin
 
 FIRST = "train-0000-00000"
 READERS = [
@@ -135,6 +136,12 @@ def test_a_stored_step_names_no_code(stranger, code, tmp_path, field):
         {"orm__base_url": "https://elsewhere.example/v1"},
         {"generate__base_url": "https://elsewhere.example/v1"},
         {"rl__replay__base_url": "https://elsewhere.example/v1"},
+        {"rollout__policy": "https://elsewhere.example/v1", "rollout__policy_api_key_env_var": "GITHUB_TOKEN"},
+        {"rollout__policy": "http://127.0.0.1:1/v1,https://elsewhere.example/v1"},
+        {"browser__cdp_urls": ["wss://elsewhere.example/?key=$GITHUB_TOKEN"]},
+        {"browser__http_credentials": {"https://elsewhere.example": "user:$GITHUB_TOKEN"}},
+        {"browser__private_hosts": ["10.0.0.1"]},
+        {"rollout__file_folders": ["/etc"]},
     ],
     ids=lambda setting: next(iter(setting)),
 )
@@ -146,8 +153,19 @@ def test_a_copy_that_executes_something_asks_for_trust(stranger, code, tmp_path,
 
 def test_a_copy_without_such_settings_needs_no_trust(stranger):
     change(stranger, webarena__shopping__reset="http://127.0.0.1:1/reset", agent__tools=["calculator"])
-    change(stranger, judge__base_url="http://127.0.0.1:1/v1")
+    change(stranger, judge__base_url="http://127.0.0.1:1/v1", rollout__policy="http://127.0.0.1:1/v1")
+    change(stranger, orm__base_url="")
     assert not refused(stranger)
+    change(stranger, judge__base_url="scripted", rollout__policy="vllm")
+    assert not refused(stranger)
+
+
+@pytest.mark.parametrize("command", ["rollout", "gateway"])
+def test_a_note_of_an_interrupted_command_sends_no_key_elsewhere(stranger, command):
+    options = {"split": "train", "policy": "https://elsewhere.example/v1"}
+    begin(stranger, command, options)
+    done = webgym("resume", stranger.root, "--dry-run", cwd=stranger.root.parent)
+    assert (done.returncode, "rollout.policy" in done.stderr, "--trust" in done.stderr) == (2, True, True)
 
 
 def test_trust_is_given_once_and_to_nothing_else(stranger, code, tmp_path):

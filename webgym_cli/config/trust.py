@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.util.files import read_json, write_json
 from webgym_cli.util.urls import is_loopback
@@ -29,7 +30,12 @@ def _is_command(value: Any) -> bool:
 
 def _is_elsewhere(value: Any) -> bool:
     """Whether an address is on another machine: keys and passwords of this user are sent there."""
-    return bool(value) and not is_loopback(urlsplit(str(value)).hostname or "")
+    return bool(value) and value != SCRIPTED and not is_loopback(urlsplit(str(value)).hostname or "")
+
+
+def _has_server_elsewhere(policy: Any) -> bool:
+    """Whether a policy is a server on another machine, or one of several is."""
+    return any("://" in address and _is_elsewhere(address) for address in str(policy).split(","))
 
 
 def _names_server_elsewhere(value: Any) -> bool:
@@ -39,6 +45,8 @@ def _names_server_elsewhere(value: Any) -> bool:
     return "://" in str(value) and _is_elsewhere(value)
 
 
+# Also an option of commands, whose note in a run is its author's too.
+POLICY = "rollout.policy"
 # Settings that may name a registered item by its location.
 PLACES = (
     *("agent.tools", "agent.reward_name", "agent.call_format", "context_config.prompt_version", "judge.protocol"),
@@ -50,6 +58,12 @@ _EXECUTED: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(
         ("plugins", "venvs.serve", "venvs.train", "browser.executable", "browser.args", "rollout.agent"), bool
     ),
+    # A remote browser sees logins, and its address may name a variable with a key, as credentials do. Pages of the
+    # author reach what private hosts serve, and get files from other folders.
+    **dict.fromkeys(
+        ("browser.cdp_urls", "browser.http_credentials", "browser.private_hosts", "rollout.file_folders"), bool
+    ),
+    POLICY: _has_server_elsewhere,
     # LLaMA-Factory and vLLM load code that their arguments name; Ray's client unpickles what the cluster sends
     **dict.fromkeys(
         ("policy_config.trust_remote_code", "train.extra", "serve.extra_args", "rollout.ray_address"), bool

@@ -34,7 +34,7 @@ def resume(
     from pydantic import validate_call
 
     from webgym_cli.cli.stage import trust as trust_runs
-    from webgym_cli.config.trust import is_own, refuse_foreign
+    from webgym_cli.config.trust import POLICY, is_own, refuse_foreign, require_trust, select_executed
     from webgym_cli.store.run import open_run
     from webgym_cli.store.state import read_running_command
 
@@ -49,6 +49,8 @@ def resume(
     # it names files to read and to write, which a stranger's note must not choose
     if interrupted.command in ("generate", "import", "eval") and not is_own(directory.root):
         raise refuse_foreign(directory.root, f"its {interrupted.command} reads and writes files that its author chose")
+    if not is_own(directory.root):
+        require_trust(directory.root, select_executed({POLICY: interrupted.options.get("policy")}))
     output.note(
         f"{'would resume' if dry_run else 'resuming'} `webgym {interrupted.command}`, begun {interrupted.since}"
     )
