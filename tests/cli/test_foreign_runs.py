@@ -130,6 +130,7 @@ def test_a_stored_step_names_no_code(stranger, code, tmp_path, field):
         {"sites__desk": {"url": "http://127.0.0.1:1", "isolation": "reset", "reset": "CODE now"}},
         {"sites__desk__url": "https://elsewhere.example"},
         {"sites": {"desk.reset": "CODE now"}},
+        {"sites__desk": {"url": "http://127.0.0.1:1", "accounts": {"user": {"storage_state": "/home/me/state.json"}}}},
         {"judge__base_url": "https://elsewhere.example/v1"},
         {"judge__jobs": {"blocking": {"base_url": "https://elsewhere.example/v1"}}},
         {"judge__blocking_base_url": "https://elsewhere.example/v1"},

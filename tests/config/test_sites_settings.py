@@ -7,7 +7,7 @@ import pytest
 
 from webgym_cli.config.load import flat_values, load
 from webgym_cli.config.renamed import RenamedSettingWarning
-from webgym_cli.config.sites import SiteAccount
+from webgym_cli.config.sites import SiteAccount, SiteSettings
 from webgym_cli.config.trust import select_executed
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.webarena import WebArenaSite
@@ -122,7 +122,24 @@ def test_a_run_of_an_older_version_keeps_the_sites_that_it_had(tmp_path):
     assert load(run_config=run).seed == 3
 
 
-def test_a_reset_command_and_an_address_elsewhere_need_trust(tmp_path):
+def test_a_reset_command_an_address_elsewhere_and_a_stored_login_need_trust(tmp_path):
     (file := tmp_path / "site.yaml").write_text(DESK)
-    assert select_executed(flat_values(load([str(file)]))) == {"sites.desk.reset": "python reset.py {episode}"}
+    assert select_executed(flat_values(load([str(file)]))) == {
+        "sites.desk.reset": "python reset.py {episode}",
+        "sites.desk.accounts.admin.storage_state": str(tmp_path / "admin.json"),
+    }
     assert select_executed({"sites.desk.url": "http://a.test"}) == {"sites.desk.url": "http://a.test"}
+
+
+@pytest.mark.parametrize(
+    ("page", "path"),
+    [
+        ("login", "/login"),
+        ("@elsewhere.example/", "/@elsewhere.example/"),
+        (".elsewhere.example", "/.elsewhere.example"),
+    ]
+    + [(page, page) for page in ("", "/login", "?next=/", "#/login")],
+)
+def test_a_page_stays_on_its_site(page, path):
+    site = SiteSettings(url="http://localhost", login_page=page, proof_page=page)
+    assert (site.login_page, site.proof_page) == (path, path)

@@ -82,6 +82,12 @@ class SiteSettings(ConfigSection):
         # Appended paths begin with a slash.
         return url.rstrip("/")
 
+    @field_validator("login_page", "proof_page")
+    @classmethod
+    def _is_a_path(cls, page: str) -> str:
+        # Appended to `http://localhost`, `@elsewhere.example` or `.elsewhere.example` would be another host.
+        return page if not page or page.startswith(("/", "?", "#")) else f"/{page}"
+
     @model_validator(mode="after")
     def _can_be_reset(self) -> SiteSettings:
         if self.isolation == "reset" and not self.reset.strip():

@@ -70,6 +70,7 @@ _EXECUTED: dict[str, Callable[[Any], bool]] = {
     ),
     "sites.NAME.reset": _is_command,
     "sites.NAME.url": _is_elsewhere,
+    "sites.NAME.accounts.ROLE.storage_state": bool,  # a login of this user, to any site
     "judge.jobs": _names_server_elsewhere,
     **dict.fromkeys(("judge.base_url", "orm.base_url", "generate.base_url", "rl.replay.base_url"), _is_elsewhere),
 }
@@ -81,7 +82,8 @@ def select_executed(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find_rule(key: str) -> Callable[[Any], bool]:
-    name = re.sub(r"^sites\.[\w-]+\.(reset|url)$", r"sites.NAME.\1", key)
+    name = re.sub(r"^sites\.[^.]+\.(reset$|url$|accounts\.)", r"sites.NAME.\1", key)
+    name = re.sub(r"(?<=^sites\.NAME\.accounts\.)[^.]+", "ROLE", name)
     # a free-form mapping may be given by the key of one entry
     rules = (rule for executed, rule in _EXECUTED.items() if f"{name}.".startswith(f"{executed}."))
     return next(rules, lambda value: False)
