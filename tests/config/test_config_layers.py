@@ -484,3 +484,19 @@ def test_what_followed_from_the_model_before_follows_from_the_next(written):
     run = written("config.json", json.dumps(saved.model_dump(mode="json")))
     found = load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"], run_config=run)
     assert found == load(overrides=["policy_config.base_model=Qwen/Qwen3-VL-8B-Instruct"])
+
+
+def test_paths_are_found_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("tasks.jsonl", "admin.json"):
+        (tmp_path / name).write_text("{}")
+    for name in ("model", "logins", "files", "env"):
+        (tmp_path / name).mkdir()
+    site = 'sites.desk={"url": "http://127.0.0.1:1", "accounts": {"admin": {"storage_state": "admin.json"}}}'
+    given = ("policy_config.base_model=model", "tasks.train=tasks.jsonl", "tasks.test=sites:all", "venvs.train=env")
+    found = load([], [*given, "browser.auth_folder=logins", 'rollout.file_folders=["files", "none"]', site])
+    assert found.policy_config.base_model == str(tmp_path / "model")
+    assert (found.tasks.train, found.tasks.test) == (str(tmp_path / "tasks.jsonl"), "sites:all")
+    assert (found.browser.auth_folder, found.venvs.train) == (str(tmp_path / "logins"), str(tmp_path / "env"))
+    assert found.rollout.file_folders == (str(tmp_path / "files"), "none")
+    assert found.sites["desk"].accounts["admin"].storage_state == str(tmp_path / "admin.json")

@@ -126,7 +126,7 @@ def test_a_reset_command_an_address_elsewhere_and_a_stored_login_need_trust(tmp_
     (file := tmp_path / "site.yaml").write_text(DESK)
     assert select_executed(flat_values(load([str(file)]))) == {
         "sites.desk.reset": "python reset.py {episode}",
-        "sites.desk.accounts.admin.storage_state": str(tmp_path / "admin.json"),
+        "sites.desk.accounts.admin.storage_state": "admin.json",
     }
     assert select_executed({"sites.desk.url": "http://a.test"}) == {"sites.desk.url": "http://a.test"}
 

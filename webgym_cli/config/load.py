@@ -33,7 +33,11 @@ from webgym_cli.errors import SettingsError
 from webgym_cli.util.registry import absolute_place, allow_places, import_plugins
 
 BASE_MODEL = "policy_config.base_model"
-_DEEPSPEED = ("algorithm_config.deepspeed_config_filename", "rl.trainer.deepspeed")
+# Settings that may name a file or a folder, or several.
+_PATHS = (
+    *(BASE_MODEL, "algorithm_config.deepspeed_config_filename", "rl.trainer.deepspeed", "tasks.train", "tasks.test"),
+    *("browser.auth_folder", "rollout.file_folders", "venvs.serve", "venvs.train"),
+)
 # Settings that name modules, files or items in them.
 CODE = ("plugins", "context_config.prompt_version", "agent.call_format")
 
@@ -161,12 +165,14 @@ def list_unused_variables(run_config: Path) -> list[str]:
 
 
 def absolute_value(key: str, value: Any) -> Any:
-    """Return a value; the paths of a local model, of DeepSpeed's and of Python files are made absolute."""
+    """Return a value; paths are made absolute, since later commands of a run may start in other folders."""
     if key == "plugins" or key in PLACES:
         return [absolute_place(name) for name in value] if isinstance(value, list) else absolute_place(value)
-    is_there = os.path.isdir if key == BASE_MODEL else os.path.isfile  # a name is no path
-    local = key in (BASE_MODEL, *_DEEPSPEED) and isinstance(value, str) and is_there(value)
-    return str(Path(value).absolute()) if local else value
+    if isinstance(value, list) and key in _PATHS:
+        return [absolute_value(key, path) for path in value]
+    is_path = isinstance(value, str) and (key in _PATHS or key.endswith(".storage_state"))
+    is_there = os.path.isdir if key == BASE_MODEL else os.path.exists  # a name is no path
+    return str(Path(value).absolute()) if is_path and value and is_there(value) else value
 
 
 def _put(target: dict[str, Any], key: str, value: Any) -> None:
