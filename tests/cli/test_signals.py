@@ -28,9 +28,8 @@ def run(tmp_path):
 
 
 @contextmanager
-def stuck_picture(run):
-    """Hold a lease on a screenshot: who opens it waits. Gives a function that waits until a process does."""
-    path = ScreenshotStore(run.screenshots).png(shot(1).sha256)
+def stuck_file(path):
+    """Hold a lease on a file: who opens it waits. Gives a function that waits until a process does."""
     before = signal.signal(signal.SIGIO, signal.SIG_IGN)
     descriptor = os.open(path, os.O_RDWR)
     fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
@@ -45,6 +44,10 @@ def stuck_picture(run):
     finally:
         os.close(descriptor)
         signal.signal(signal.SIGIO, before)
+
+
+def stuck_picture(run):
+    return stuck_file(ScreenshotStore(run.screenshots).png(shot(1).sha256))
 
 
 def begun(run, *arguments):
@@ -99,7 +102,8 @@ def test_an_export_leaves_nothing_half_written(run, number, code, form):
 
 
 def test_a_report_is_whole_or_not_there(run):
-    with stuck_picture(run) as read_by:
+    run.metrics.write_text("")
+    with stuck_file(run.metrics) as read_by:
         child = begun(run, "report", run.root)
         read_by(child)
         left, said = ended(child, signal.SIGINT)

@@ -64,8 +64,9 @@ def test_a_toy_environment_is_rolled_out_shown_and_reported(webgym, tmp_path):
         (result,) = trajectory["steps"][0]["observation"]["results"]
         assert result["text"] == "the dial shows 0" and result["image"]["width"] == 64
     assert "dial\t2\t2" in webgym("inspect-buffer", "run")
+    assert "dial-" in webgym("show", "run", trajectories[0]["id"])
     webgym("report", "run")
-    assert "dial-" in (tmp_path / "run" / "report.html").read_text()
+    assert "2 episodes" in (tmp_path / "run" / "report.html").read_text()
     webgym(*ROLLOUT, "--episodes", "4")  # the run keeps its plugins
     assert len(stored(tmp_path)) == 4
 

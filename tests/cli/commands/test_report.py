@@ -41,7 +41,7 @@ def test_report_writes_a_page_into_the_run_and_says_where_and_how_large(run):
     out, err = call("report", run.root)
     path = run.root / "report.html"
     assert out == f"{path}\n"
-    assert err == "0.0 MB, 8 episodes; webgym view shows them\n"
+    assert err == "0.0 MB, 8 episodes: webgym view shows them\n"
     assert path.read_bytes().startswith(b"<!doctype html>")
 
 

@@ -82,10 +82,14 @@ def _show_summary(output: Output, path: Path, facts: Mapping[str, Any]) -> None:
     """Say where the page is and how large."""
     from pydantic_core import to_jsonable_python
 
+    from webgym_cli.util.text import format_count
+
     if output.as_json:
         output.data(to_jsonable_python(facts))
     else:
         output.text(str(path))
     for warning in facts["warnings"]:
         output.note(f"warning: {warning}")
-    output.note(f"{facts['bytes'] / 1e6:.1f} MB, {facts['trajectories']} episodes; webgym view shows them")
+    output.note(
+        f"{facts['bytes'] / 1e6:.1f} MB, {format_count(facts['trajectories'], 'episode')}: webgym view shows them"
+    )
