@@ -35,7 +35,7 @@ def _is_elsewhere(value: Any) -> bool:
 
 def _has_server_elsewhere(policy: Any) -> bool:
     """Whether a policy is a server on another machine, or one of several is."""
-    return any("://" in address and _is_elsewhere(address) for address in str(policy).split(","))
+    return any(map(_names_server_elsewhere, str(policy).split(",")))
 
 
 def _names_server_elsewhere(value: Any) -> bool:

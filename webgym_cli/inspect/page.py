@@ -28,10 +28,11 @@ def render_episode_page(
     `label`: facts of the person who labels the episode, with whose form the page shows no reward and no verdict.
     `links`: addresses of the viewer's pages: `back`, and the episodes `before` and `after`.
     """
+    command = "view" if links else "show"
     return render_page(
         Path(__file__).parent,
         "episode.html",
-        "label" if label else "view" if links else "show",
+        "label" if label else command,
         style="episode.css",
         script="keys.js" if label or links else "",
         label=label,

@@ -46,10 +46,11 @@ def resume(
         return
     if trust:
         trust_runs(directory)
-    # it names files to read and to write, which a stranger's note must not choose
-    if interrupted.command in ("generate", "import", "eval") and not is_own(directory.root):
-        raise refuse_foreign(directory.root, f"its {interrupted.command} reads and writes files that its author chose")
     if not is_own(directory.root):
+        # it names files to read and to write, which a stranger's note must not choose
+        if interrupted.command in ("generate", "import", "eval"):
+            why = f"its {interrupted.command} reads and writes files that its author chose"
+            raise refuse_foreign(directory.root, why)
         require_trust(directory.root, select_executed({POLICY: interrupted.options.get("policy")}))
     output.note(
         f"{'would resume' if dry_run else 'resuming'} `webgym {interrupted.command}`, begun {interrupted.since}"

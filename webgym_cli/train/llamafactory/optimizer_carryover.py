@@ -32,7 +32,9 @@ def why_not_carried(folder: Path, training: TrainingIdentity) -> str:
     if not has_moments(folder):
         return f"{folder.name} has no optimizer states of LLaMA-Factory"
     before, shards = read_training(folder), len(list(folder.glob(OPTIMIZER_STATES)))
-    stage = before.zero_stage if before else (training.zero_stage or 0) if shards else None
+    stage = (training.zero_stage or 0) if shards else None
+    if before is not None:
+        stage = before.zero_stage
     return why_states_differ(folder.name, training, zero_stage=stage, processes=shards)
 
 
