@@ -121,7 +121,7 @@ def test_large_and_small_values_are_finite(plan, tmp_path, kind):
 
 def test_a_training_that_changed_nothing_is_noted(plan, tmp_path):
     weights, base = checkpoint(plan.folder / "checkpoint-4"), tmp_path / "base"
-    plan = replace(plan, model=str(base))
+    plan = replace(plan, data=plan.data._replace(model=str(base)))
     tensors(weights / "model.safetensors", 1.0, 2.0)
     tensors(base / "model.safetensors", 1.0, 2.5)
     assert publish.check_weights(plan, weights, tmp_path) == ""

@@ -152,7 +152,7 @@ def test_a_training_takes_the_nodes_of_the_setting_or_all(scene, train, nodes):
     scene.cluster = OneMachine(4)
     scene.ready(nproc_per_node=2, **train)
     plan = scene.plan()
-    assert (plan.nodes, plan.training.world_size) == (nodes, 2 * nodes)
+    assert (plan.launch.placement.nodes, plan.training.world_size) == (nodes, 2 * nodes)
     assert plan.to_json()["nodes"] == nodes
 
 
@@ -161,7 +161,7 @@ def test_torchruns_variables_are_refused_with_the_command_to_type(scene, count):
     with pytest.raises(UsageError, match=f"NNODES is {count}") as caught:
         scene.plan({"NNODES": count, "NODE_RANK": "0", "MASTER_ADDR": "a"})
     assert "ray symmetric-run" in caught.value.hint
-    assert scene.plan({"NNODES": "1"}).nodes == 2
+    assert scene.plan({"NNODES": "1"}).launch.placement.nodes == 2
 
 
 @pytest.mark.parametrize(

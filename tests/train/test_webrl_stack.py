@@ -62,7 +62,7 @@ def second(first) -> Trained:
                 process.kill()
 
     plan = plan_training(run, settings)
-    assert (plan.mode, plan.config["critic"]["path"]) == ("carried", str(first.folder / "critic"))
+    assert (plan.mode, plan.launch.config["critic"]["path"]) == ("carried", str(first.folder / "critic"))
     with pytest.raises(JobError):
         asyncio.run(execute(plan, run, settings, new_attempt(run), kill))
     assert killed and plan_training(run, settings).mode == "continued"

@@ -41,7 +41,7 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
 async def train(context: StageContext, plan: TrainPlan | None = None) -> None:
     """Train by `plan`, default `plan_training`; releases the servers' GPUs first."""
     plan = plan or plan_training(context.run, context.settings)
-    if plan.iteration != version(context.run):  # planned before this process locked the run
+    if plan.data.iteration != version(context.run):  # planned before this process locked the run
         raise UsageError(f"{context.run.root}: another command has trained it meanwhile", hint="run the command again")
     current_data(context.run, context.settings).renew_config(context.run, context.settings, context.sink)
     reached = await context.tracker.make_way()

@@ -61,11 +61,6 @@ async def accept_data(run: RunDir, settings: Settings, log: Path) -> None:
     """Train on the data as it is."""
 
 
-async def keep_plan(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
-    """Return the plan unchanged: the training starts from the model alone."""
-    return plan
-
-
 async def keep_checkpoint(plan: TrainPlan, checkpoint: Path, settings: Settings, log: Path, sink: EventSink) -> Path:
     """Publish the checkpoint as the trainer wrote it."""
     return checkpoint
@@ -87,7 +82,8 @@ class TrainingBackend:
     """Raises `SettingsError` for settings that it can't train with, before anything is rolled out."""
     check_data: DataCheck = accept_data
     """Called after data was prepared, and before it is trained on."""
-    build_start: PlanStep = keep_plan
+    build_start: PlanStep | None = None
+    """Rebuilds the parent's optimizer states for a training that starts with them; None: the trainer reads them."""
     export: ExportFn = keep_checkpoint
     deepspeed_setting: str = ""
     """The setting that names DeepSpeed's configuration; empty without DeepSpeed."""

@@ -68,12 +68,12 @@ def build_ops(
 
 async def require_ops(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> None:
     """Build what this training needs. Raises `VenvError` if it can't be built."""
-    ops = list_ops(plan.deepspeed, resolve_device(settings.venvs.device))
+    ops = list_ops(plan.launch.deepspeed, resolve_device(settings.venvs.device))
     if not ops:
         return
     sink({"event": "train_note", "message": f"DeepSpeed loads {', '.join(ops)}: some minutes the first time"})
-    env = child_environment(plan.env, settings, plan.python)
-    if await Job.run([str(plan.python), "-c", BUILD, *ops], env=env, log=log) != 0:
+    env = child_environment(plan.launch.env, settings, plan.launch.python)
+    if await Job.run([str(plan.launch.python), "-c", BUILD, *ops], env=env, log=log) != 0:
         raise _refuse(ops, log)
 
 

@@ -46,20 +46,24 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
         sink({"event": "train_note", "message": note})
     await _outlive_predecessor(plan, settings.train.stop_grace)
     _require_space(plan, settings, sink)
-    if plan.unpickles and not is_own(run.root):
+    backend = find_backend(plan.algorithm)
+    # The trainer reads DeepSpeed's pickles, unless the backend rebuilds the parent's states for it.
+    unpickles = plan.mode == "continued" or (plan.mode == "carried" and backend.build_start is None)
+    if unpickles and plan.launch.deepspeed is not None and not is_own(run.root):
         raise refuse_foreign(run.root, "DeepSpeed's states in its checkpoints are pickles, which execute code")
     with disk.disk_errors(run.checkpoints):
         _enter_folder(plan, run, sink)
-    backend = find_backend(plan.algorithm)
     if plan.mode != "finished":
         await backend.check_data(run, settings, log_dir)
-    plan = await backend.build_start(plan, settings, log_dir / LOG, sink)
+    if plan.mode == "carried" and backend.build_start is not None:
+        plan = await backend.build_start(plan, settings, log_dir / LOG, sink)
     with disk.disk_errors(plan.folder):
         write_json(plan.folder / working_dir.RECORD, plan.training.model_dump(mode="json"))
-        write_atomic(plan.folder / plan.launch_file, plan.launch_text())
-    sink(make_event("train_start", name=plan.name, mode=plan.mode, steps=plan.total_steps))
+        write_atomic(plan.folder / plan.launch.file, plan.launch.text())
+    sink(make_event("train_start", name=plan.data.name, mode=plan.mode, steps=plan.total_steps))
     if plan.mode != "finished":
-        for lock in await asyncio.to_thread(remove_stale_locks, child_environment(plan.env, settings, plan.python)):
+        env = child_environment(plan.launch.env, settings, plan.launch.python)
+        for lock in await asyncio.to_thread(remove_stale_locks, env):
             sink({"event": "train_note", "message": f"{lock}: a build was killed and left it; removed"})
         await deepspeed_ops.require_ops(plan, settings, log_dir / LOG, sink)
         await _train(plan, run, settings, log_dir, sink)
@@ -77,7 +81,7 @@ def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None
     if not settings.train.check_disk_space:
         return
     if plan.disk_bytes is None:
-        message = f"{plan.model}: its weights are not here to be measured: whether the disk has room is not known"
+        message = f"{plan.data.model}: its weights are not here to be measured: whether the disk has room is not known"
         sink({"event": "train_note", "message": message})
         return
     there = working_dir.numbered_checkpoints(plan.adopted or plan.folder) if plan.mode in working_dir.KEEPING else []
@@ -120,8 +124,8 @@ async def _train(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Path
     """Run the trainer to its end, on all nodes. Raises `WebGymError`."""
 
     async def train_here(rendezvous: dict[str, str]) -> None:
-        env = child_environment(plan.env | rendezvous, settings, plan.python) | {"WANDB_DIR": str(log_dir)}
-        await _run_trainer(plan, env, settings.train, log_dir / LOG, sink)
+        env = child_environment(plan.launch.env | rendezvous, settings, plan.launch.python)
+        await _run_trainer(plan, env | {"WANDB_DIR": str(log_dir)}, settings.train, log_dir / LOG, sink)
 
     await train_on_nodes(plan, run, settings, log_dir, sink, train_here)
 
@@ -130,8 +134,8 @@ async def _run_trainer(plan: TrainPlan, env: dict[str, str], limits: TrainSettin
     """Run this node's trainer. Raises `JobError` where it fails; when cancelled, it ends first."""
     follower = TrainerLogTail(plan.folder / TRAINER_LOG)
     follower.skip()
-    memory = GpuMemory.of(plan.device, sink)
-    job = Job.spawn(plan.argv, env=env, log=log, cwd=plan.folder, grace=limits.stop_grace)
+    memory = GpuMemory.of(plan.launch.placement.device, sink)
+    job = Job.spawn(plan.launch.argv, env=env, log=log, cwd=plan.folder, grace=limits.stop_grace)
     stall = StallDetector(plan.folder, log, limits.stall_minutes * 60)
     deadline, look = time.monotonic() + plan.time_limit, 0.0
     try:

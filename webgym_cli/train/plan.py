@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,23 +15,8 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import working_dir
 from webgym_cli.train.backend import PlanInputs
 from webgym_cli.train.process_env import count_processes, refuse_torchrun_variables
-from webgym_cli.train.training_plan import TrainPlan
-from webgym_cli.venvs.locate import Device, resolve_device
-
-
-@dataclass(frozen=True, slots=True)
-class Placement:
-    """The processes of a training."""
-
-    device: Device
-    local: int = 1
-    """Processes on each node."""
-    nodes: int = 1
-
-    @property
-    def world_size(self) -> int:
-        """Processes on all nodes."""
-        return self.local * self.nodes
+from webgym_cli.train.training_plan import Placement, TrainerLaunch, TrainPlan
+from webgym_cli.venvs.locate import resolve_device
 
 
 def find_placement(settings: Settings, environ: Mapping[str, str]) -> Placement:
@@ -55,46 +40,23 @@ def find_placement(settings: Settings, environ: Mapping[str, str]) -> Placement:
 def plan_fresh(
     inputs: PlanInputs,
     data: TrainingData,
-    placement: Placement,
-    *,
-    python: Path,
-    argv: tuple[str, ...],
-    env: dict[str, str],
-    config: dict[str, Any],
+    launch: TrainerLaunch,
     config_digest: str,
-    launch_file: str,
-    deepspeed: dict[str, Any] | None,
-    total_steps: int,
+    total_steps: int = 1,
+    **more: Any,
 ) -> TrainPlan:
-    """Return the plan of a training with a new optimizer. The keyword arguments: see `TrainPlan`."""
+    """Return the plan of a training with a new optimizer; `more`: further fields of the plan."""
     run, settings = inputs.run, inputs.settings
     identity = working_dir.TrainingIdentity(
         data_digest=data.digest,
         config_digest=config_digest,
         parent=data.parent,
         carried=False,
-        world_size=placement.world_size,
-        zero_stage=None if deepspeed is None else zero_stage(deepspeed),
+        world_size=launch.placement.world_size,
+        zero_stage=None if launch.deepspeed is None else zero_stage(launch.deepspeed),
     )
-    return TrainPlan(
-        name=data.name,
-        iteration=data.iteration,
-        parent=data.parent,
-        model=data.model,
-        algorithm=algorithm(run, settings),
-        python=python,
-        device=placement.device,
-        argv=argv,
-        env=env,
-        folder=working_dir.partial_folder(run, data.name),
-        config=config,
-        launch_file=launch_file,
-        deepspeed=deepspeed,
-        training=identity,
-        total_steps=total_steps,
-        time_limit=settings.train.time_limit_minutes * 60,
-        nodes=placement.nodes,
-    )
+    folder, limit = working_dir.partial_folder(run, data.name), settings.train.time_limit_minutes * 60
+    return TrainPlan(data, algorithm(run, settings), folder, launch, identity, total_steps, limit, **more)
 
 
 def continue_interrupted(
@@ -122,9 +84,12 @@ def resume_from(plan: TrainPlan, checkpoint: Path | None) -> TrainPlan | None:
         return None
     here = plan.folder / checkpoint.name
     # restored moments need no second warm-up
-    overrides = {"resume_from_checkpoint": str(here)} | ({"warmup_steps": 0} if plan.training.carried else {})
+    overrides = plan.launch.overrides | {"resume_from_checkpoint": str(here)}
+    if plan.training.carried:
+        overrides["warmup_steps"] = 0
     note = f"goes on after step {working_dir.step_of(checkpoint)} of the interrupted training"
-    return replace(plan, source=here, overrides=plan.overrides | overrides, notes=(*plan.notes, note))
+    launch = replace(plan.launch, overrides=overrides)
+    return replace(plan, source=here, launch=launch, notes=(*plan.notes, note))
 
 
 def note_other_processes(plan: TrainPlan, run: RunDir) -> TrainPlan:

@@ -93,10 +93,12 @@ def plan_reporting(
 
 def report_offline(plan: TrainPlan) -> TrainPlan:
     """Return the plan with Weights & Biases offline: its server does not answer, and the trainer would wait for it."""
-    if plan.env.get("WANDB_MODE") != "online":
+    env = plan.launch.env
+    if env.get("WANDB_MODE") != "online":
         return plan
     note = "Weights & Biases does not answer: it is kept offline, in the logs"
-    return replace(plan, env=plan.env | wandb_environment("offline", plan.env), notes=(*plan.notes, note))
+    launch = replace(plan.launch, env=env | wandb_environment("offline", env))
+    return replace(plan, launch=launch, notes=(*plan.notes, note))
 
 
 def child_environment(env: Mapping[str, str], settings: Settings, python: Path) -> dict[str, str]:

@@ -72,8 +72,8 @@ def check_weights(plan: TrainPlan, weights: Path, log: Path) -> str:
             hint="lower the learning rate, prepare again and train again",
             returncode=0,
         )
-    if (adapter.is_dir() and is_zero_adapter(adapter)) or have_same_weights(weights, Path(plan.model)):
-        return f"the training changed nothing: its weights are those of {plan.model}; were all rewards equal?"
+    if (adapter.is_dir() and is_zero_adapter(adapter)) or have_same_weights(weights, Path(plan.data.model)):
+        return f"the training changed nothing: its weights are those of {plan.data.model}; were all rewards equal?"
     return ""
 
 
@@ -88,7 +88,7 @@ def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log
         (weights / "training_args.bin").unlink(missing_ok=True)  # a pickle that nothing reads
         _flush(weights)
         if (plan.folder / TRAINER_LOG).is_file():
-            shutil.copyfile(plan.folder / TRAINER_LOG, log_dir / f"{plan.name}.{TRAINER_LOG}")
+            shutil.copyfile(plan.folder / TRAINER_LOG, log_dir / f"{plan.data.name}.{TRAINER_LOG}")
     checkpoint = record(plan, weights, round(time.monotonic() - began, 2))
     checkpoints.publish(run, settings, weights, checkpoint)
     remove_leftovers(run)
@@ -103,20 +103,19 @@ def record(plan: TrainPlan, weights: Path, seconds: float) -> Checkpoint:
     lines = read_log(plan.folder / TRAINER_LOG)
     metrics = lines[-1].metrics if lines else {}
     return Checkpoint(
-        name=plan.name,
-        version=plan.iteration + 1,
-        iteration=plan.iteration,
-        parent=plan.parent,
+        name=plan.data.name,
+        version=plan.data.iteration + 1,
+        iteration=plan.data.iteration,
+        parent=plan.data.parent,
         algorithm=plan.algorithm,
-        objective=plan.objective,
         data_digest=plan.training.data_digest,
         resumable=has_optimizer_states(weights),
         steps=int(state.get("global_step", plan.total_steps)),
         loss=metrics.get("actor/loss", mean_loss(lines)),
         metrics=metrics,
-        adapter=plan.adapter,
         seconds=seconds,
         created_at=now(),
+        **plan.record,
     )
 
 
@@ -132,7 +131,7 @@ def remove_leftovers(run: RunDir, keep: Callable[[Path], bool] = lambda _: False
 
 def _complete_files(plan: TrainPlan, weights: Path) -> None:
     """Copy files missing in the checkpoint from the training's folder, else from the model that it started from."""
-    sources = [plan.folder, Path(plan.model)]
+    sources = [plan.folder, Path(plan.data.model)]
     wanted = list(SIDE_FILES)
     if not any((weights / name).is_file() for name in PROCESSOR_FILES):
         wanted += PROCESSOR_FILES

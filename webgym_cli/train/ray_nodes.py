@@ -51,10 +51,10 @@ class TrainingActor(NodeActor):
         python = role_python(settings, "train")
         # Several nodes must not build one datasets cache in a shared folder at once.
         own = build_rendezvous(NODE_RANK=rank) | {"HF_DATASETS_CACHE": str(plan.folder / f"datasets_cache.{rank}")}
-        env = child_environment(plan.env | rendezvous | own, settings, python) | {"WANDB_DIR": str(logs)}
+        env = child_environment(plan.launch.env | rendezvous | own, settings, python) | {"WANDB_DIR": str(logs)}
         remove_stale_locks(env)
-        processes = plan.training.world_size // plan.nodes
-        argv = find_backend(plan.algorithm).command(python, plan.launch_file, processes=processes, nodes=plan.nodes)
+        place, command = plan.launch.placement, find_backend(plan.algorithm).command
+        argv = command(python, plan.launch.file, processes=place.local, nodes=place.nodes)
         log = logs / f"train.node-{rank}.log"
         self._job = Job.spawn(argv, env=env, log=log, cwd=plan.folder, grace=settings.train.stop_grace)
 
@@ -105,24 +105,24 @@ async def train_on_nodes(
 
     Raises `WebGymError` with the name of the node that failed first or was lost; no trainer runs then.
     """
-    if plan.nodes == 1:
+    place = plan.launch.placement
+    if place.nodes == 1:
         await train_here({})
         return
     hint = f"webgym resume {run.root}: the training goes on from its last checkpoint"
     with open_cluster(settings.rollout) as cluster:
-        processes = plan.training.world_size // plan.nodes
-        gpus = float(processes) if plan.device == "cuda" else 0.0
+        gpus = float(place.local) if place.device == "cuda" else 0.0
         nodes = cluster.nodes(gpus=gpus, others=True)
-        if len(nodes) < plan.nodes - 1:
+        if len(nodes) < place.nodes - 1:
             suffix = f" with {gpus:g} GPUs" if gpus else ""
             raise UsageError(
-                f"train.nodes is {plan.nodes}, but the Ray cluster has {len(nodes)} nodes beside this one{suffix}",
+                f"train.nodes is {place.nodes}, but the Ray cluster has {len(nodes)} nodes beside this one{suffix}",
                 hint="ray status; start Ray on the missing nodes, or set train.nodes",
             )
         # No CPUs: a node that rolls out offers none. The GPUs are reserved, so that Ray gives them to no one else.
         trainers = [
             _NodeTrainer(cluster, node, cluster.create_actor(TrainingActor, node, gpus=gpus), rank, hint)
-            for rank, node in enumerate(nodes[: plan.nodes - 1], 1)
+            for rank, node in enumerate(nodes[: place.nodes - 1], 1)
         ]
         try:
             await gather_or_cancel(*(one.check(run.root) for one in trainers))
@@ -130,7 +130,7 @@ async def train_on_nodes(
             with socket.create_server(("", 0)) as listener:
                 port = listener.getsockname()[1]  # a new one each time: the last one may still be in TIME_WAIT
             shared = build_rendezvous(
-                NNODES=plan.nodes, MASTER_ADDR=cluster.here, MASTER_PORT=port, NPROC_PER_NODE=processes
+                NNODES=place.nodes, MASTER_ADDR=cluster.here, MASTER_PORT=port, NPROC_PER_NODE=place.local
             )
             works = [one.run(plan, settings, shared, logs) for one in trainers]
             works.append(train_here(shared | build_rendezvous(NODE_RANK=0)))

@@ -11,8 +11,8 @@ from typing import Any
 
 from webgym_cli.train import working_dir
 from webgym_cli.train.backend import PlanInputs, TrainingBackend
-from webgym_cli.train.plan import Placement, continue_interrupted, plan_fresh, resume_from
-from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.train.plan import continue_interrupted, plan_fresh, resume_from
+from webgym_cli.train.training_plan import Placement, TrainerLaunch, TrainPlan
 from webgym_cli.venvs.locate import resolve_device
 
 LAUNCH_FILE = "launch.json"
@@ -49,15 +49,14 @@ def _plan_script(inputs: PlanInputs, *, file: Path, python: Path) -> TrainPlan:
     plan = plan_fresh(
         inputs,
         prepared,
-        Placement(resolve_device(settings.venvs.device)),
+        TrainerLaunch(
+            python=python,
+            argv=(str(python), str(file), LAUNCH_FILE),
+            config=learned | {"output_dir": str(output), "resume_from_checkpoint": None},
+            file=LAUNCH_FILE,
+            placement=Placement(resolve_device(settings.venvs.device)),
+        ),
         config_digest=hashlib.sha256(json.dumps([str(file), learned], sort_keys=True).encode()).hexdigest(),
-        python=python,
-        argv=(str(python), str(file), LAUNCH_FILE),
-        env={},
-        config=learned | {"output_dir": str(output), "resume_from_checkpoint": None},
-        launch_file=LAUNCH_FILE,
-        deepspeed=None,
-        total_steps=1,
     )
     interrupted = working_dir.find_interrupted(run, plan.training)
     continued = continue_interrupted(

@@ -104,13 +104,13 @@ def test_the_next_training_goes_on_with_the_adapter_and_with_other_settings_puts
 ):
     run, settings = trainable(4, 24, SECOND, trained.run, "d1", **LORA)
     plan = plan_training(run, settings)
-    assert plan.config["model_name_or_path"] == str(tiny_model_dir)
-    assert plan.config["adapter_name_or_path"] == str(trained.folder / "adapter")
-    assert plan.adapter == trained.checkpoint.adapter and plan.mode == "fresh"
+    assert plan.launch.config["model_name_or_path"] == str(tiny_model_dir)
+    assert plan.launch.config["adapter_name_or_path"] == str(trained.folder / "adapter")
+    assert plan.record["adapter"] == trained.checkpoint.adapter and plan.mode == "fresh"
     run, settings = trainable(4, 24, SECOND, trained.run, "d1", **LORA | {"lora_rank": 8})
     plan = plan_training(run, settings)
-    assert plan.config["model_name_or_path"] == str(trained.folder)
-    assert plan.adapter.base == trained.checkpoint.name and "adapter_name_or_path" not in plan.config
+    assert plan.launch.config["model_name_or_path"] == str(trained.folder)
+    assert plan.record["adapter"].base == trained.checkpoint.name and "adapter_name_or_path" not in plan.launch.config
     assert 0 < plan.disk_bytes < 2 * sum(path.stat().st_size for path in trained.folder.rglob("*.safetensors"))
 
 

@@ -13,7 +13,7 @@ from webgym_cli.loop.training import plan_training
 from webgym_cli.store.run import RunDir
 from webgym_cli.train import process_env, working_dir
 from webgym_cli.train.llamafactory.dataset import total_steps
-from webgym_cli.train.training_plan import without_states
+from webgym_cli.train.llamafactory.plan import without_states
 from webgym_cli.util.files import read_json, write_json
 
 NAME = "model_20260109_000000"
@@ -40,11 +40,11 @@ def interrupt(plan, step=2, **facts):
 
 def test_the_first_training_is_fresh(ready, run, role):
     plan = ready(samples=5)
-    assert (plan.mode, plan.parent, plan.total_steps) == ("fresh", "tiny", 4)
-    assert plan.argv == (str(role / "bin/llamafactory-cli"), "train", "launch.yaml")
-    assert plan.overrides == {"output_dir": str(run.checkpoints / f"{NAME}.partial")}
-    assert plan.env["OMP_NUM_THREADS"] == "1"
-    assert plan.launch["learning_rate"] == 1e-3
+    assert (plan.mode, plan.data.parent, plan.total_steps) == ("fresh", "tiny", 4)
+    assert plan.launch.argv == (str(role / "bin/llamafactory-cli"), "train", "launch.yaml")
+    assert plan.launch.overrides == {"output_dir": str(run.checkpoints / f"{NAME}.partial")}
+    assert plan.launch.env["OMP_NUM_THREADS"] == "1"
+    assert plan.launch.options["learning_rate"] == 1e-3
     assert not plan.folder.exists()
 
 
@@ -98,9 +98,9 @@ def test_a_run_that_was_copied_trains_on_its_own_files(ready, run):
     before = ready()
     copy = RunDir(run.root.with_name("copy"))
     shutil.copytree(run.root, copy.root)
-    found = plan_training(copy, settings_for(role=before.python.parent.parent), {})
-    assert (found.config["dataset_dir"], found.folder.parent) == (str(copy.dataset), copy.checkpoints)
-    assert str(run.root / "") not in json.dumps(found.to_json() | found.launch)
+    found = plan_training(copy, settings_for(role=before.launch.python.parent.parent), {})
+    assert (found.launch.config["dataset_dir"], found.folder.parent) == (str(copy.dataset), copy.checkpoints)
+    assert str(run.root / "") not in json.dumps(found.to_json() | found.launch.options)
     assert found.training == before.training
 
 
@@ -146,7 +146,7 @@ def test_a_missing_llamafactory(ready, role):
 def test_deepspeed_is_started_by_torchrun(ready, role, processes):
     plan = ready(deepspeed_config_filename="ds_config_cpu_zero2.json", train={"nproc_per_node": processes})
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes))
-    assert plan.argv == (str(role / "bin/python"), *torchrun, "-m", "llamafactory.launcher", "launch.yaml")
+    assert plan.launch.argv == (str(role / "bin/python"), *torchrun, "-m", "llamafactory.launcher", "launch.yaml")
     assert (plan.training.world_size, plan.training.zero_stage) == (processes, 2)
 
 
@@ -181,11 +181,11 @@ def test_moments_are_carried_from_the_parent(ready, run):
     parent = published(run, 1)
     plan = ready()
     assert (plan.mode, plan.source, plan.training.carried) == ("carried", parent, True)
-    assert plan.overrides["warmup_steps"] == 0
-    assert plan.overrides["resume_from_checkpoint"].endswith(f"{NAME}.start")
+    assert plan.launch.overrides["warmup_steps"] == 0
+    assert plan.launch.overrides["resume_from_checkpoint"].endswith(f"{NAME}.start")
     fresh = without_states(plan, "because")
-    assert (fresh.mode, fresh.launch["warmup_steps"], fresh.training.carried) == ("fresh", 2, False)
-    assert "resume_from_checkpoint" not in fresh.launch
+    assert (fresh.mode, fresh.launch.options["warmup_steps"], fresh.training.carried) == ("fresh", 2, False)
+    assert "resume_from_checkpoint" not in fresh.launch.options
     assert "because" in fresh.notes[-1]
 
 
@@ -197,7 +197,7 @@ def test_moments_are_carried_from_a_base_model_that_has_them(run, role, tmp_path
         prepare(run, settings, rows(tmp_path / "images", 4), NAME)
         return plan_training(run, settings, {})
 
-    assert (plan().mode, plan().source, plan().overrides["warmup_steps"]) == ("carried", base, 0)
+    assert (plan().mode, plan().source, plan().launch.overrides["warmup_steps"]) == ("carried", base, 0)
     assert "keep_optimizer_state" in plan(keep_optimizer_state=False).notes[-1]
     (base / "trainer_state.json").unlink()
     assert (plan().mode, plan().notes) == ("fresh", ())
@@ -253,15 +253,15 @@ def test_an_interrupted_training_goes_on(ready):
     here = interrupt(ready(), step=3)
     plan = ready(again=False)
     assert (plan.mode, plan.source) == ("continued", here)
-    assert plan.overrides["resume_from_checkpoint"] == str(here)
-    assert "warmup_steps" not in plan.overrides
+    assert plan.launch.overrides["resume_from_checkpoint"] == str(here)
+    assert "warmup_steps" not in plan.launch.overrides
 
 
 def test_a_carried_training_that_goes_on_has_no_warm_up(ready, run):
     published(run, 1)
     interrupt(ready())
     plan = ready(again=False)
-    assert (plan.mode, plan.overrides["warmup_steps"], plan.training.carried) == ("continued", 0, True)
+    assert (plan.mode, plan.launch.overrides["warmup_steps"], plan.training.carried) == ("continued", 0, True)
 
 
 def test_goes_on_from_the_newest_whole_checkpoint(ready):
@@ -306,7 +306,7 @@ def test_a_training_that_made_all_its_steps_is_not_run_again(ready):
     (last / "optimizer.pt").unlink()  # what has no states to go on from can still be published
     plan = ready(again=False, save_only_model=True)
     assert (plan.mode, plan.source) == ("finished", last)
-    assert "resume_from_checkpoint" not in plan.launch
+    assert "resume_from_checkpoint" not in plan.launch.options
     assert "publication is missing" in plan.notes[-1]
     assert ready(digest="d1", save_only_model=True).mode == "fresh"
 
@@ -314,9 +314,8 @@ def test_a_training_that_made_all_its_steps_is_not_run_again(ready):
 def test_an_adapter_starts_with_a_fresh_optimizer(ready, run):
     published(run, 1)
     plan = ready(finetuning_type="lora")
-    assert (plan.mode, plan.lora) == ("fresh", True)
+    assert plan.mode == "fresh"
     assert "moments are not" in plan.notes[-1]
-    assert not ready().lora
 
 
 def test_the_plan_tells_what_the_disk_must_hold(run, role, tmp_path):
@@ -327,7 +326,7 @@ def test_the_plan_tells_what_the_disk_must_hold(run, role, tmp_path):
     prepare(run, settings, rows(tmp_path / "images", 2), NAME)
     # 100 numbers in fp32: 400 bytes of weights twice, 800 of moments
     assert plan_training(run, settings, {}).to_json()["disk_bytes"] == 1600
-    assert plan_training(run, settings, {}).device == "cpu"
+    assert plan_training(run, settings, {}).launch.placement.device == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -385,7 +384,7 @@ def test_a_local_model_needs_no_network(run, role, tmp_path):
     weights(model / "model.safetensors")
     settings = settings_for(model=model, role=role)
     prepare(run, settings, rows(tmp_path / "images", 2), NAME)
-    assert plan_training(run, settings, {}).env["HF_HUB_OFFLINE"] == "1"
+    assert plan_training(run, settings, {}).launch.env["HF_HUB_OFFLINE"] == "1"
     model.rename(tmp_path / "moved")
     with pytest.raises(MissingStageError, match="model_name_or_path"):
         plan_training(run, settings, {})
@@ -401,13 +400,13 @@ def test_wandb_without_a_key_stays_offline(ready, role, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     wandb(role)
     plan = ready(report_to="wandb")
-    assert (plan.env["WANDB_MODE"], plan.env["WANDB_PROJECT"]) == ("offline", "rl")
+    assert (plan.launch.env["WANDB_MODE"], plan.launch.env["WANDB_PROJECT"]) == ("offline", "rl")
     assert "WANDB_API_KEY is not set" in plan.notes[0]
-    assert ready(report_to="wandb", environ={"WANDB_API_KEY": "k"}).env["WANDB_MODE"] == "online"
+    assert ready(report_to="wandb", environ={"WANDB_API_KEY": "k"}).launch.env["WANDB_MODE"] == "online"
     offline = ready(report_to="wandb", environ={"WANDB_API_KEY": "k", "WANDB_MODE": "offline"})
-    assert (offline.env["WANDB_MODE"], offline.overrides.get("report_to")) == ("offline", None)
+    assert (offline.launch.env["WANDB_MODE"], offline.launch.overrides.get("report_to")) == ("offline", None)
     disabled = ready(report_to="wandb", environ={"WANDB_API_KEY": "k", "WANDB_MODE": "disabled"})
-    assert ("WANDB_MODE" in disabled.env, disabled.overrides["report_to"]) == (False, "none")
+    assert ("WANDB_MODE" in disabled.launch.env, disabled.launch.overrides["report_to"]) == (False, "none")
 
 
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "PYTHONPATH", "PATH", "WANDB__EXECUTABLE", "WANDB_BASE_URL"])
@@ -419,14 +418,14 @@ def test_a_strangers_wandb_env_sets_only_names(ready, run, role, monkeypatch, tm
         f"export {name}=/evil\nexport WANDB_PROJECT=mine\ntouch {tmp_path}/executed\nexport WANDB_NOTES=$(id)\n"
     )
     plan = ready(report_to="wandb", again=False)
-    assert (plan.env.get(name), plan.env["WANDB_PROJECT"]) == (None, "mine")
-    assert plan.env["WANDB_NOTES"] == "$(id)"
+    assert (plan.launch.env.get(name), plan.launch.env["WANDB_PROJECT"]) == (None, "mine")
+    assert plan.launch.env["WANDB_NOTES"] == "$(id)"
     assert not (tmp_path / "executed").exists()
 
 
 def test_wandb_that_is_not_installed_is_left_out(ready):
     plan = ready(report_to="wandb")
-    assert plan.overrides["report_to"] == "none"
+    assert plan.launch.overrides["report_to"] == "none"
     assert "not installed" in plan.notes[0]
 
 

@@ -71,17 +71,18 @@ def policy(run, version=1, algorithm="grpo", states=("actor",), **training):
 def test_the_first_training_is_fresh(planned, run, role):
     batch(run)
     plan = planned("rloo", actor={"ppo_mini_batch_size": 4, "ppo_epochs": 3})
-    assert (plan.mode, plan.algorithm, plan.name, plan.parent, plan.total_steps) == ("fresh", "rloo", NAME, "tiny", 6)
-    assert plan.argv[0] == str(role / "bin/python")
-    assert plan.argv[1:] == ("-m", "webgym_cli.trainer", "launch.json")
-    told = json.loads(plan.launch_text())
+    assert (plan.mode, plan.algorithm, plan.total_steps) == ("fresh", "rloo", 6)
+    assert (plan.data.name, plan.data.parent) == (NAME, "tiny")
+    assert plan.launch.argv[0] == str(role / "bin/python")
+    assert plan.launch.argv[1:] == ("-m", "webgym_cli.trainer", "launch.json")
+    told = json.loads(plan.launch.text())
     assert told["data"] == str(run.rl_data.resolve())
     assert (told["model"]["path"], told["algorithm"]["adv_estimator"]) == ("tiny", "rloo")
     assert told["model"]["trust_remote_code"] is False
     assert told["trainer"]["output_dir"] == str((run.checkpoints / f"{NAME}.partial").resolve())
     assert (told["trainer"]["seed"], told["actor"]["ppo_mini_batch_size"]) == (7, 4)
     assert "data" not in told.get("rl", {})
-    assert (plan.lora, plan.start, plan.nodes) == (False, None, 1)
+    assert plan.launch.placement.nodes == 1
     assert not plan.folder.exists()
 
 
@@ -98,7 +99,7 @@ def test_a_base_model_s_own_states_are_not_gone_on_with_which_is_told(run, role,
 def test_several_processes_are_torchrun_s(planned, run):
     batch(run)
     plan = planned(train={"nproc_per_node": 2})
-    assert plan.argv[1:6] == ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+    assert plan.launch.argv[1:6] == ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
     assert plan.training.world_size == 2
 
 
@@ -128,8 +129,8 @@ def test_on_several_nodes_torchrun_takes_the_rest_from_variables(planned, run, r
     batch(run)
     plan = planned(train={"executor": "ray", "nodes": 2, "nproc_per_node": 3})
     command = ("-m", "torch.distributed.run", "-m", "webgym_cli.trainer", "launch.json")
-    assert plan.argv[1:] == command
-    assert (plan.training.world_size, plan.nodes) == (6, 2)
+    assert plan.launch.argv[1:] == command
+    assert (plan.training.world_size, plan.launch.placement.nodes) == (6, 2)
 
 
 def test_a_missing_file_or_role_is_refused(planned, run, role):
@@ -145,8 +146,8 @@ def test_deepspeed_s_file_and_stage(planned, run):
     batch(run)
     plan = planned(trainer={"deepspeed": "ds_config_h100_zero2.json"})
     assert plan.training.zero_stage == 2
-    assert plan.deepspeed["zero_optimization"]["stage"] == 2
-    assert plan.config["trainer"]["deepspeed"].endswith("/ds_config_h100_zero2.json")
+    assert plan.launch.deepspeed["zero_optimization"]["stage"] == 2
+    assert plan.launch.config["trainer"]["deepspeed"].endswith("/ds_config_h100_zero2.json")
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -155,7 +156,7 @@ def test_weights_and_moments_are_carried(planned, run, processes):
     batch(run, 1, folder.name)
     plan = planned()
     assert (plan.mode, plan.source, plan.training.carried) == ("carried", folder, True)
-    assert plan.launch["trainer"]["carry_state"] == str(folder / "rl_state")
+    assert plan.launch.options["trainer"]["carry_state"] == str(folder / "rl_state")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,8 @@ def test_why_nothing_is_carried(planned, run, reason, how, made):
     folder = policy(run, **made)
     batch(run, 1, folder.name)
     plan = planned(**how)
-    assert (plan.mode, plan.training.carried, plan.launch["trainer"].get("carry_state")) == ("fresh", False, None)
+    assert (plan.mode, plan.training.carried) == ("fresh", False)
+    assert plan.launch.options["trainer"].get("carry_state") is None
     assert reason in plan.notes[0]
 
 
@@ -188,15 +190,16 @@ def test_a_lora_training_goes_on_with_its_adapter_on_the_model_below_it(planned,
     (folder / "adapter").mkdir()
     batch(run, 1, folder.name)
     plan = planned(model={"lora_rank": 4})
-    assert (plan.config["model"]["path"], plan.config["model"]["adapter"]) == ("tiny", str(folder / "adapter"))
-    assert (plan.mode, plan.adapter.base) == ("carried", "tiny")
+    model = plan.launch.config["model"]
+    assert (model["path"], model["adapter"]) == ("tiny", str(folder / "adapter"))
+    assert (plan.mode, plan.record["adapter"].base) == ("carried", "tiny")
     for changed in ({"lora_rank": 8}, {"lora_rank": 4, "lora_alpha": 2}, {"lora_rank": 4, "target_modules": "q_proj"}):
         plan = planned(model=changed)
-        assert (plan.config["model"]["path"], plan.adapter.base) == (str(folder), "policy")
-        assert "adapter" not in plan.config["model"] and plan.mode == "fresh"
+        assert (plan.launch.config["model"]["path"], plan.record["adapter"].base) == (str(folder), "policy")
+        assert "adapter" not in plan.launch.config["model"] and plan.mode == "fresh"
     assert "only a LoRA adapter" in planned().notes[0]
     batch(run, 1, folder.name, **WEBRL)
-    assert "adapter" not in planned(algorithm="webrl", model={"lora_rank": 4}).config["model"]
+    assert "adapter" not in planned(algorithm="webrl", model={"lora_rank": 4}).launch.config["model"]
 
 
 def test_an_interrupted_training_of_the_same_batch_goes_on(planned, run):
@@ -233,18 +236,18 @@ def test_the_reference_is_the_policy_that_gradients_began_with(planned, run):
     kl = {"use_kl_loss": True}
     baseline = policy(run, 1, "sft", states=())
     batch(run, 1, baseline.name)
-    assert planned(actor=kl).config["ref"]["path"] is None  # the trainer's own start
+    assert planned(actor=kl).launch.config["ref"]["path"] is None  # the trainer's own start
     newest = policy(run, 2)
     batch(run, 2, newest.name)
-    assert planned().config["ref"]["path"] is None
-    assert planned(actor=kl).config["ref"]["path"] == str(baseline.resolve())
-    assert planned(actor=kl, ref={"path": "other"}).config["ref"]["path"] == "other"
+    assert planned().launch.config["ref"]["path"] is None
+    assert planned(actor=kl).launch.config["ref"]["path"] == str(baseline.resolve())
+    assert planned(actor=kl, ref={"path": "other"}).launch.config["ref"]["path"] == "other"
 
 
 def test_without_a_baseline_the_reference_is_the_base_model(planned, run):
     folder = policy(run)
     batch(run, 1, folder.name)
-    assert planned(algorithm="rloo", actor={"use_kl_loss": True}).config["ref"]["path"] == "tiny"
+    assert planned(algorithm="rloo", actor={"use_kl_loss": True}).launch.config["ref"]["path"] == "tiny"
 
 
 def test_critic_and_kl_coefficient_go_on_and_the_warm_up_counts_from_the_baseline(planned, run):
@@ -256,9 +259,9 @@ def test_critic_and_kl_coefficient_go_on_and_the_warm_up_counts_from_the_baselin
     rl = {"algorithm": "gae"}
     plan = planned(**rl, **more)
     assert plan.mode == "carried"
-    assert plan.config["critic"]["path"] == str(newest / "critic")
-    assert plan.config["trainer"]["critic_warmup"] == 4
-    assert plan.config["algorithm"]["kl_ctrl"]["kl_coef"] == 0.001
+    assert plan.launch.config["critic"]["path"] == str(newest / "critic")
+    assert plan.launch.config["trainer"]["critic_warmup"] == 4
+    assert plan.launch.config["algorithm"]["kl_ctrl"]["kl_coef"] == 0.001
 
 
 def test_demonstrations_are_always_imitated(run, role):
@@ -276,14 +279,14 @@ def test_a_phase_of_webrl_holds_to_the_policy_that_it_begins_with(planned, run):
     batch(run, 2, newest.name, **WEBRL)
     plan = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"objective": "released"})
     assert (plan.mode, plan.algorithm, plan.total_steps) == ("carried", "webrl", 6)  # of nine actions, twice
-    assert plan.argv[2] == "webgym_cli.trainer"
-    told = json.loads(plan.launch_text())
+    assert plan.launch.argv[2] == "webgym_cli.trainer"
+    told = json.loads(plan.launch.text())
     assert (told["webrl"]["objective"], told["webrl"]["lam"], told["webrl"]["gamma"]) == ("released", 0.5, 0.9)
     assert (told["model"]["path"], told["ref"]["path"]) == (str(newest), None)
     assert told["critic"]["path"] == str(newest / "critic")
     assert told["trainer"]["carry_state"] == str(newest / "rl_state")
     assert "replay" not in told and "adv_estimator" not in told["algorithm"]
-    assert planned("webrl", ref={"path": "other"}).config["ref"]["path"] == "other"
+    assert planned("webrl", ref={"path": "other"}).launch.config["ref"]["path"] == "other"
     changed = planned("webrl", actor={"ppo_mini_batch_size": 4, "use_kl_loss": True}, webrl={"beta": 2.0})
     assert changed.training.config_digest != plan.training.config_digest
 
@@ -292,9 +295,9 @@ def test_the_first_phase_of_webrl_has_a_critic_of_the_policy(planned, run):
     baseline = policy(run, 1, "sft", states=())
     batch(run, 1, baseline.name, **WEBRL)
     plan = planned("webrl")
-    assert (plan.mode, plan.total_steps, plan.config["critic"]["path"]) == ("fresh", 2, None)
+    assert (plan.mode, plan.total_steps, plan.launch.config["critic"]["path"]) == ("fresh", 2, None)
     batch(run, 1, baseline.name)
-    assert planned("grpo").config.get("webrl") is None
+    assert planned("grpo").launch.config.get("webrl") is None
 
 
 def test_a_batch_is_for_webrl_or_for_a_gradient(planned, run):
@@ -313,5 +316,5 @@ def test_the_critic_of_another_algorithm_is_not_gone_on_with(planned, run, befor
     (newest / "critic").mkdir()
     batch(run, 1, newest.name, **(WEBRL if now == "webrl" else {}))
     plan = planned(now)
-    assert (plan.mode, plan.config["critic"]["path"]) == ("fresh", None)
+    assert (plan.mode, plan.launch.config["critic"]["path"]) == ("fresh", None)
     assert f"was trained without the critic of {now}" in plan.notes[0]

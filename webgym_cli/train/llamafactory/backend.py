@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from webgym_cli.config.model import Settings
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import TrainingBackend
 from webgym_cli.train.llamafactory import lora_merge, optimizer_carryover
-from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft
+from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft, without_states
 from webgym_cli.train.memory import TrainingMemory, sft_memory
 from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.process_env import child_environment
-from webgym_cli.train.training_plan import TrainPlan, without_states
+from webgym_cli.train.training_plan import TrainPlan
 
 
 async def check_rendering(run: RunDir, settings: Settings, logs: Path) -> None:
@@ -26,14 +26,14 @@ async def check_rendering(run: RunDir, settings: Settings, logs: Path) -> None:
 
 async def build_start(plan: TrainPlan, settings: Settings, log: Path, sink: EventSink) -> TrainPlan:
     """Build the starting state with carried optimizer states; fall back to a new optimizer."""
-    if plan.source is None or plan.start is None:
-        return plan
-    options = {"learning_rate": plan.launch["learning_rate"]}
-    options |= optimizer_carryover.steps_for(plan.launch, plan.total_steps)
-    env = child_environment(plan.env, settings, plan.python)
-    reason = await optimizer_carryover.build_start(plan.python, plan.source, plan.start, options, env, log)
+    launch, parent = plan.launch, cast(Path, plan.source)
+    options = {"learning_rate": launch.options["learning_rate"]}
+    options |= optimizer_carryover.steps_for(launch.options, plan.total_steps)
+    env = child_environment(launch.env, settings, launch.python)
+    start = Path(launch.overrides["resume_from_checkpoint"])
+    reason = await optimizer_carryover.build_start(launch.python, parent, start, options, env, log)
     if not reason:
-        sink({"event": "train_note", "message": f"the optimizer goes on from {plan.source.name}"})
+        sink({"event": "train_note", "message": f"the optimizer goes on from {parent.name}"})
         return plan
     plan = without_states(plan, reason)
     sink({"event": "train_note", "message": plan.notes[-1]})

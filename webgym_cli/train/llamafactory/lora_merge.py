@@ -37,7 +37,7 @@ async def export(plan: TrainPlan, adapter: Path, settings: Settings, log: Path, 
     A merge finished by an earlier attempt is reused. The weights keep the base model's dtype.
     Raises `JobError`.
     """
-    if not plan.lora:
+    if plan.launch.config.get("finetuning_type") != "lora":
         return adapter
     done = plan.folder / MERGED
     if done.is_dir():
@@ -60,8 +60,8 @@ async def export(plan: TrainPlan, adapter: Path, settings: Settings, log: Path, 
 
 def _config(plan: TrainPlan, adapter: Path, target: Path) -> dict[str, Any]:
     """Return the settings of `llamafactory-cli export`."""
-    model = plan.model
-    kept = {name: plan.config[name] for name in KEPT if name in plan.config}
+    model, config = plan.data.model, plan.launch.config
+    kept = {name: config[name] for name in KEPT if name in config}
     return {
         "model_name_or_path": model,
         "adapter_name_or_path": str(adapter),
@@ -87,8 +87,8 @@ def precision(folder: Path | None) -> str:
 
 async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
     """Run LLaMA-Factory's export to its end. Raises `JobError`."""
-    argv = [plan.argv[0], "export", CONFIG]
-    env = child_environment(plan.env, settings, plan.python)
+    argv = [plan.launch.argv[0], "export", CONFIG]
+    env = child_environment(plan.launch.env, settings, plan.launch.python)
     merging = Job.run(argv, env=env, log=log, cwd=plan.folder, grace=settings.train.stop_grace)
     try:
         code = await asyncio.wait_for(merging, plan.time_limit)

@@ -23,7 +23,7 @@ from webgym_cli.train.llamafactory import dataset
 from webgym_cli.train.llamafactory.optimizer_carryover import why_not_carried
 from webgym_cli.train.memory import sft_memory
 from webgym_cli.train.plan import continue_interrupted, find_placement, plan_fresh, resume_from
-from webgym_cli.train.training_plan import TrainPlan, fresh_note
+from webgym_cli.train.training_plan import TrainerLaunch, TrainPlan, fresh_note
 from webgym_cli.train.working_dir import has_optimizer_states
 from webgym_cli.venvs.locate import role_python
 
@@ -32,6 +32,8 @@ CLI = "llamafactory-cli"
 LAUNCHER = "llamafactory.launcher"
 # The configuration that is run: `train_config.yaml` and the overrides.
 LAUNCH_FILE = "launch.yaml"
+# Overrides with carried optimizer states: carried moments need no second warm-up.
+CARRYING = ("resume_from_checkpoint", "warmup_steps")
 # LLaMA-Factory sets them for its own torchrun.
 CUDA_ENV = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}
 
@@ -50,9 +52,6 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
     if not cli.is_file():
         raise VenvError(f"{cli}: LLaMA-Factory is not installed there", hint="webgym setup --role train")
     base = _base(inputs, prepared, config, python)
-    if base.training.data_digest != prepared.data_digest:
-        edited = f"{run.dataset}: the samples were edited by hand: trained as they stand"
-        base = replace(base, notes=(*base.notes, edited))
     world = base.training.world_size
     plan = continue_interrupted(
         base,
@@ -60,8 +59,8 @@ def plan_sft(inputs: PlanInputs) -> TrainPlan:
         lambda plan, folder: resume_from(plan, working_dir.newest_complete(folder, world_size=world, resumable=True)),
     )
     plan = plan or _carry(run, settings, base)
-    model = disk.model_tensors(plan.model) if plan.device == "cuda" else []
-    memory = sft_memory(model, config, plan.deepspeed, world) if model else None
+    model = disk.model_tensors(plan.data.model) if plan.launch.placement.device == "cuda" else []
+    memory = sft_memory(model, config, plan.launch.deepspeed, world) if model else None
     stage, carried = plan.training.zero_stage, plan.mode == "carried"
     needed = disk.needed_for_sft(config, stage, plan.total_steps, carried=carried)
     return replace(plan, disk_bytes=needed, memory=memory)
@@ -84,26 +83,20 @@ def _base(inputs: PlanInputs, prepared: Prepared, config: dict[str, Any], python
         env |= CUDA_ENV if placement.device == "cuda" else {}
     wandb_env = dataset.read_wandb_env(run)
     reporting, overrides, remark = process_env.plan_reporting(settings, config, wandb_env, inputs.environ, python)
+    overrides = {"output_dir": str(folder)} | overrides
     newest = checkpoints.current(run)
     parent, digest = newest.name if newest else prepared.parent, read_data_digest(run, prepared)
-    plan = plan_fresh(
+    notes = [remark] if remark else []
+    if digest != prepared.data_digest:
+        notes.append(f"{run.dataset}: the samples were edited by hand: trained as they stand")
+    return plan_fresh(
         inputs,
         TrainingData(prepared.model_name, prepared.iteration, parent, model, digest),
-        placement,
+        TrainerLaunch(python, argv, config, LAUNCH_FILE, placement, env | reporting, overrides, deepspeed),
         config_digest=dataset.config_digest(config | {"deepspeed": deepspeed}),
-        python=python,
-        argv=argv,
-        env=env | reporting,
-        config=config,
-        launch_file=LAUNCH_FILE,
-        deepspeed=deepspeed,
         total_steps=dataset.total_steps(config, prepared.train_samples, placement.world_size),
-    )
-    return replace(
-        plan,
-        overrides={"output_dir": str(folder)} | overrides,
-        adapter=_find_adapter(run, settings, config),
-        notes=(remark,) if remark else (),
+        record={"adapter": _find_adapter(run, settings, config)},
+        notes=tuple(notes),
     )
 
 
@@ -128,7 +121,7 @@ def _find_adapter(run: RunDir, settings: Settings, config: dict[str, Any]) -> Lo
 def _find_interrupted(run: RunDir, plan: TrainPlan) -> Iterator[tuple[Path, working_dir.TrainingIdentity]]:
     """Yield the working folders that hold a training of exactly this dataset with these settings."""
     yield from working_dir.find_interrupted(run, plan.training)
-    by_hand = run.checkpoints / plan.name  # `llamafactory-cli train train_config.yaml`, typed by a person
+    by_hand = run.checkpoints / plan.data.name  # `llamafactory-cli train train_config.yaml`, typed by a person
     if by_hand.is_dir():
         usable = working_dir.newest_complete(by_hand, world_size=plan.training.world_size, resumable=True)
         if usable is None and working_dir.finished_checkpoint(by_hand) is None:
@@ -143,17 +136,26 @@ def _carry(run: RunDir, settings: Settings, plan: TrainPlan) -> TrainPlan:
     """Return the plan that starts with the optimizer states of the current policy, or the fresh one with the reason."""
     newest = checkpoints.current(run)
     # A base model may be a policy of WebGym's, or of another run, with the states of its training.
-    source = checkpoints.folder(run, newest) if newest else Path(plan.model)
+    source = checkpoints.folder(run, newest) if newest else Path(plan.data.model)
     if newest is None and not has_optimizer_states(source):
         return plan
     reason = "train.keep_optimizer_state is off"
-    if plan.lora:
+    if plan.launch.config.get("finetuning_type") == "lora":
         reason = "an adapter's weights are kept, its moments are not"
     elif settings.train.keep_optimizer_state:
         reason = why_not_carried(source, plan.training)
     if reason:
         return replace(plan, notes=(*plan.notes, fresh_note(reason)))
-    start = working_dir.start_folder(run, plan.name)
+    start = working_dir.start_folder(run, plan.data.name)
     training = plan.training.model_copy(update={"carried": True})
-    overrides = plan.overrides | {"resume_from_checkpoint": str(start), "warmup_steps": 0}
-    return replace(plan, mode="carried", source=source, start=start, training=training, overrides=overrides)
+    overrides = plan.launch.overrides | {"resume_from_checkpoint": str(start), "warmup_steps": 0}
+    launch = replace(plan.launch, overrides=overrides)
+    return replace(plan, mode="carried", source=source, training=training, launch=launch)
+
+
+def without_states(plan: TrainPlan, reason: str) -> TrainPlan:
+    """Return a carried plan as a fresh one: the parent's weights with a new optimizer."""
+    kept = {key: value for key, value in plan.launch.overrides.items() if key not in CARRYING}
+    training = plan.training.model_copy(update={"carried": False})
+    launch, notes = replace(plan.launch, overrides=kept), (*plan.notes, fresh_note(reason))
+    return replace(plan, mode="fresh", source=None, training=training, launch=launch, notes=notes)

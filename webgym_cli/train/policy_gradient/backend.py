@@ -29,7 +29,7 @@ from webgym_cli.train.memory import TrainingMemory, rl_memory
 from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.plan import continue_interrupted, find_placement, plan_fresh
 from webgym_cli.train.registry import BACKENDS
-from webgym_cli.train.training_plan import TrainPlan, fresh_note
+from webgym_cli.train.training_plan import TrainerLaunch, TrainPlan, fresh_note
 from webgym_cli.train.working_dir import has_optimizer_states
 from webgym_cli.util.registry import portable_plugins
 from webgym_cli.venvs.locate import role_python
@@ -85,23 +85,21 @@ def _fresh(inputs: PlanInputs, batch: RlData, *, webrl: bool) -> TrainPlan:
     deepspeed = read_deepspeed_file(config["trainer"]["deepspeed"])
     steps, critic = total_steps(settings.rl, batch, webrl=webrl), _has_critic(config)
     model = disk.model_tensors(batch.model) if placement.device == "cuda" else []
-    plan = plan_fresh(
+    return plan_fresh(
         inputs,
         TrainingData(batch.model_name, batch.iteration, batch.policy, batch.model, batch.digest),
-        placement,
+        TrainerLaunch(
+            python=python,
+            argv=rl_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes),
+            config=config,
+            file=LAUNCH_FILE,
+            placement=placement,
+            env=process_env.trainer_env(settings, placement.device, batch.model, folder),
+            deepspeed=deepspeed,
+        ),
         config_digest=_digest(config, deepspeed),
-        python=python,
-        argv=rl_command(python, LAUNCH_FILE, processes=placement.local, nodes=placement.nodes),
-        env=process_env.trainer_env(settings, placement.device, batch.model, folder),
-        config=config,
-        launch_file=LAUNCH_FILE,
-        deepspeed=deepspeed,
         total_steps=steps,
-    )
-    return replace(
-        plan,
-        objective=config.get("webrl", {}),
-        adapter=start.adapter if start else None,
+        record={"objective": config.get("webrl", {}), "adapter": start.adapter if start else None},
         disk_bytes=disk.needed_for_rl(config, steps, networks=2 if critic else 1),
         memory=rl_memory(model, config, deepspeed, placement.world_size, critic=critic) if model else None,
     )
@@ -215,21 +213,22 @@ def _digest(config: dict[str, Any], deepspeed: dict[str, Any] | None) -> str:
 def _carry(run: RunDir, settings: Settings, plan: TrainPlan, newest: Checkpoint | None) -> TrainPlan:
     """Return the plan that starts from the parent's exact weights and moments, or the fresh one with the reason."""
     if newest is None:
-        base = Path(plan.model)
+        base = Path(plan.data.model)
         reason = f"{base.name} is a base model; only a run's own policy gradients go on with their states"
         return replace(plan, notes=(*plan.notes, fresh_note(reason))) if has_optimizer_states(base) else plan
     folder = checkpoints.folder(run, newest)
     if reason := _why_not_carried(folder, newest, settings, plan):
         return replace(plan, notes=(*plan.notes, fresh_note(reason)))
-    config = plan.config | {"trainer": plan.config["trainer"] | {"carry_state": str(folder / working_dir.RL_STATE)}}
+    config, states = plan.launch.config, str(folder / working_dir.RL_STATE)
+    launch = replace(plan.launch, config=config | {"trainer": config["trainer"] | {"carry_state": states}})
     training = plan.training.model_copy(update={"carried": True})
-    return replace(plan, mode="carried", source=folder, training=training, config=config)
+    return replace(plan, mode="carried", source=folder, training=training, launch=launch)
 
 
 def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan: TrainPlan) -> str:
     if not settings.train.keep_optimizer_state:
         return "train.keep_optimizer_state is off"
-    if settings.rl.model.lora_rank and "adapter" not in plan.config["model"]:
+    if settings.rl.model.lora_rank and "adapter" not in plan.launch.config["model"]:
         return f"the adapter is new, {folder.name} holds the one before merged into its weights"
     if newest.adapter and not settings.rl.model.lora_rank:
         return f"of {folder.name} only a LoRA adapter was trained"
@@ -240,7 +239,7 @@ def _why_not_carried(folder: Path, newest: Checkpoint, settings: Settings, plan:
     size, stage = before.world_size, before.zero_stage
     if reason := working_dir.why_states_differ(folder.name, plan.training, zero_stage=stage, processes=size):
         return reason
-    if _has_critic(plan.config) and not (newest.algorithm == plan.algorithm and (states / CRITIC).is_dir()):
+    if _has_critic(plan.launch.config) and not (newest.algorithm == plan.algorithm and (states / CRITIC).is_dir()):
         return f"{folder.name} was trained without the critic of {plan.algorithm}"
     return ""
 
