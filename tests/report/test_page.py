@@ -12,6 +12,7 @@ from tests.records.made import CRASHED, SOLVED, shot, step, trajectory
 from tests.report.runs import at, compared, did, facts, note
 from webgym_cli.compare.views import render_comparison
 from webgym_cli.config.load import load
+from webgym_cli.records.series import name_served
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Observation
 from webgym_cli.report.page import render_report
@@ -94,9 +95,9 @@ def policy_of(text):
 
 
 def test_nothing_foreign_is_markup_and_nothing_is_loaded(run):
-    hostile = Task(id=HOSTILE, start_url="http://evil.test/")
     for iteration in range(3):
-        append(run, did(40, "x", solved=iteration > 0, iteration=iteration, task=hostile))
+        served = name_served(HOSTILE, "http://evil.test/v1")
+        append(run, did(40, "x", solved=iteration > 0, iteration=iteration, policy=served))
     text = rendered(run).decode()
     assert text.startswith("<!doctype html>")
     assert re.findall(r"<(script|iframe|object|embed|form|link)\b", text) == ["link"]
@@ -125,7 +126,7 @@ def test_every_chart_has_its_numbers_in_a_table(run):
     assert [row[:3] for row in rows if row[0] == "demonstrations"] == [("demonstrations", "0", "100 %")]
     assert found["Success by difficulty, train"].legend == ("medium",)
     assert found["Training loss"].table.rows[2] == ("loss", "3", "0.667", "5 optimizer steps")
-    assert found["Failures by site"].table.rows == (("shop.test (3 of 33)", "3", "3"),)
+    assert len(found["Failures by kind"].table.rows) == 1
     assert found["Samples by dataset"].table.rows[0] == ("iteration 0", "9", "1", "10")
     assert found["Time by iteration"].table.rows[0] == ("iteration 0", "20 s", "30 s", "39 s", "89 s")
 

@@ -14,7 +14,7 @@ from webgym_cli.store.index.paired import (
     PairedCase,
     compute_p_value,
     count_changes,
-    count_changes_by,
+    count_changes_by_task,
     find_change,
     join_cases,
     read_cases,
@@ -61,7 +61,10 @@ def compare_versions(first: ComparedVersion, second: ComparedVersion, split: Spl
         "second": _side_json(second, alone[1], [after for _, after in pairs]),
         "counts": {change.value: count for change, count in counts.items()},
         "p_value": compute_p_value(counts),
-        "by_task": _count_by_task(pairs),
+        "by_task": {
+            task: {"pairs": sum(of.values()), **{change.value: count for change, count in of.items()}}
+            for task, of in count_changes_by_task(pairs).items()
+        },
         **{change.value: [_pair_json(pair) for pair in pairs if find_change(pair) is change] for change in Change},
     }
 
@@ -110,12 +113,6 @@ def _side_json(side: ComparedVersion, alone: int, cases: Sequence[PairedCase]) -
 def _mean(values: Iterable[float]) -> float | None:
     listed = list(values)
     return round(sum(listed) / len(listed), 4) if listed else None
-
-
-def _count_by_task(pairs: Sequence[Pair]) -> dict[str, dict[str, int]]:
-    """Return the counts by task id, those with the largest changes first."""
-    tasks = count_changes_by(pairs, lambda case: case.task)
-    return {task: {"pairs": sum(of.values()), **{key.value: of[key] for key in of}} for task, of in tasks.items()}
 
 
 def _pair_json(pair: Pair) -> dict[str, Any]:

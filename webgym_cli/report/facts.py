@@ -12,7 +12,6 @@ from webgym_cli.config.model_defaults import resolve_model_defaults
 from webgym_cli.errors import StoreError
 from webgym_cli.records.stored_events import DatasetEvent, PhaseEvent, TrainingEvent
 from webgym_cli.report.async_training import AsyncFacts, read_async_facts
-from webgym_cli.report.changes import VersionChange, read_changes
 from webgym_cli.report.repetition import read_repetition, warn_repetition
 from webgym_cli.report.success import (
     SERIES,
@@ -82,8 +81,6 @@ class ReportFacts(RunIdentity, BufferCounts):
     """Of rewards, extras, steps and calls by tool: `key` is the series."""
     pass_at_k: dict[str, PassRates]
     """By `<split> <iteration>`."""
-    changes: list[VersionChange]
-    """Gained and lost cases of the newest version, against the previous and the first one."""
     failures: FailureFacts
     verdicts: list[VerdictFacts]
     timing: Timing
@@ -114,7 +111,6 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "points": points,
         "means": list(read_means(index, "series")),
         "pass_at_k": compute_pass_rates(index, _POLICIES),
-        "changes": read_changes(index),
         "failures": read_failures(index),
         "verdicts": read_verdicts(index),
         "timing": times,

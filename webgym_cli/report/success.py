@@ -10,8 +10,6 @@ from webgym_cli.store.index.query import Index
 
 # The run's own series in display order; those of other servers follow.
 SERIES = ("test", "train", DEMONSTRATIONS)
-# Maximum number of sites in the failure table, those with the most failures.
-SITES = 20
 
 
 class SuccessCounts(TypedDict):
@@ -41,14 +39,6 @@ class SuccessPoint(SuccessCounts):
     environment_seconds: float | None
 
 
-class SiteFailures(TypedDict):
-    """The failures of a site."""
-
-    trajectories: int
-    failed: int
-    kinds: dict[str, int]
-
-
 class StopCounts(TypedDict):
     """Number of episodes with one stop reason."""
 
@@ -57,13 +47,9 @@ class StopCounts(TypedDict):
 
 
 class FailureFacts(TypedDict):
-    """Failures by kind and by site, and stop reasons of the other episodes."""
+    """Failures by kind, and stop reasons of the other episodes."""
 
     by_kind: dict[str, int]
-    by_site: dict[str, SiteFailures]
-    """The worst."""
-    sites: int
-    """All sites that have any."""
     stops: dict[str, StopCounts]
 
 
@@ -104,16 +90,6 @@ SELECT stop, count(*) AS count, count(*) FILTER (WHERE success) AS successes
 FROM trajectories WHERE failure IS NULL GROUP BY stop ORDER BY count DESC, stop
 """
 
-_BY_SITE = """
-WITH sites AS (SELECT site, count(*) AS trajectories, count(failure) AS failed FROM trajectories GROUP BY site),
-    worst AS (SELECT * FROM sites WHERE failed > 0 ORDER BY failed DESC, site LIMIT ?)
-SELECT site, worst.trajectories, worst.failed, failure, count(*) AS count,
-    (SELECT count(*) FROM sites WHERE failed > 0) AS sites
-FROM trajectories JOIN worst USING (site) WHERE failure IS NOT NULL
-GROUP BY site, worst.trajectories, worst.failed, failure
-ORDER BY worst.failed DESC, site, count DESC, failure
-"""
-
 _JUDGED = """
 SELECT split, iteration, count(*) AS judged, round(avg(agreement), 4) AS agreement,
     count(*) FILTER (WHERE agreement >= 1) AS unanimous, count(agreement) AS voted,
@@ -140,22 +116,9 @@ def read_points(index: Index) -> list[SuccessPoint]:
 
 
 def read_failures(index: Index) -> FailureFacts:
-    """Return failures by kind and by site (the worst), and stop reasons of the others. Raises `StoreError`.
-
-    `sites` is the number of all sites with failures.
-    """
-    sites: dict[str, SiteFailures] = {}
-    count = 0
-    for row in index.rows(_BY_SITE, [SITES]):
-        count = row["sites"]
-        site = sites.setdefault(
-            row["site"], {"trajectories": row["trajectories"], "failed": row["failed"], "kinds": {}}
-        )
-        site["kinds"][row["failure"]] = row["count"]
+    """Return failures by kind, and stop reasons of the others. Raises `StoreError`."""
     return {
         "by_kind": {row["kind"]: row["count"] for row in index.rows(_KINDS)},
-        "by_site": sites,
-        "sites": count,
         "stops": {
             str(row["stop"]): {"count": row["count"], "successes": row["successes"]} for row in index.rows(_STOPS)
         },

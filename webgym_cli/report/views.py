@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from webgym_cli.records.groups import DifficultyBand
 from webgym_cli.report.async_training import build_async_section
-from webgym_cli.report.changes import build_change_section
 from webgym_cli.report.charts import NONE, format_number, format_percent
 from webgym_cli.report.facts import ReportFacts
 from webgym_cli.report.figures import (
@@ -32,7 +30,6 @@ def build_sections(facts: ReportFacts) -> list[ReportSection]:
     every = (_success, _rewards, _pass_at_k, _steps, _failures, _verdicts, _time, _learning)
     sections = [*(build(facts) for build in every), build_training_section(facts["trainings"])]
     sections.append(build_async_section(facts["asynchronous"]))
-    sections.insert(1, build_change_section(facts["changes"]))
     return [section for section in sections if section.figures]
 
 
@@ -101,18 +98,12 @@ def _failures(facts: ReportFacts) -> ReportSection:
     if kinds:
         rows = [(kind, {kind: float(count)}) for kind, count in failures["by_kind"].items()]
         figures.append(make_bars("Failures by kind", rows, kinds, format_number))
-        sites = [
-            (f"{site} ({of['failed']} of {of['trajectories']})", {k: float(n) for k, n in of["kinds"].items()})
-            for site, of in failures["by_site"].items()
-        ]
-        more = failures["sites"] - len(sites)
-        note = f"The {len(sites)} sites with the most; {more} more have some." if more else ""
-        figures.append(replace(make_bars("Failures by site", sites, kinds, format_number), note=note))
     if failures["stops"]:
         ends = tuple((stop, str(of["count"]), str(of["successes"])) for stop, of in failures["stops"].items())
         figures.append(Figure("How the others ended", Table(("", "episodes", "solved"), ends)))
     total = sum(failures["by_kind"].values())
-    note = f"{total} of {facts['trajectories']} attempts failed for reasons that are not the policy's."
+    note = f"{total} of {facts['trajectories']} attempts failed for reasons that are not the policy's; "
+    note += "webgym inspect-buffer counts them by site."
     return ReportSection("failures", "Failures", tuple(figures), note)
 
 

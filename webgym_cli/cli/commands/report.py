@@ -37,9 +37,8 @@ def report(
 ) -> None:
     """Write a report of the run as one HTML page.
 
-    The page is self-contained and needs no network: learning curves with intervals, gains and losses by task family,
-    pass@k, steps, failures, the judge, time, idle time and cost, data and losses. It can be written while a command
-    works on the run. --json also prints the numbers. The episodes are in webgym view.
+    The page is self-contained and needs no network. It can be written while a command works on the run. --json also
+    prints the numbers.
 
     Examples:
       webgym report runs/a --open

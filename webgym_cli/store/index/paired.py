@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -95,11 +95,11 @@ def count_changes(pairs: Iterable[Pair]) -> dict[Change, int]:
     return {change: counts[change] for change in Change}
 
 
-def count_changes_by(pairs: Iterable[Pair], name: Callable[[PairedCase], str]) -> dict[str, dict[Change, int]]:
-    """Return the number of pairs per change by a name of their cases, those with the largest changes first."""
+def count_changes_by_task(pairs: Iterable[Pair]) -> dict[str, dict[Change, int]]:
+    """Return the number of pairs per change by task id, those with the largest changes first."""
     groups: dict[str, list[Pair]] = {}
     for pair in pairs:
-        groups.setdefault(name(pair[0]), []).append(pair)
+        groups.setdefault(pair[0].task, []).append(pair)
     counts = {group: count_changes(members) for group, members in groups.items()}
 
     def order(group: str) -> tuple[int, int, str]:
