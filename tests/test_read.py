@@ -1,11 +1,9 @@
 """Runs and evaluations as Arrow tables."""
 
-import json
-
 import pytest
 
 from tests.compare.test_evaluations import U, write
-from tests.report.runs import did
+from tests.report.runs import did, log_steps
 from webgym_cli.compare.evaluations import find_record
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError
@@ -32,10 +30,7 @@ def runs(tmp_path_factory):
         append(run, did(seed, "t", solved=bool(seed)))
         training = {"version": 1, "name": "m", "parent": "base", "iteration": 0, "steps": 2, "created_at": "x"}
         append_event(run, {"event": "train", **training, "metrics": {"actor/entropy": 0.5 + seed}})
-        log = run.logs / "attempt_1" / "m.trainer_log.jsonl"
-        log.parent.mkdir(parents=True)
-        lines = [json.dumps({"current_steps": step, "loss": step / 10}) for step in (1, 2)]
-        log.write_text("\n".join([*lines, '{"current_st']))
+        log_steps(run, "m", {"loss": 0.1}, {"loss": 0.2})
     return [str(root / name) for name in "ab"]
 
 
@@ -58,8 +53,8 @@ def test_runs_have_the_settings_that_differ(runs):
 def test_trainings_and_their_steps(runs):
     assert read_trainings(*runs)["actor/entropy"].to_pylist() == [0.5, 1.5]
     steps = read_optimizer_steps(*runs).to_pylist()
-    assert [(one["run"], one["version"], one["current_steps"], one["loss"]) for one in steps] == [
-        (run, 1, step, step / 10) for run in runs for step in (1, 2)
+    assert [(one["run"], one["version"], one["optimizer_step"], one["loss"]) for one in steps] == [
+        (run, 1, step, loss) for run in runs for step, loss in ((1, 0.1), (2, 0.2), (2, None))
     ]
 
 

@@ -12,7 +12,7 @@ from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Observation, Outcome
-from webgym_cli.store.buffer import append_judgement
+from webgym_cli.store.buffer import append, append_judgement
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
 
@@ -45,8 +45,7 @@ def run(tmp_path):
 
 @pytest.fixture
 def served(run):
-    with open_index(run) as index:
-        yield ViewServer(run, EpisodeTable(index), lambda: b"<title>charts</title>")
+    return ViewServer([run])
 
 
 @pytest.fixture
@@ -118,7 +117,29 @@ async def test_two_episodes_side_by_side_move_together(served, view):
         await view.wait_for_url(server.url)
         await view.keyboard.press("r")
         await view.wait_for_url("**/report")
-        assert await view.title() == "charts"
+        assert await view.locator("header .soft").first.inner_text() == "webgym report"
+
+
+@pytest.mark.browser
+async def test_several_runs_begin_with_their_curves_and_a_refresh_shows_what_is_new(run, view, tmp_path):
+    other = made(tmp_path / "other", attempt(0, "lamp", True))
+    async with ViewServer([run, other]) as server:
+        await view.goto(server.url)
+        names = view.locator("nav a")
+        assert await names.all_inner_texts() == [str(run.root), str(other.root)]
+        assert await view.locator("figcaption", has_text="Success, ").count() == 1
+        assert await view.evaluate("document.documentElement.scrollWidth") <= 380
+        await names.nth(1).click()
+        await view.wait_for_url("**/1/")
+        assert await list_ids(view) == IDS[:1]
+        append(other, attempt(1, "lamp", False))
+        await view.goto(f"{server.url}1/?outcome=not+solved")
+        assert await list_ids(view) == []
+        await view.keyboard.press("u")
+        await view.locator("article").wait_for()
+        assert await list_ids(view) == IDS[1:2]
+        await view.keyboard.press("a")
+        await view.wait_for_url(server.url)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,14 @@ def note(run: RunDir, *events: dict[str, Any]) -> None:
         file.writelines(f"{json.dumps(event)}\n" for event in events)
 
 
+def log_steps(run: RunDir, training: str, *steps: dict[str, Any]) -> None:
+    """Write a trainer's log of so many steps, with a torn line and the line that sums the training up."""
+    log = run.logs / "attempt_1" / f"{training}.trainer_log.jsonl"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps({"current_steps": number, **of}) for number, of in enumerate(steps, 1)]
+    log.write_text("\n".join([*lines, '{"current_st', "3", json.dumps({"current_steps": len(steps), "epoch": 1.0})]))
+
+
 def facts(run: RunDir, gpus: int = 1, price: float | None = None) -> dict[str, Any]:
     """Return what a report tells of a run."""
     with open_index(run) as index:

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from tests.inspect.buffers import made
 from tests.records.made import CRASHED, SOLVED, shot, step, trajectory
-from tests.report.runs import at, compared, did, facts, note
+from tests.report.runs import at, compared, did, facts, log_steps, note
 from webgym_cli.compare.views import render_comparison
 from webgym_cli.config.load import load
 from webgym_cli.records.series import name_served
@@ -81,6 +81,8 @@ def run(tmp_path):
             )
         ),
     )
+    for n in range(3):
+        log_steps(made_run, f"m{n}", *({"loss": n + step / 10} for step in (1, 2, 3)))
     return made_run
 
 
@@ -125,7 +127,10 @@ def test_every_chart_has_its_numbers_in_a_table(run):
     assert rows[0] == ("test", "0", "20 %", "5.7 % to 51 %", "2 of 10 solved")
     assert [row[:3] for row in rows if row[0] == "demonstrations"] == [("demonstrations", "0", "100 %")]
     assert found["Success by difficulty, train"].legend == ("medium",)
-    assert found["Training loss"].table.rows[2] == ("loss", "3", "0.667", "5 optimizer steps")
+    assert found["Loss"].table.rows[3:5] == (
+        ("all trainings", "4", "1.1", "version 2, 1 logged"),
+        ("all trainings", "5", "1.2", "version 2, 1 logged"),
+    )
     assert len(found["Failures by kind"].table.rows) == 1
     assert found["Samples by dataset"].table.rows[0] == ("iteration 0", "9", "1", "10")
     assert found["Time by iteration"].table.rows[0] == ("iteration 0", "20 s", "30 s", "39 s", "89 s")

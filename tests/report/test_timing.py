@@ -109,8 +109,6 @@ def test_lines_that_are_no_events_and_a_loss_that_is_no_number(tmp_path):
     training = {**TRAIN, "version": 1, "parent": "base", "steps": 3, "loss": float("nan")}
     note(run, 3, [1], "train", training, {**training, "version": 2, "loss": 0.5})
     assert [training.loss for training in facts(run)["trainings"]] == [None, 0.5]
-    (figure,) = next(section for section in build_sections(facts(run)) if section.id == "learning").figures
-    assert figure.table.rows == (("loss", "2", "0.5", "3 optimizer steps"),)
 
 
 def test_of_many_bars_the_newest_are_drawn_and_all_are_told():

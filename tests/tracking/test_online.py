@@ -32,6 +32,7 @@ def test_several_commands_add_to_one_run_and_nothing_is_sent_twice(run, server):
     assert [row["_step"] for row in rows] == list(range(10))
     assert [row["iteration"] for row in rows] == [0] * 5 + [1] * 5
     assert [row["evaluation/success_rate"] for row in rows if "evaluation/success_rate" in row] == [0.25, 0.5]
+    assert [(row["iteration"], row["spent/episodes"]) for row in rows if "spent/episodes" in row] == [(0, 24), (1, 48)]
     assert server.names[run_id(run, found)]["displayName"] == "webgym-test"
 
 

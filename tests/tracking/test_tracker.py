@@ -85,7 +85,14 @@ def test_metrics_are_drawn_over_the_iteration(tracked):
         assert judge["judge/judged"] == 5
         assert train["train/mean_loss"] == 0.5
         logged = {name for row in file.history for name in row} - {"iteration"}
-        assert {name.partition("/")[0] for name in logged} == {"evaluation", "rollout", "prepare", "judge", "train"}
+        assert {name.partition("/")[0] for name in logged} == {
+            "evaluation",
+            "rollout",
+            "prepare",
+            "judge",
+            "train",
+            "spent",
+        }
         assert {name: file.axes[name] for name in logged} == dict.fromkeys(logged, "iteration")
 
 

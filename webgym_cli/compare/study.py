@@ -7,19 +7,30 @@ import io
 import json
 import statistics
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from webgym_cli.compare.runs import ComparedRun
 from webgym_cli.config.load import flat_values
 from webgym_cli.records.statistics import mean_interval
 from webgym_cli.report.facts import describe_run, find_newest_test
-from webgym_cli.report.success import read_points
+from webgym_cli.report.success import SuccessPoint, read_points
+from webgym_cli.report.training_metrics import STEP_CURVES
 from webgym_cli.store.run import saved_settings
+from webgym_cli.store.training_logs import read_step_curves
 
 # Settings in which repeats of one experiment differ.
 _SEEDS = ("seed", "tasks.test_seed", "algorithm_config.seed")
 # Columns of a run's row, besides its settings.
 COLUMNS = ("run", "group", "seed", "policy_version", "split", "iteration", "scored", "success_rate", "mean_steps")
+
+
+class StudyCurves(TypedDict):
+    """Curves of several runs, each by the run's folder."""
+
+    success: dict[str, dict[str, list[SuccessPoint]]]
+    """Over policy versions, by series."""
+    optimizer_steps: dict[str, dict[str, list[dict[str, Any]]]]
+    """Those of `read_step_curves`."""
 
 
 def build_study(runs: Sequence[ComparedRun]) -> dict[str, Any]:
@@ -53,6 +64,17 @@ def build_study(runs: Sequence[ComparedRun]) -> dict[str, Any]:
         "runs": [row for group in groups.values() for row in group],
         "groups": [_summarize(number, group) for number, group in enumerate(groups.values())],
     }
+
+
+def read_study_curves(runs: Sequence[ComparedRun]) -> StudyCurves:
+    """Return the curves of each run, by its folder. Raises `StoreError`."""
+    success: dict[str, dict[str, list[SuccessPoint]]] = {}
+    for run, index in runs:
+        for row in read_points(index):
+            if row["band"] is None and row["scored"]:
+                success.setdefault(row["series"], {}).setdefault(str(run.root), []).append(row)
+    metrics = [name for *_, name in STEP_CURVES]
+    return {"success": success, "optimizer_steps": {str(run.root): read_step_curves(run, metrics) for run, _ in runs}}
 
 
 def render_csv(study: dict[str, Any]) -> str:

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from webgym_cli.compare.runs import ComparedRow, Comparison
+from webgym_cli.compare.study import StudyCurves
 from webgym_cli.report.charts import NONE, format_number, format_percent
 from webgym_cli.report.figures import Figure, ReportSection, Table, format_interval, make_success_curve
 from webgym_cli.report.page import render_sections
+from webgym_cli.report.training_metrics import build_step_figures
 
 _ROWS = ("", "A", "B", "success A", "success B", "steps A", "steps B", "B - A", "how sure", "verdict")
 _FAILURES = ("", "A", "B", "B - A", "95 % interval", "verdict")
@@ -57,6 +59,18 @@ def build_study_tables(study: dict[str, Any]) -> list[Figure]:
         build_table("groups", ("group", "runs", "seeds", "mean success", "deviation", "95 % interval"), means),
         build_table("settings that differ", ("", *(str(of["group"]) for of in groups)), settings),
     ]
+
+
+def render_study(study: dict[str, Any], curves: StudyCurves, links: Mapping[str, str] | None = None) -> bytes:
+    """Render a study's page, encoded in UTF-8: its curves in one chart each, and its tables. `links`: pages of runs."""
+    success = [make_success_curve(f"Success, {name}", rows) for name, rows in curves["success"].items()]
+    sections = [
+        ReportSection("success", "Success", tuple(success)),
+        ReportSection("training", "Training", tuple(build_step_figures(curves["optimizer_steps"]))),
+        *(ReportSection(of.title, of.title.title(), (of,)) for of in build_study_tables(study) if of.table.rows),
+    ]
+    heading = f"{len(study['runs'])} runs"
+    return render_sections("compare", heading, [], [of for of in sections if of.figures], links)
 
 
 def build_version_tables(difference: dict[str, Any], *, tasks: bool) -> list[Figure]:

@@ -1,21 +1,26 @@
-"""Pages of a run, served on loopback: its episodes with filters, one of them, two side by side, and its report."""
+"""Pages of runs, served on loopback: episodes with filters, one of them, two side by side, charts; all runs' curves."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from aiohttp import web
 
+from webgym_cli.compare.study import build_study, read_study_curves
+from webgym_cli.compare.views import render_study
 from webgym_cli.errors import UsageError
 from webgym_cli.inspect.episode import read_episode
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.inspect.thumbnail import make_thumbnail
+from webgym_cli.report.facts import gather_facts
+from webgym_cli.report.page import render_report
 from webgym_cli.store.buffer import LineRef, read
-from webgym_cli.store.index.query import LINE_REF, Index
+from webgym_cli.store.index.query import LINE_REF, Index, open_index
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.html_page import render_page
@@ -95,22 +100,44 @@ class EpisodeTable:
         return self.index.one(sql, values)
 
 
-class ViewServer(SecretServer):
-    """The server of a run's pages. It reads the run, and executes nothing of it."""
+class RunPages:
+    """A run's pages, below a path. They show the run as it was when first asked for, or last refreshed."""
 
-    def __init__(self, run: RunDir, table: EpisodeTable, render_report: Callable[[], bytes], port: int = 0) -> None:
-        self._run, self._table, self._render_report = run, table, render_report
+    def __init__(self, run: RunDir, root: str, *, several: bool = False) -> None:
+        """`several`: the parent of `root` lists this run among others."""
+        self._run, self._root, self._several = run, root, several
         self._store = ScreenshotStore(run.screenshots)
-        super().__init__(port)
-        self.app.add_routes(
-            [
-                web.get(f"{self.root}/", self._show_list),
-                web.get(f"{self.root}/episode", self._show_episode),
-                web.get(f"{self.root}/pair", self._show_pair),
-                web.get(f"{self.root}/thumbnail", self._show_thumbnail),
-                web.get(f"{self.root}/report", self._show_report),
-            ]
-        )
+        self._opened = ExitStack()
+        self._known: EpisodeTable | None = None
+
+    @property
+    def routes(self) -> list[web.RouteDef]:
+        """The addresses of the pages."""
+        pages = {
+            "": self._show_list,
+            "episode": self._show_episode,
+            "pair": self._show_pair,
+            "thumbnail": self._show_thumbnail,
+            "report": self._show_report,
+            "refresh": self._refresh,
+        }
+        return [web.get(f"{self._root}/{name}", show) for name, show in pages.items()]
+
+    @property
+    def _table(self) -> EpisodeTable:
+        """The episodes; reads what is new if the index is not open. Raises `StoreError`."""
+        if self._known is None:
+            self._known = EpisodeTable(self._opened.enter_context(open_index(self._run)))
+        return self._known
+
+    def close(self) -> None:
+        """Close the index."""
+        self._known = None
+        self._opened.close()
+
+    async def _refresh(self, request: web.Request) -> web.Response:
+        self.close()
+        raise web.HTTPSeeOther(f".?{request.query_string}")
 
     async def _show_list(self, request: web.Request) -> web.Response:
         query = {name: value for name, value in request.query.items() if value}
@@ -129,6 +156,7 @@ class ViewServer(SecretServer):
             total=self._table.total,
             page=page,
             pages=-(-count // PAGE),
+            several=self._several,
         )
 
     async def _show_episode(self, request: web.Request) -> web.Response:
@@ -159,11 +187,45 @@ class ViewServer(SecretServer):
     async def _show_report(self, request: web.Request) -> web.Response:
         return respond(await asyncio.to_thread(self._render_report))
 
+    def _render_report(self) -> bytes:
+        return render_report(gather_facts(self._run, self._table.index, 0, None))
+
     def _render(self, template: str, **values: Any) -> web.Response:
         page = render_page(
             Path(__file__).parent, template, "view", style="episode.css", script="keys.js", run=self._run.root, **values
         )
         return respond(page)
+
+
+class ViewServer(SecretServer):
+    """The server of the pages of runs. It reads the runs, and executes nothing of them."""
+
+    def __init__(self, runs: Sequence[RunDir], port: int = 0) -> None:
+        """One run's pages are the first ones; several runs have a page of their curves before them."""
+        super().__init__(port)
+        self._runs, several = runs, len(runs) > 1
+        self._pages = [
+            RunPages(run, f"{self.root}/{number}" if several else self.root, several=several)
+            for number, run in enumerate(runs)
+        ]
+        self.app.add_routes([route for pages in self._pages for route in pages.routes])
+        if several:
+            self.app.add_routes([web.get(f"{self.root}/", self._show_study)])
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Stop, and close the indexes."""
+        await super().__aexit__(*exc)
+        for pages in self._pages:
+            pages.close()
+
+    async def _show_study(self, _request: web.Request) -> web.Response:
+        return respond(await asyncio.to_thread(self._render_study))
+
+    def _render_study(self) -> bytes:
+        with ExitStack() as stack:
+            runs = [(run, stack.enter_context(open_index(run))) for run in self._runs]
+            links = {str(run.root): f"{number}/" for number, run in enumerate(self._runs)}
+            return render_study(build_study(runs), read_study_curves(runs), links)
 
 
 def _cast_to_text(column: str) -> str:

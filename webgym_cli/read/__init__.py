@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +15,10 @@ from webgym_cli.compare.study import COLUMNS, build_study
 from webgym_cli.config.sources import flatten
 from webgym_cli.errors import UsageError
 from webgym_cli.records.stored_events import TrainingEvent
+from webgym_cli.store import training_logs
 from webgym_cli.store.index.query import format_duckdb_error, open_index
 from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir, open_run
-from webgym_cli.util.files import is_json, read_lines
 from webgym_cli.util.strict_json import encode_json
 
 # A folder, as on the command line.
@@ -62,14 +61,13 @@ def read_trainings(*runs: PathLike) -> pa.Table:
 
 
 def read_optimizer_steps(*runs: PathLike) -> pa.Table:
-    """Return a row for each logged optimizer step, with what the trainer logged."""
-    rows = []
-    for run in _open(runs):
-        for event in read_records(run, TrainingEvent):
-            for log in sorted(run.logs.glob(f"attempt_*/{event.name}.trainer_log.jsonl")):
-                training = {"run": str(run.root), "iteration": event.iteration, "version": event.version}
-                rows += [{**training, **json.loads(line)} for _, line in read_lines(log) if is_json(line)]
-    return _to_table(rows)
+    """Return a row for each logged optimizer step, with what the trainer logged.
+
+    `optimizer_step` counts on from training to training, `current_steps` begins anew with each.
+    """
+    return _to_table(
+        {"run": str(run.root), **line} for run in _open(runs) for line in training_logs.read_optimizer_steps(run)
+    )
 
 
 def read_evaluations(*paths: PathLike) -> pa.Table:

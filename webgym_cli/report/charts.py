@@ -18,6 +18,8 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 62, 12, 12, 42
 _ROW, _BAR = 38, 14
 # Approximate number of ticks on an axis.
 _TICKS = 5
+# Points of a line that can be told apart at full size.
+_APART = 40
 # Maximum characters of a row label.
 _NAME = 40
 # Placeholder for an unknown value.
@@ -206,10 +208,11 @@ def _draw_series(line: ChartSeries, scale: _Scale) -> str:
         x, low, high = known[0]
         parts.append(f'<line class="whisker" x1="{x:.1f}" y1="{low:.1f}" x2="{x:.1f}" y2="{high:.1f}"/>')
     places = [(scale.x(mark.x), scale.y(mark.y)) for mark in line.marks]
+    radius = 3.5 if len(places) <= _APART else 1.5
     parts.append(f'<polyline class="line" points="{_points(places)}"/>')
     for mark, (x, y) in zip(line.marks, places, strict=True):
         tip = f"<title>{_text(mark.tip)}</title>" if mark.tip else ""
-        parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="3.5">{tip}</circle>')
+        parts.append(f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{tip}</circle>')
     return "".join(parts)
 
 

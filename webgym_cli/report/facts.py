@@ -23,7 +23,7 @@ from webgym_cli.report.success import (
     read_verdicts,
 )
 from webgym_cli.report.timing import Cost, Timing, compute_cost, measure_timing, read_timed_events
-from webgym_cli.report.training_metrics import find_warnings
+from webgym_cli.report.training_metrics import STEP_CURVES, find_warnings
 from webgym_cli.store.checkpoints import policy_name, version
 from webgym_cli.store.index.means import MeanPoint, read_means
 from webgym_cli.store.index.pass_at_k import PassRates, compute_pass_rates
@@ -32,6 +32,7 @@ from webgym_cli.store.index.selection import TrajectoryQuery
 from webgym_cli.store.index.spending import read_spending
 from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir, saved_settings
+from webgym_cli.store.training_logs import read_step_curves
 from webgym_cli.util.files import read_json
 
 # Excludes experts and other servers, whose success is no evidence about the run's policy.
@@ -90,6 +91,8 @@ class ReportFacts(RunIdentity, BufferCounts):
     datasets: list[DatasetEvent]
     samples_by_iteration: dict[str, int]
     trainings: list[TrainingEvent]
+    optimizer_steps: dict[str, list[dict[str, Any]]]
+    """Means of the trainers' logs over the optimizer steps, by metric."""
     warnings: list[str]
     """Messages about signs of a collapsing policy."""
     asynchronous: AsyncFacts
@@ -119,6 +122,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "datasets": list(read_records(run, DatasetEvent)),
         "samples_by_iteration": _samples(run),
         "trainings": trainings,
+        "optimizer_steps": read_step_curves(run, (name for *_, name in STEP_CURVES)),
         "warnings": [*find_warnings(trainings, points), *warn_repetition(read_repetition(index))],
         "asynchronous": read_async_facts(run, index, events),
         "phases": list(read_records(run, PhaseEvent)),

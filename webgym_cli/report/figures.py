@@ -60,23 +60,31 @@ class ReportSection:
 
 
 def make_curve(
-    title: str, axis: str, groups: Mapping[str, Sequence[Row]], y: str, of: str = "", *, share: bool = False
+    title: str,
+    axis: str,
+    groups: Mapping[str, Sequence[Row]],
+    y: str,
+    of: str = "",
+    *,
+    x: str = "iteration",
+    share: bool = False,
 ) -> Figure:
-    """Return a figure with one line per group over the rows' `iteration`, and the table of all points.
+    """Return a figure with one line per group over the rows' `x`, and the table of all points.
 
     `y`: the key of the value. `of`: a format string with keys that describes what the value was computed from.
     """
-    lines = [ChartSeries(name, tuple(_make_point(row, y, of) for row in rows)) for name, rows in groups.items()]
+    across = VERSION if x == "iteration" else x.replace("_", " ")
+    lines = [ChartSeries(name, tuple(_make_point(row, x, y, of) for row in rows)) for name, rows in groups.items()]
     show = format_percent if share else format_number
     rows = tuple(
         (line.name, f"{at.x:.0f}", show(at.y), format_interval((at.low, at.high), show), at.tip)
         for line in lines
         for at in line.marks
     )
-    svg = draw_line_chart(title, (VERSION, axis), lines, share=share)
-    table = Table(("series", VERSION, axis, "95 % interval", "of"), rows)
+    svg = draw_line_chart(title, (across, axis), lines, share=share)
+    table = Table(("series", across, axis, "95 % interval", "of"), rows)
     if not any(at.low is not None for line in lines for at in line.marks):
-        table = Table(("series", VERSION, axis, "of"), tuple((*row[:3], row[4]) for row in rows))
+        table = Table(("series", across, axis, "of"), tuple((*row[:3], row[4]) for row in rows))
     return Figure(title, table, svg=svg, legend=tuple(groups), lines=True)
 
 
@@ -85,9 +93,9 @@ def make_success_curve(title: str, groups: Mapping[str, Sequence[Row]]) -> Figur
     return make_curve(title, "success", groups, "success_rate", "{successes} of {scored} solved", share=True)
 
 
-def _make_point(row: Row, y: str, of: str) -> ChartPoint:
+def _make_point(row: Row, x: str, y: str, of: str) -> ChartPoint:
     low, high = row["interval"] if y == "success_rate" else (None, None)
-    return ChartPoint(row["iteration"], row[y], low, high, of.format(**row))
+    return ChartPoint(row[x], row[y], low, high, of.format(**row))
 
 
 def make_bars(

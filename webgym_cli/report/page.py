@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +53,15 @@ def _tiles(facts: ReportFacts) -> list[tuple[str, str, str]]:
 
 
 def render_sections(
-    command: str, heading: str, tiles: Sequence[tuple[str, str, str]], sections: Sequence[ReportSection]
+    command: str,
+    heading: str,
+    tiles: Sequence[tuple[str, str, str]],
+    sections: Sequence[ReportSection],
+    links: Mapping[str, str] | None = None,
 ) -> bytes:
-    """Render a page of tiles (label, value, explanation) and sections, encoded in UTF-8."""
-    return _render_template(command, "sections.html", heading=heading, tiles=tiles, sections=sections)
+    """Render a page of tiles (label, value, explanation), links and sections, encoded in UTF-8."""
+    values = {"heading": heading, "tiles": tiles, "sections": sections, "links": links or {}}
+    return _render_template(command, "sections.html", **values)
 
 
 def _render_template(command: str, template: str, **values: Any) -> bytes:

@@ -9,7 +9,7 @@ from webgym_cli.records.series import name_series
 from webgym_cli.records.statistics import difference
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.report.charts import format_percent
-from webgym_cli.report.figures import Figure, ReportSection, make_curve
+from webgym_cli.report.figures import Figure, ReportSection, Row, make_curve
 from webgym_cli.report.success import SuccessPoint
 from webgym_cli.store.metrics import read_events, read_records
 from webgym_cli.store.run import RunDir
@@ -21,6 +21,14 @@ CURVES = (
     ("Rows with gradient", "share", "actor/rows_with_gradient", True),
     ("Mismatch of server and trainer", "KL, nats a token", "rollout_corr/kl", False),
     ("Staleness", "policy versions", "staleness/mean", False),
+)
+# Title, axis label and name in the trainer's log of the curves over optimizer steps.
+STEP_CURVES = (
+    ("Loss", "loss", "loss"),
+    ("Gradient norm", "norm", "actor/grad_norm"),
+    ("Change of the policy in a training", "KL, nats a token", "actor/ppo_kl"),
+    ("Distance from the reference policy", "KL, nats a token", "actor/kl_loss"),
+    ("Learning rate", "learning rate", "lr"),
 )
 # Entropy collapse: the warning threshold as a fraction of the first training's entropy.
 _ENTROPY_LEFT = 0.2
@@ -53,6 +61,16 @@ def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
         if rows := [{"iteration": one.version, **one.metrics} for one in trainings if name in one.metrics]:
             figures.append(make_curve(title, axis, {name: rows}, name, share=share))
     return ReportSection("policy-gradients", "Policy gradients", tuple(figures))
+
+
+def build_step_figures(curves: Mapping[str, Mapping[str, Sequence[Row]]]) -> list[Figure]:
+    """Return the figures over optimizer steps. `curves`: of each run (or series), those of `read_step_curves`."""
+    figures = []
+    for title, axis, name in STEP_CURVES:
+        if lines := {label: own[name] for label, own in curves.items() if name in own}:
+            of = "version {version}, {lines} logged"
+            figures.append(make_curve(title, axis, lines, "mean", of, x="optimizer_step"))
+    return figures
 
 
 def find_warnings(trainings: Sequence[TrainingEvent], points: Sequence[SuccessPoint]) -> list[str]:

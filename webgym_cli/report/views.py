@@ -21,7 +21,7 @@ from webgym_cli.report.figures import (
 )
 from webgym_cli.report.success import SERIES
 from webgym_cli.report.timing import Cost, GpuTime, StageCost
-from webgym_cli.report.training_metrics import build_training_section
+from webgym_cli.report.training_metrics import build_step_figures, build_training_section
 from webgym_cli.util.text import format_duration
 
 
@@ -213,10 +213,7 @@ def _cost_note(spent: Cost) -> str:
 
 
 def _learning(facts: ReportFacts) -> ReportSection:
-    figures = []
-    trained = [one for one in facts["trainings"] if one.loss is not None]
-    if losses := [{"iteration": one.version, "loss": one.loss, "steps": one.steps} for one in trained]:
-        figures.append(make_curve("Training loss", "mean loss", {"loss": losses}, "loss", "{steps} optimizer steps"))
+    figures = build_step_figures({"all trainings": facts["optimizer_steps"]})
     if facts["datasets"]:
         rows = [
             (f"iteration {one.iteration}", {"train": one.train_samples, "validation": one.val_samples})

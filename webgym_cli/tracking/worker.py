@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from webgym_cli.config.model import Settings
 from webgym_cli.config.secrets import add_settings_secrets
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.series import is_served_elsewhere, name_series
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 # Events with a table of trajectories -> the split that the table is sampled from.
 SAMPLED = {"rollout": "train", "evaluation": "test"}
+# Events of stages that ask a model.
+_SPENDING = {*SAMPLED, "judge", "generate"}
 
 
 def send(plan: TrackingPlan) -> None:
@@ -36,8 +39,9 @@ def send(plan: TrackingPlan) -> None:
     import wandb
 
     run = RunDir(plan.root)
+    settings = saved_settings(run)
     add_environment()
-    add_settings_secrets(saved_settings(run))
+    add_settings_secrets(settings)
     pending = read_pending(run, plan.destination)
     named: dict[str, Any] = {"id": plan.id, "project": plan.project, "entity": plan.entity or None, "name": plan.name}
     if plan.mode == "online":  # in offline mode the run's state on the server is unknown
@@ -50,6 +54,8 @@ def send(plan: TrackingPlan) -> None:
             metrics: dict[str, Any] = dict(extract_metrics(event))
             if plan.samples and event["event"] in SAMPLED:
                 metrics |= _table(plan, event)
+            if event is pending.events[-1] and _SPENDING.intersection(of["event"] for of in pending.events):
+                metrics |= _measure_spending(run, settings)
             _log(session, AXIS, iteration, metrics)
             if plan.mode == "online" and event["event"] == "train":
                 for step, curve in read_offline_curve(run, event):
@@ -63,6 +69,19 @@ def _log(session: Run, axis: str, place: int, metrics: dict[str, Any]) -> None:
     for name in metrics:  # defined by name, because the trainer defines the rest by `*`
         session.define_metric(name, step_metric=axis)
     session.log({axis: place, **metrics})
+
+
+def _measure_spending(run: RunDir, settings: Settings) -> dict[str, float]:
+    """Return what the run has spent so far, `spent/<fact>`; empty if the buffer is damaged."""
+    from webgym_cli.store.index.query import open_index
+    from webgym_cli.store.index.spending import read_spending
+
+    try:
+        with open_index(run) as index:
+            return extract_metrics({"event": "spent", **read_spending(run, settings, index)})
+    except WebGymError as error:
+        logging.getLogger(__name__).warning("no spending: %s", error)
+        return {}
 
 
 def _table(plan: TrackingPlan, event: Mapping[str, Any]) -> dict[str, Any]:

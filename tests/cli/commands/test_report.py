@@ -72,10 +72,10 @@ def test_open_opens_the_page(run, monkeypatch, there):
     assert ("no browser" in err) is not there
 
 
-def test_view_serves_the_episodes_and_the_charts(run, monkeypatch):
+def test_view_serves_runs_and_folders_of_runs(run, other, monkeypatch):
     async def get(pages):
         async with pages as server, aiohttp.ClientSession() as session:
-            return [await (await session.get(server.url + path)).text() for path in ("", "report")]
+            return [await (await session.get(server.url + path)).text() for path in ("", "report", "1/report")]
 
     answers = []
     monkeypatch.setattr(
@@ -85,6 +85,12 @@ def test_view_serves_the_episodes_and_the_charts(run, monkeypatch):
     call("view", run.root)
     assert "8 of 8 episodes" in answers[0]
     assert "webgym report" in answers[1]
+    answers.clear()
+    assert run.root.parent == other.root.parent
+    call("view", run.root.parent)
+    assert ("2 runs" in answers[0], "webgym report" in answers[2]) == (True, True)
+    with pytest.raises(MissingStageError):
+        call("view", run.root.parent / "nothing")
 
 
 def test_compare_is_a_table_or_json(run, other):
@@ -125,7 +131,9 @@ def test_more_runs_are_rows_with_their_seeds_in_groups(run, other, tmp_path):
     with pytest.raises(UsageError, match="--csv"):
         call("compare", run.root, 0, 0, "--csv", tmp_path / "study.csv")
     assert "gained" in call("compare", run.root, other.root, "--tasks")[0]
-    for words in ([run.root], [run.root, other.root, run.root], [run.root, 0, 0]):
+    call("compare", run.root, other.root, run.root, "--html", tmp_path / "study.html")
+    assert b"3 runs" in (tmp_path / "study.html").read_bytes()
+    for words in ([run.root], [run.root, 0, 0]):
         with pytest.raises(UsageError, match="--html"):
             call("compare", *words, "--html", tmp_path / "x.html")
 

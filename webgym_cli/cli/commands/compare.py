@@ -85,15 +85,15 @@ def compare(
     named = _parse_sides(sides)
     if csv is not None and any(versions for _, versions in named):
         raise UsageError("--csv: a row belongs to a run", hint="webgym compare RUN... --csv FILE")
-    if html is not None and [versions for _, versions in named] != [[], []]:
-        raise UsageError("--html: a page compares two runs", hint="webgym compare RUN_A RUN_B --html FILE")
+    if html is not None and (len(named) < 2 or any(versions for _, versions in named)):
+        raise UsageError("--html: a page compares runs", hint="webgym compare RUN_A RUN_B --html FILE")
     with ExitStack() as stack:
         runs = [(open_run(path)[0], versions) for path, versions in named]
         opened = [(run, stack.enter_context(open_run_index(run, output)), versions) for run, versions in runs]
         if not any(versions for _, _, versions in opened):
             pairs = [(run, index) for run, index, _ in opened]
             if csv is not None or len(pairs) > 2:
-                _show_study(output, pairs, csv)
+                _show_study(output, pairs, csv, html)
                 return
             if len(pairs) == 2:
                 _compare_runs(output, pairs[0], pairs[1], split, top if tasks else None, html)
@@ -198,12 +198,14 @@ def _compare_runs(
         _show(output, build_version_tables(difference, tasks=True), top or 0)
 
 
-def _show_study(output: Output, runs: Sequence[tuple[RunDir, Index]], csv: Path | None) -> None:
+def _show_study(output: Output, runs: Sequence[tuple[RunDir, Index]], csv: Path | None, html: Path | None) -> None:
     """Show a row for each run, and each group of seeds. `csv`: a file for the rows, or -."""
-    from webgym_cli.compare.study import build_study, render_csv
-    from webgym_cli.compare.views import build_study_tables
+    from webgym_cli.compare.study import build_study, read_study_curves, render_csv
+    from webgym_cli.compare.views import build_study_tables, render_study
 
     study = build_study(runs)
+    if html is not None:
+        _write(output, "the page", html, render_study(study, read_study_curves(runs)))
     if csv == Path("-"):
         output.text(render_csv(study).rstrip("\n"))
         return

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 from webgym_cli.cli.browse import OpenOpt, PortOpt, serve_pages
-from webgym_cli.cli.options import RunArg
+from webgym_cli.cli.options import run_argument
 from webgym_cli.cli.output import Output
 
+if TYPE_CHECKING:
+    from webgym_cli.store.run import RunDir
 
-def view(run: RunArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
-    """Look at a run's episodes in the browser.
+RunsArg = Annotated[list[Path], run_argument("RUN...", "Runs, or folders of runs.")]
+
+
+def view(runs: RunsArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
+    """Look at runs' episodes in the browser.
 
     Serves pages on this machine alone; the first line of the output is their address. They have all episodes, to search
     and to filter by task, site, outcome, failure, iteration, policy, verdict, reward or any SQL condition; each episode
     step by step, with its clicks, prompts, tokens and verdicts; two of them side by side; and the report's charts.
-    Keys: / search, n next, p previous, j and k by steps, Esc back. The episodes are those of the start.
+    Several runs begin with a page of their curves in the same charts, and the tables of webgym compare.
+    Keys: / search, n next, p previous, j and k by steps, u refresh, Esc back.
 
     Examples:
       webgym view runs/a --open
+      webgym view runs
+      webgym view runs/lr-*
       webgym view runs/a --port 8800
 
     Exit codes: 3.
@@ -24,15 +36,19 @@ def view(run: RunArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
     See also: webgym show, webgym report, webgym label, webgym inspect-buffer.
     """
     from webgym_cli.cli.run_index import open_run_index
-    from webgym_cli.inspect.viewer import EpisodeTable, ViewServer
-    from webgym_cli.report.facts import gather_facts
-    from webgym_cli.report.page import render_report
-    from webgym_cli.store.run import open_run
+    from webgym_cli.inspect.viewer import ViewServer
 
-    directory, _ = open_run(run)
     output = Output()
-    with open_run_index(directory, output) as index:
-        server = ViewServer(
-            directory, EpisodeTable(index), lambda: render_report(gather_facts(directory, index, 0, None)), port
-        )
-        serve_pages(server, output, open_=open_)
+    opened = [run for path in runs for run in _find_runs(path)]
+    for run in opened:  # what an index lacks is read here, where there is a progress bar
+        with open_run_index(run, output):
+            pass
+    serve_pages(ViewServer(opened, port), output, open_=open_)
+
+
+def _find_runs(path: Path) -> Iterator[RunDir]:
+    """Yield the run at a path, or those in it by name. Raises `MissingStageError` without one."""
+    from webgym_cli.store.run import RunDir, open_run
+
+    inner = [] if RunDir(path).exists else [run for run in map(RunDir, sorted(path.glob("*/"))) if run.exists]
+    yield from inner or [open_run(path)[0]]

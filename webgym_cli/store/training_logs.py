@@ -1,0 +1,60 @@
+"""The optimizer steps of a run's trainings, from the trainers' logs that its attempts keep."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from statistics import fmean
+from typing import Any
+
+from webgym_cli.records.stored_events import TrainingEvent
+from webgym_cli.records.training_files import TRAINER_LOG
+from webgym_cli.store.metrics import read_records
+from webgym_cli.store.run import RunDir
+from webgym_cli.util.files import is_json, read_lines
+
+# Maximum points of a curve; each is the mean of as many log lines as it takes.
+POINTS = 100
+
+
+def read_optimizer_steps(run: RunDir) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the trainers' logs, in order.
+
+    Each with the `iteration` and `version` of its training, and `optimizer_step`, which counts on from training to
+    training.
+    """
+    before = 0
+    for event in read_records(run, TrainingEvent):
+        last = 0
+        for log in sorted(run.logs.glob(f"attempt_*/{event.name}.{TRAINER_LOG}")):
+            for line in (json.loads(raw) for _, raw in read_lines(log) if is_json(raw)):
+                if isinstance(line, dict) and isinstance(step := line.get("current_steps"), int):
+                    last = max(last, step)
+                    of = {"iteration": event.iteration, "version": event.version, "optimizer_step": before + step}
+                    yield of | line
+        before += last
+
+
+def read_step_curves(run: RunDir, metrics: Iterable[str]) -> dict[str, list[dict[str, Any]]]:
+    """Return each metric that the logs have over the optimizer steps.
+
+    A point is the `mean` of some `lines` of the log; `optimizer_step` and `version` are those of the last.
+    """
+    # without a loss: evaluations, and the line that sums a training up
+    logged = [line for line in read_optimizer_steps(run) if "loss" in line]
+    curves = {}
+    for metric in metrics:
+        known = [line for line in logged if isinstance(line.get(metric), int | float) and math.isfinite(line[metric])]
+        size = -(-len(known) // POINTS) or 1
+        parts = [known[start : start + size] for start in range(0, len(known), size)]
+        if parts:
+            curves[metric] = [
+                {
+                    **{name: part[-1][name] for name in ("optimizer_step", "version")},
+                    "mean": fmean(line[metric] for line in part),
+                    "lines": len(part),
+                }
+                for part in parts
+            ]
+    return curves
