@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,10 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from webgym_cli.compare.study import build_study, read_study_curves
-from webgym_cli.compare.views import render_study
 from webgym_cli.errors import UsageError
 from webgym_cli.inspect.episode import read_episode
 from webgym_cli.inspect.page import render_episode_page
 from webgym_cli.inspect.thumbnail import make_thumbnail
-from webgym_cli.report.facts import gather_facts
-from webgym_cli.report.page import render_report
 from webgym_cli.store.buffer import LineRef, read
 from webgym_cli.store.index.query import LINE_REF, Index, open_index
 from webgym_cli.store.run import RunDir
@@ -26,6 +22,10 @@ from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.html_page import render_page
 from webgym_cli.util.local_server import SecretServer, respond
 
+# Renders a run's report.
+RenderReport = Callable[[RunDir, Index], bytes]
+# Renders the page of several runs, with links to their pages by folder.
+RenderStudy = Callable[[Sequence[tuple[RunDir, Index]], Mapping[str, str]], bytes]
 # Episodes of a page.
 PAGE = 48
 # Maximum values that a list offers.
@@ -103,9 +103,9 @@ class EpisodeTable:
 class RunPages:
     """A run's pages, below a path. They show the run as it was when first asked for, or last refreshed."""
 
-    def __init__(self, run: RunDir, root: str, *, several: bool = False) -> None:
+    def __init__(self, run: RunDir, root: str, render_report: RenderReport, *, several: bool = False) -> None:
         """`several`: the parent of `root` lists this run among others."""
-        self._run, self._root, self._several = run, root, several
+        self._run, self._root, self._render_report, self._several = run, root, render_report, several
         self._store = ScreenshotStore(run.screenshots)
         self._opened = ExitStack()
         self._known: EpisodeTable | None = None
@@ -185,10 +185,7 @@ class RunPages:
         return web.Response(body=make_thumbnail(self._store.get(shots[-1].sha256)), content_type="image/webp")
 
     async def _show_report(self, request: web.Request) -> web.Response:
-        return respond(await asyncio.to_thread(self._render_report))
-
-    def _render_report(self) -> bytes:
-        return render_report(gather_facts(self._run, self._table.index, 0, None))
+        return respond(await asyncio.to_thread(lambda: self._render_report(self._run, self._table.index)))
 
     def _render(self, template: str, **values: Any) -> web.Response:
         page = render_page(
@@ -200,12 +197,14 @@ class RunPages:
 class ViewServer(SecretServer):
     """The server of the pages of runs. It reads the runs, and executes nothing of them."""
 
-    def __init__(self, runs: Sequence[RunDir], port: int = 0) -> None:
-        """One run's pages are the first ones; several runs have a page of their curves before them."""
+    def __init__(
+        self, runs: Sequence[RunDir], render_report: RenderReport, render_study: RenderStudy, port: int = 0
+    ) -> None:
+        """One run's pages are the first ones; several runs have the page of their study before them."""
         super().__init__(port)
-        self._runs, several = runs, len(runs) > 1
+        self._runs, self._render, several = runs, render_study, len(runs) > 1
         self._pages = [
-            RunPages(run, f"{self.root}/{number}" if several else self.root, several=several)
+            RunPages(run, f"{self.root}/{number}" if several else self.root, render_report, several=several)
             for number, run in enumerate(runs)
         ]
         self.app.add_routes([route for pages in self._pages for route in pages.routes])
@@ -225,7 +224,7 @@ class ViewServer(SecretServer):
         with ExitStack() as stack:
             runs = [(run, stack.enter_context(open_index(run))) for run in self._runs]
             links = {str(run.root): f"{number}/" for number, run in enumerate(self._runs)}
-            return render_study(build_study(runs), read_study_curves(runs), links)
+            return self._render(runs, links)
 
 
 def _cast_to_text(column: str) -> str:

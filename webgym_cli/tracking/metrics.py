@@ -32,9 +32,14 @@ _BOUNDS = {"interval": ("low", "high")}
 def extract_metrics(event: Mapping[str, Any]) -> dict[str, float]:
     """Return an event's finite numbers, named `<event>/<fact>`, of nested facts `<event>/<fact>/<fact>`."""
     facts = {key: value for key, value in event.items() if key not in _LEFT_OUT}
-    named = {f"{name_event(event)}/{name}": value for name, value in _numbers(facts)}
+    named = name_metrics(name_event(event), facts)
     own: dict[str, float] = event.get(_OWN, {})
     return {_RENAMED.get(name, name): value for name, value in named.items()} | own
+
+
+def name_metrics(name: str, facts: Mapping[str, Any]) -> dict[str, float]:
+    """Return the finite numbers of facts, named `<name>/<fact>`, of nested facts `<name>/<fact>/<fact>`."""
+    return {f"{name}/{fact}": value for fact, value in _numbers(facts)}
 
 
 def name_event(event: Mapping[str, Any]) -> str:
@@ -44,7 +49,7 @@ def name_event(event: Mapping[str, Any]) -> str:
     return "/".join(map(_clean, [event["event"], *other]))
 
 
-def _numbers(facts: dict[str, Any]) -> Iterator[tuple[str, float]]:
+def _numbers(facts: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     for key, value in facts.items():
         name = _clean(key)
         if isinstance(value, dict):

@@ -18,7 +18,14 @@ from webgym_cli.errors import WebGymError
 from webgym_cli.records.series import is_served_elsewhere, name_series
 from webgym_cli.store.run import RunDir, saved_settings
 from webgym_cli.store.screenshots import ScreenshotStore
-from webgym_cli.tracking.metrics import AXIS, TRAINER_AXIS, extract_metrics, name_event, read_offline_curve
+from webgym_cli.tracking.metrics import (
+    AXIS,
+    TRAINER_AXIS,
+    extract_metrics,
+    name_event,
+    name_metrics,
+    read_offline_curve,
+)
 from webgym_cli.tracking.pending import mark_sent, read_pending
 from webgym_cli.tracking.plan import TrackingPlan
 from webgym_cli.util.files import read_json
@@ -78,7 +85,7 @@ def _measure_spending(run: RunDir, settings: Settings) -> dict[str, float]:
 
     try:
         with open_index(run) as index:
-            return extract_metrics({"event": "spent", **read_spending(run, settings, index)})
+            return name_metrics("spent", read_spending(run, settings, index))
     except WebGymError as error:
         logging.getLogger(__name__).warning("no spending: %s", error)
         return {}

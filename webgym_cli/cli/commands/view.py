@@ -36,14 +36,24 @@ def view(runs: RunsArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
     See also: webgym show, webgym report, webgym label, webgym inspect-buffer.
     """
     from webgym_cli.cli.run_index import open_run_index
+    from webgym_cli.compare.study import build_study, read_study_curves
+    from webgym_cli.compare.views import render_study
     from webgym_cli.inspect.viewer import ViewServer
+    from webgym_cli.report.facts import gather_facts
+    from webgym_cli.report.page import render_report
 
     output = Output()
     opened = [run for path in runs for run in _find_runs(path)]
     for run in opened:  # what an index lacks is read here, where there is a progress bar
         with open_run_index(run, output):
             pass
-    serve_pages(ViewServer(opened, port), output, open_=open_)
+    server = ViewServer(
+        opened,
+        lambda run, index: render_report(gather_facts(run, index, 0, None)),
+        lambda pairs, links: render_study(build_study(pairs), read_study_curves(pairs), links),
+        port,
+    )
+    serve_pages(server, output, open_=open_)
 
 
 def _find_runs(path: Path) -> Iterator[RunDir]:
