@@ -8,7 +8,10 @@ import sys
 import pytest
 
 from tests.cli.made_rollout import rollout
+from tests.records.made import trajectory
 from webgym_cli.config.load import load
+from webgym_cli.store.buffer import append
+from webgym_cli.store.index.build import update
 from webgym_cli.store.run import create_or_open
 from webgym_cli.store.status import write_status
 
@@ -84,25 +87,23 @@ def test_completion_imports_nothing_heavy(words, offered):
 def test_a_command_that_does_something_imports_what_it_needs():
     """So the names above can be found at all."""
     _, found = modules("config", "show", WEBGYM_SEED="1")
-    assert found >= {"yaml", "pydantic", "pydantic_settings", "webgym_cli.config.model"}
+    assert found >= {"pydantic", "pydantic_settings", "webgym_cli.config.model"}
 
 
-def test_the_status_of_a_run_needs_no_template_no_index_and_no_policy(run, tmp_path):
-    model = tmp_path / "model"
-    model.mkdir()
-    (model / "config.json").write_text('{"model_type": "qwen3_vl"}')
-    (model / "chat_template.jinja").write_text("{% for message in messages %}{{ message.content }}{% endfor %}")
-    create_or_open(run, load(overrides=[f"policy_config.base_model={model}"]))
+def test_the_status_of_a_run_needs_no_settings_no_index_and_no_policy(run):
+    create_or_open(run, load())
     write_status(run, rollout().snapshot())
     said, found = modules("status", str(run.root), "--json")
-    assert json.loads(said)["rollout"]
-    assert not found & {
-        "jinja2",
-        "pyarrow",
-        "duckdb",
-        "numpy",
-        "PIL",
-        "playwright",
-        "openai",
-        "webgym_cli.agent.prompt",
-    }
+    status = json.loads(said)
+    assert (status["policy"], bool(status["rollout"])) == (load().policy_config.base_model, True)
+    assert not found & {*HEAVY, "jinja2"}
+
+
+def test_looking_at_an_indexed_buffer_needs_no_arrow(run):
+    create_or_open(run, load())
+    append(run, trajectory(0))
+    update(run)
+    said, found = modules("inspect-buffer", str(run.root), "--json")
+    assert json.loads(said)["trajectories"] == 1
+    assert "duckdb" in found
+    assert not found & {"pyarrow", "numpy", "yaml", "asyncio", "filelock", "rich", "playwright"}

@@ -25,7 +25,7 @@ from webgym_cli.imports.summary import format_import, require_imported
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import list_iterations, read_judgements, scan, scan_stored
+from webgym_cli.store.buffer import read_judgements, scan, scan_stored
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir, create_or_open
@@ -79,7 +79,7 @@ def test_iterations_stay_iterations_and_the_last_four_count(tmp_path):
         webgym_file(logs, [webgym_episode(f"task_{number:04d}_ab", trajectory_index=number)], name=name)
     summary, _ = bring(run, logs)
     assert (summary["imported"], summary["iteration"], version(run)) == (5, 12, 12)
-    assert list_iterations(run, Split.TRAIN) == [2, 9, 10, 11, 12]
+    assert run.list_iterations(Split.TRAIN) == [2, 9, 10, 11, 12]
     with open_index(run) as index:
         assert plan_dataset(run, load(), index).to_json()["iterations_read"] == [9, 10, 11, 12]
     # the same again, as after an interruption, adds nothing and changes nothing

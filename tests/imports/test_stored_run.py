@@ -12,7 +12,7 @@ from webgym_cli.imports.plan import plan_import
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Outcome
-from webgym_cli.store.buffer import append, append_judgement, list_iterations, scan, scan_stored
+from webgym_cli.store.buffer import append, append_judgement, scan, scan_stored
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir, create_or_open
@@ -64,7 +64,7 @@ def test_episodes_come_with_their_judgements_and_pictures_and_keep_their_iterati
         1,
         {"browser_crashed": 1},
     )
-    assert (summary["new_images"], version(run), list_iterations(run, Split.TRAIN)) == (3, 1, [0, 1])
+    assert (summary["new_images"], version(run), run.list_iterations(Split.TRAIN)) == (3, 1, [0, 1])
     (judged,) = scan(run, Split.TRAIN, 1)
     (theirs,) = scan(origin, Split.TRAIN, 1)
     assert (judged.outcome, judged.steps, judged.task) == (theirs.outcome, theirs.steps, theirs.task)

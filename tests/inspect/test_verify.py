@@ -17,7 +17,7 @@ from webgym_cli.inspect.verify import verify
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append, append_judgement, scan
-from webgym_cli.store.index import fragments
+from webgym_cli.store.index import arrow, fragments
 from webgym_cli.store.index.build import update
 from webgym_cli.store.index.fragments import Catalog
 from webgym_cli.store.metrics import append_event
@@ -198,13 +198,13 @@ def forged(run, table, change):
     """Replace a fragment by one with other rows and a name that fits."""
     source, span, _ = fragment(run, table)
     paths = {name: Catalog(run).fragments(name, source.name)[span] for name in source.tables}
-    tables = {name: fragments.read(path, name) for name, path in paths.items()}
+    tables = {name: arrow.read(path, name) for name, path in paths.items()}
     rows = tables[table].to_pylist()
     tables[table] = pa.Table.from_pylist(change(rows), schema=tables[table].schema)
     tail = fragments.read_tail_digest(paths[source.main])
     for path in paths.values():
         path.unlink()
-    fragments.write(run, source, span, tables, tail)
+    arrow.write(run, source, span, tables, tail)
 
 
 def test_a_missing_row_is_named(run):

@@ -20,7 +20,7 @@ from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import append, append_judgement, list_iterations, scan
+from webgym_cli.store.buffer import append, append_judgement, scan
 from webgym_cli.store.index.build import rebuild, update
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir
@@ -343,7 +343,7 @@ def plainly(run):
     """Return what a reading of the files gives: the outcomes by split and iteration, and the damaged lines."""
     damage, found = [], []
     for split in Split:
-        for iteration in list_iterations(run, split):
+        for iteration in run.list_iterations(split):
             for made in scan(run, split, iteration, damage):
                 outcome = made.outcome
                 failure = outcome.failure and outcome.failure.value

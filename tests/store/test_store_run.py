@@ -14,7 +14,8 @@ from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.store import checkpoints, metrics, state
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.lock import lock_run
-from webgym_cli.store.run import RunDir, check_output, create_or_open, new_attempt
+from webgym_cli.store.outputs import check_output
+from webgym_cli.store.run import RunDir, create_or_open, new_attempt
 from webgym_cli.util.files import replace_link
 
 HOLDER = """

@@ -9,7 +9,7 @@ from tests.records.made import trajectory
 from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import append, list_iterations, scan
+from webgym_cli.store.buffer import append, scan
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import (
     append_lines,
@@ -38,14 +38,14 @@ def test_iterations_and_splits_are_apart(run):
     append(run, trajectory(iteration=10))
     append(run, trajectory(iteration=2))
     append(run, trajectory(split=Split.TEST, iteration=1))
-    assert list_iterations(run, Split.TRAIN) == [2, 10]
-    assert list_iterations(run, Split.TEST) == [1]
+    assert run.list_iterations(Split.TRAIN) == [2, 10]
+    assert run.list_iterations(Split.TEST) == [1]
 
 
 def test_a_copy_that_somebody_made_is_no_iteration(run):
     append(run, trajectory())
     (run.trajectories(Split.TRAIN) / "iteration_0000.bak").mkdir()
-    assert list_iterations(run, Split.TRAIN) == [0]
+    assert run.list_iterations(Split.TRAIN) == [0]
 
 
 def test_appending_after_a_torn_line_skips_only_that_one(run):

@@ -14,13 +14,10 @@ from webgym_cli.cli.output import Output
 from webgym_cli.cli.streams import explain_os_error
 from webgym_cli.config.load import list_unused_variables, load_with_sources, trust_run
 from webgym_cli.config.model import Settings
-from webgym_cli.config.partners import list_ineffective
 from webgym_cli.config.secrets import check_secrets
 from webgym_cli.errors import WebGymError
 from webgym_cli.records.events import Event, EventSink
 from webgym_cli.records.series import ORACLE, VLLM
-from webgym_cli.serve.weights import require_model
-from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import (
     RunDir,
     create_or_open,
@@ -31,9 +28,6 @@ from webgym_cli.store.run import (
     require_run,
     saved_settings,
 )
-from webgym_cli.store.state import note_command
-from webgym_cli.train.process_env import refuse_torchrun_variables
-from webgym_cli.train.registry import check_algorithm
 from webgym_cli.util.proxies import check_network_variables
 from webgym_cli.util.secrets import redact
 from webgym_cli.util.strict_json import encode_json
@@ -98,6 +92,8 @@ def resolve(
     )
     refuse_changes(directory, settings, sources)
     if executes:
+        from webgym_cli.train.registry import check_algorithm
+
         check_algorithm(settings)
     return directory, settings
 
@@ -110,6 +106,8 @@ def trust(run: RunDir) -> None:
 
 def check_model(command: str, run: RunDir, settings: Settings, options: dict[str, Any]) -> None:
     """Raise `SettingsError` for a mistyped base model before it is saved."""
+    from webgym_cli.serve.weights import require_model
+
     policy = options.get("policy") or settings.rollout.policy
     model = settings.policy_config.base_model
     if run.exists and saved_settings(run).policy_config.base_model == model:
@@ -124,6 +122,12 @@ def stage(
     command: str, run: RunDir, settings: Settings, output: Output, options: dict[str, Any] | None = None
 ) -> Iterator[Stage]:
     """Lock the run while the block runs; `webgym resume` can continue the command unless the block succeeds."""
+    # Here, because a plan, or a look at a run, needs none of these.
+    from webgym_cli.config.partners import list_ineffective
+    from webgym_cli.store.lock import lock_run
+    from webgym_cli.store.state import note_command
+    from webgym_cli.train.process_env import refuse_torchrun_variables
+
     if run.exists:
         for line in list_unused_variables(run.config):
             output.note(line)

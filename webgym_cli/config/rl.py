@@ -104,8 +104,8 @@ class RlAlgorithmSettings(ConfigSection):
     """Subtract the KL penalty to the reference policy from each token's reward."""
     kl_penalty: KlType = "kl"
     """KL estimator of that penalty."""
-    kl_ctrl: KlControlSettings = KlControlSettings()
-    rollout_correction: RolloutCorrectionSettings = RolloutCorrectionSettings()
+    kl_ctrl: KlControlSettings = KlControlSettings.model_construct()
+    rollout_correction: RolloutCorrectionSettings = RolloutCorrectionSettings.model_construct()
 
 
 class ActorSettings(ConfigSection):
@@ -137,7 +137,7 @@ class ActorSettings(ConfigSection):
     """Coefficient of the KL loss."""
     kl_loss_type: KlType = "low_var_kl"
     """KL estimator of the KL loss."""
-    optim: OptimSettings = OptimSettings()
+    optim: OptimSettings = OptimSettings.model_construct()
     grad_clip: float = Field(default=1.0, gt=0)
     """Maximum gradient norm (clipping threshold)."""
     ppo_epochs: int = Field(default=1, ge=1)
@@ -184,7 +184,7 @@ class CriticSettings(ConfigSection):
     path: str | None = None
     """Initial model of the critic, a critic or a policy; null: the critic of the previous training, or the policy in
     the first one."""
-    optim: OptimSettings = OptimSettings(lr=1e-5)
+    optim: OptimSettings = OptimSettings.model_construct(lr=1e-5)
     grad_clip: float = Field(default=1.0, gt=0)
     """Maximum gradient norm (clipping threshold)."""
     cliprange_value: float = Field(default=0.5, gt=0)
@@ -227,12 +227,12 @@ class RlTrainerSettings(ConfigSection):
 class RlSettings(ConfigSection):
     """Policy-gradient training, where `train.algorithm` is not `sft`."""
 
-    data: RlDataSettings = RlDataSettings()
-    replay: ReplaySettings = ReplaySettings()
-    model: RlModelSettings = RlModelSettings()
-    algorithm: RlAlgorithmSettings = RlAlgorithmSettings()
-    actor: ActorSettings = ActorSettings()
-    ref: RefSettings = RefSettings()
-    critic: CriticSettings = CriticSettings()
-    webrl: WebRLSettings = WebRLSettings()
-    trainer: RlTrainerSettings = RlTrainerSettings()
+    data: RlDataSettings = RlDataSettings.model_construct()
+    replay: ReplaySettings = ReplaySettings.model_construct()
+    model: RlModelSettings = RlModelSettings.model_construct()
+    algorithm: RlAlgorithmSettings = RlAlgorithmSettings.model_construct()
+    actor: ActorSettings = ActorSettings.model_construct()
+    ref: RefSettings = RefSettings.model_construct()
+    critic: CriticSettings = CriticSettings.model_construct()
+    webrl: WebRLSettings = WebRLSettings.model_construct()
+    trainer: RlTrainerSettings = RlTrainerSettings.model_construct()

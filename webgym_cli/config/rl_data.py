@@ -34,7 +34,7 @@ class RlDataSettings(ConfigSection):
     fixture sites the chains run variants of the task; their mean is still a baseline that no single action influences).
     `task`: all episodes of a task, over all draws. `start`: all episodes of a task on the same seed, which differ by
     the policy's sampling only. null: `chain` if a drawn task has several episodes, else `task`."""
-    filter_groups: FilterGroupsSettings = FilterGroupsSettings()
+    filter_groups: FilterGroupsSettings = FilterGroupsSettings.model_construct()
     merge_turns: bool = True
     """Merge the steps of a trajectory into one row while each prompt starts with all tokens of the row. false: one row
     per step, as always with `gigpo`."""

@@ -52,15 +52,15 @@ class RolloutSettings(ConfigSection):
     """Number of episodes per held-out pair, for the average over sampled responses."""
     concurrency: int | None = Field(default=None, ge=1)
     """Maximum number of concurrent episodes; null: determined from the machine's cores and free memory."""
-    train_max_steps: MaxSteps = MaxSteps()
+    train_max_steps: MaxSteps = MaxSteps.model_construct()
     """Step limits of training episodes."""
-    test_max_steps: MaxSteps = MaxSteps(easy=30, medium=50, hard=70)
+    test_max_steps: MaxSteps = MaxSteps.model_construct(easy=30, medium=50, hard=70)
     """Step limits of test episodes."""
     max_parse_errors: int | None = Field(default=None, ge=1)
     """Consecutive replies without a readable action that end an episode as `stuck`; null: no limit."""
     max_repeated_actions: int | None = Field(default=None, ge=2)
     """Consecutive equal actions that end an episode as `stuck`; null: no limit."""
-    test_sampling: TestSampling = TestSampling()
+    test_sampling: TestSampling = TestSampling.model_construct()
     """Sampling of test episodes; training episodes keep `policy_config`'s."""
     success_threshold: float = 1.0
     """Minimum reward of a success, if the environment or a reward function gives the reward; judges and reward models

@@ -10,8 +10,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, get_origin
 
-import yaml
-
 from webgym_cli.config.model import Settings
 from webgym_cli.config.removed import REMOVED
 from webgym_cli.config.renamed import RENAMED, current_name, rename_keys
@@ -19,7 +17,6 @@ from webgym_cli.config.shipped import find_config_file
 from webgym_cli.config.sites import list_site_keys
 from webgym_cli.config.suggest import UPGRADE, keys_of, suggest
 from webgym_cli.errors import SettingsError
-from webgym_cli.util.yaml_text import load_yaml
 
 PREFIX = "WEBGYM_"
 # Environment variables with webgym's prefix that are not settings.
@@ -99,29 +96,43 @@ def read_environment() -> dict[str, Any]:
 def read_file(path: Path) -> Flat:
     """Return the values of a YAML or JSON file. Raises `SettingsError`."""
     try:
+        text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":  # YAML would fold odd line ends and take 1e-06 for text
-            return flatten(json.loads(path.read_text(encoding="utf-8")))
-        values = flatten(load_yaml(path.read_text(encoding="utf-8")) or {})
+            return flatten(json.loads(text))
+        values = flatten(_parse_yaml(text, path) or {})
         json.dumps(values, default=str, check_circular=False)  # a YAML alias may refer to its own parent
         return values
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: can't be read: {error}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        raise SettingsError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
     except (TypeError, ValueError, AttributeError):
         raise SettingsError(f"{path}: the settings must be a mapping of sections", hint="webgym config show") from None
     except RecursionError:
         raise SettingsError(f"{path}: nested too deeply, or in itself", hint="webgym config show") from None
 
 
+def _parse_yaml(text: str, path: Path) -> Any:
+    import yaml  # a run's settings are JSON
+
+    from webgym_cli.util.yaml_text import load_yaml
+
+    try:
+        return load_yaml(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise SettingsError(f"{path}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
+
+
 def _value(text: str) -> Any:
     """Parse a value as JSON or as a YAML list (`[calculator]`), else keep it as text."""
     with suppress(json.JSONDecodeError, RecursionError):
         return json.loads(text)
-    with suppress(yaml.YAMLError, RecursionError):
-        if text.startswith("["):
+    if text.startswith("["):
+        import yaml
+
+        from webgym_cli.util.yaml_text import load_yaml
+
+        with suppress(yaml.YAMLError, RecursionError):
             return load_yaml(text)
     return text
 

@@ -21,7 +21,7 @@ from webgym_cli.curriculum.seeds import (
 from webgym_cli.errors import MissingStageError, SettingsError
 from webgym_cli.records.task import Split, Task
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import list_iterations, read
+from webgym_cli.store.buffer import read
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import open_tasks
@@ -163,7 +163,7 @@ def _explain_no_seed(run: RunDir, index: Index) -> MissingStageError:
     """Return the error that explains why there are no failed tasks."""
     rows = index.rows("SELECT environment, count(*) AS count FROM trajectories WHERE split = 'train' GROUP BY 1")
     counts = Counter({row["environment"]: row["count"] for row in rows})
-    if not list_iterations(run, Split.TRAIN):
+    if not run.list_iterations(Split.TRAIN):
         return MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
     if not any(map(has_new_tasks, counts)):
         names = ", ".join(sorted(counts))

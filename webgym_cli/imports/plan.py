@@ -10,7 +10,6 @@ from webgym_cli.imports.registry import IMPORT_FORMATS
 from webgym_cli.imports.source import ImportFormat
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptSpec, is_webrl
-from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import is_startable, version
 from webgym_cli.store.run import RunDir
 
@@ -123,7 +122,7 @@ def refuse_rollouts(run: RunDir, split: Split, iteration: int) -> None:
     """Raise `UsageError` if an iteration has a plan, which means that its episodes are a rollout's."""
     if run.plan(split, iteration).is_file():
         # The iteration of a rollout identifies its policy; imported episodes have another one.
-        free = max((*list_iterations(run, Split.TRAIN), *list_iterations(run, Split.TEST), iteration)) + 1
+        free = max((*run.list_iterations(Split.TRAIN), *run.list_iterations(Split.TEST), iteration)) + 1
         raise UsageError(
             f"{run.root}: its {split} iteration {iteration} is a rollout's: episodes of others would be mixed into it",
             hint=f"--iteration {free} (prepare reads it once the policy is at that version), or another RUN",

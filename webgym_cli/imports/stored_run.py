@@ -13,7 +13,7 @@ from webgym_cli.imports.source import ImportFormat, SkippedEpisode, SkipReason, 
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import LineRef, list_iterations, read, read_judgements
+from webgym_cli.store.buffer import LineRef, read, read_judgements
 from webgym_cli.store.index.query import LINE_REF, Index, open_index
 from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
@@ -27,7 +27,7 @@ _STORED = "SELECT task_key, seed, policy, started_at, seconds, steps FROM stored
 def find(path: Path) -> list[Path]:
     """Return the run of webgym that a path is."""
     run = RunDir(path)
-    return [path] if run.exists and any(list_iterations(run, split) for split in Split) else []
+    return [path] if run.exists and any(run.list_iterations(split) for split in Split) else []
 
 
 def find_newest_iteration(source: Path, where: str = "true") -> int | None:

@@ -19,7 +19,8 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import find_misplacement
 from webgym_cli.store.index import fragments
-from webgym_cli.store.index.build import add_line, plan_index, table_of, update
+from webgym_cli.store.index.arrow import read, table_of
+from webgym_cli.store.index.build import add_line, plan_index, update
 from webgym_cli.store.index.fragments import ByteRange, Catalog, SourceFile
 from webgym_cli.store.index.schema import Row
 from webgym_cli.store.metrics import read_events
@@ -154,7 +155,7 @@ class _Check:
         for name, table in derived.items():
             path = self.catalog.fragments(name, source.name)[span]
             try:
-                stored = fragments.read(path, name)
+                stored = read(path, name)
             except (OSError, pa.ArrowException) as error:
                 detail = " ".join(str(error).split())
                 self.findings.add(FindingKind.INDEX_UNREADABLE, path, "", detail)

@@ -15,7 +15,6 @@ from webgym_cli.records.batch import LoopMode
 from webgym_cli.records.series import ORACLE, VLLM
 from webgym_cli.records.stored_events import EvaluationEvent
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import list_iterations as stored_iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.metrics import read_valid_events
 from webgym_cli.store.run import RunDir
@@ -149,7 +148,7 @@ def choose_policy(settings: Settings, iteration: int) -> str:
 
 def is_imported(run: RunDir, settings: Settings, iteration: int) -> bool:
     """Whether an iteration's demonstrations were imported: they are stored, but in no plan."""
-    imported = iteration in stored_iterations(run, Split.TRAIN) and not run.plan(Split.TRAIN, iteration).is_file()
+    imported = iteration in run.list_iterations(Split.TRAIN) and not run.plan(Split.TRAIN, iteration).is_file()
     return imported and choose_policy(settings, iteration) == ORACLE
 
 

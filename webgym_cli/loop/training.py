@@ -5,19 +5,20 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import UsageError
-from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.current_data import current_data
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import PlanInputs
-from webgym_cli.train.execute import execute as execute_training
 from webgym_cli.train.plan import note_other_processes
-from webgym_cli.train.process_env import report_offline
 from webgym_cli.train.registry import current_backend
 from webgym_cli.train.training_plan import TrainPlan
+
+if TYPE_CHECKING:
+    from webgym_cli.loop.context import StageContext
 
 
 def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | None = None) -> TrainPlan:
@@ -40,6 +41,10 @@ def plan_training(run: RunDir, settings: Settings, environ: Mapping[str, str] | 
 
 async def train(context: StageContext, plan: TrainPlan | None = None) -> None:
     """Train by `plan`, default `plan_training`; releases the servers' GPUs first."""
+    # Here, because a plan needs no event loop.
+    from webgym_cli.train.execute import execute as execute_training
+    from webgym_cli.train.process_env import report_offline
+
     plan = plan or plan_training(context.run, context.settings)
     if plan.data.iteration != version(context.run):  # planned before this process locked the run
         raise UsageError(f"{context.run.root}: another command has trained it meanwhile", hint="run the command again")

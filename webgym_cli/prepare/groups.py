@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.task import Split
-from webgym_cli.store.index.query import Index
 from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
+
+if TYPE_CHECKING:
+    from webgym_cli.store.index.query import Index
 
 _PLANNED = """
 CREATE OR REPLACE TABLE rl_planned AS

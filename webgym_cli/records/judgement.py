@@ -74,7 +74,7 @@ class Judgement(StoredRecord):
     """With `judge_failed`: the judge was down or refused the request, and judged nothing."""
     calls: int = 0
     """Requests to the judge, including retries; for an ORM 1, or 0 if only the threshold changed."""
-    tokens: TokenUsage = TokenUsage()
+    tokens: TokenUsage = TokenUsage.model_construct()
     """Tokens of these requests, as the server counted them; zeros in older runs."""
     seconds: float = 0.0
     judged_at: Moment

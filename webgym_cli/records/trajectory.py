@@ -155,7 +155,7 @@ class Step(Record):
     """Whether the next screenshot differs; None for the last step, and without screenshots."""
     prompt_digest: str
     """SHA-256 of the messages that were sent (JSON, images by their SHA-256)."""
-    generation: Generation = Generation()
+    generation: Generation = Generation.model_construct()
     sent: SentPrompt | None = None
     """The prompt of an imported step or of another agent, under which it is trained; None: rendered from the previous
     steps."""

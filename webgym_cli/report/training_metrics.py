@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from webgym_cli.records.series import name_series
 from webgym_cli.records.statistics import difference
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.report.charts import format_percent
-from webgym_cli.report.figures import Figure, ReportSection, Row, make_curve
-from webgym_cli.report.success import SuccessPoint
 from webgym_cli.store.metrics import read_events, read_records
 from webgym_cli.store.run import RunDir
+
+# `status` reads the warnings and draws no figure.
+if TYPE_CHECKING:
+    from webgym_cli.report.figures import Figure, ReportSection, Row
+    from webgym_cli.report.success import SuccessPoint
 
 # Title, axis label, metric name, and whether the metric is a fraction.
 CURVES = (
@@ -56,6 +59,8 @@ class _Success(NamedTuple):
 
 def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
     """Return the section with the trainer's metrics over policy versions."""
+    from webgym_cli.report.figures import ReportSection, make_curve
+
     figures: list[Figure] = []
     for title, axis, name, share in CURVES:
         if rows := [{"iteration": one.version, **one.metrics} for one in trainings if name in one.metrics]:
@@ -65,6 +70,8 @@ def build_training_section(trainings: Sequence[TrainingEvent]) -> ReportSection:
 
 def build_step_figures(curves: Mapping[str, Mapping[str, Sequence[Row]]]) -> list[Figure]:
     """Return the figures over optimizer steps. `curves`: of each run (or series), those of `read_step_curves`."""
+    from webgym_cli.report.figures import make_curve
+
     figures = []
     for title, axis, name in STEP_CURVES:
         if lines := {label: own[name] for label, own in curves.items() if name in own}:

@@ -14,7 +14,7 @@ from webgym_cli.records.judgement import Judgement, JudgementSource, environment
 from webgym_cli.records.statistics import wilson
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import list_iterations, read_judgements, scan_stored
+from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.run import RunDir
 
 SummaryT_co = TypeVar("SummaryT_co", bound=Event, covariant=True)
@@ -267,7 +267,7 @@ def load_pending(run: RunDir, pending: Iterable[PendingTrajectory]) -> Iterator[
 def iter_selected(run: RunDir, query: ScoringQuery, corrupt: list[str]) -> Iterator[tuple[Trajectory, list[Judgement]]]:
     """Yield the matching trajectories as stored, each with its judgements, oldest first."""
     for split in Split if query.split is None else (query.split,):
-        for iteration in list_iterations(run, split):
+        for iteration in run.list_iterations(split):
             if query.iteration not in (None, iteration):
                 continue
             judgements = read_judgements(run, split, iteration, corrupt)

@@ -66,18 +66,6 @@ def read_judgements(
     return judgements
 
 
-def list_iterations(run: RunDir, split: Split, since: float = 0.0) -> list[int]:
-    """Return the iterations with a trajectory folder, in ascending order.
-
-    `since`: only those with a file that was written at this Unix time or later.
-    """
-    folders = run.trajectories(split).glob("iteration_*")
-    if since:
-        folders = (folder for folder in folders if any(file.stat().st_mtime >= since for file in folder.glob("*")))
-    names = (folder.name.removeprefix("iteration_") for folder in folders)
-    return sorted(int(name) for name in names if name.isdecimal())
-
-
 def scan(run: RunDir, split: Split, iteration: int, damage: list[str] | None = None) -> Iterator[Trajectory]:
     """Yield the trajectories of an iteration in file order, with the effective judgement in their outcome.
 

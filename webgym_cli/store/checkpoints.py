@@ -6,16 +6,18 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from webgym_cli.config.model import Settings
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.records.checkpoint import Checkpoint
-from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import list_iterations
+from webgym_cli.records.groups import Split
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json, replace_link, write_json
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
 
 RECORD = "checkpoint.json"
 _NAME = re.compile(r"model_\d{8}_\d{6}")
@@ -116,7 +118,7 @@ def is_startable(run: RunDir) -> bool:
     """Whether the first policy version can still be set: no checkpoint, and no episodes except imported ones."""
     if current(run) is not None or any(run.plan(split, version(run)).is_file() for split in Split):
         return False
-    return run.first_version.is_file() or not any(list_iterations(run, split) for split in Split)
+    return run.first_version.is_file() or not any(run.list_iterations(split) for split in Split)
 
 
 def set_first_version(run: RunDir, version: int) -> None:

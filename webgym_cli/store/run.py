@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
 import platform
 import sys
 from collections.abc import Mapping
@@ -12,22 +10,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import webgym_cli
-from webgym_cli.config.load import BASE_MODEL, changed_frozen_keys, flat_values, load, parse_saved
-from webgym_cli.config.model import Settings
-from webgym_cli.config.model_defaults import MODEL_DEPENDENT
 from webgym_cli.config.model_families import find_model_folder
-from webgym_cli.config.secrets import refuse_keys
 from webgym_cli.config.suggest import UPGRADE, name_runs_near
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
-from webgym_cli.records.task import Split
-from webgym_cli.store.code import record_code
-from webgym_cli.util.files import open_regular, read_json, replace_link, write_json
+from webgym_cli.records.groups import Split
+from webgym_cli.util.files import read_json, replace_link, write_json
 
-# Bytes at the start of an output file by which a command recognizes its own.
-_SAME_START = 120
+# What reads a run's settings imports their models itself: building them takes longer than all else that `status` does.
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
 
 
 def now() -> str:
@@ -119,6 +114,13 @@ class RunDir:
         """Append-only trajectory file of one writer."""
         return self.trajectories(split) / f"iteration_{iteration:04d}" / f"part-{rank}.jsonl"
 
+    def list_iterations(self, split: Split, since: float = 0.0) -> list[int]:
+        """Return the iterations with a trajectory folder, ascending; `since`: with a file written since this time."""
+        every = self.trajectories(split).glob("iteration_*")
+        folders = (one for one in every if not since or any(file.stat().st_mtime >= since for file in one.glob("*")))
+        names = (folder.name.removeprefix("iteration_") for folder in folders)
+        return sorted(int(name) for name in names if name.isdecimal())
+
     def verdicts(self, split: Split, iteration: int, rank: int = 0) -> Path:
         """Append-only file of one judge's verdicts on an iteration's trajectories."""
         return self.part(split, iteration).parent / f"verdicts-{rank}.jsonl"
@@ -166,39 +168,20 @@ class RunDir:
         return outer if outer.orm == self and outer.exists else None
 
 
-def refuse_output_in_run(path: Path) -> None:
-    """Raise `UsageError` for a user's output file within a run, where it would be read as part of the run."""
-    place = Path(os.path.realpath(path))  # `resolve` raises `RuntimeError` for a loop of links
-    for run in map(RunDir, (place, *place.parents)):
-        if run.provenance.is_file() or any(run.trajectories(split).is_dir() for split in Split):
-            raise UsageError(f"{path} is in the run {run.root}", hint="name a file or a folder outside of runs")
-
-
-def check_output(path: Path, start: bytes) -> None:
-    """Raise `UsageError` for a user's output file within a run, and for an existing file of another origin.
-
-    `start`: the beginning of the new content. A file that begins like it is an earlier output of the same command.
-    """
-    refuse_output_in_run(path)
-    try:
-        if path.absolute().is_relative_to("/dev"):  # `/dev/stdout` is a link, which a rename would replace
-            raise OSError(errno.EINVAL, "it is a device", str(path))
-        with open_regular(path) as file:
-            before = file.read(_SAME_START)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise UsageError(f"{path}: can't be replaced: {error.strerror}", hint="name another file") from None
-    if before and before != start[:_SAME_START]:
-        raise UsageError(f"{path}: there is another file already", hint="name another one, or remove it")
-
-
 def open_run(path: Path) -> tuple[RunDir, Settings]:
     """Return an existing run and its settings. Raises `MissingStageError` if there is none."""
+    from webgym_cli.config.load import load
+
+    run = find_run(path)
+    return run, load(run_config=run.config)
+
+
+def find_run(path: Path) -> RunDir:
+    """Return an existing run. Raises `MissingStageError` if there is none."""
     run = RunDir(path)
     require_readable(run)
     require_run(run, path)
-    return run, load(run_config=run.config)
+    return run
 
 
 def require_run(run: RunDir, path: Path) -> None:
@@ -232,7 +215,17 @@ def _read_newer_version(file: Path) -> str:
 
 def saved_settings(run: RunDir) -> Settings:
     """Return a run's saved settings, independent of the environment. Raises `StoreError`."""
+    from webgym_cli.config.load import parse_saved
+
     return parse_saved(read_json(run.config))
+
+
+def read_base_model(run: RunDir) -> str:
+    """Return the model that a run starts from, without its other settings. Raises `StoreError`."""
+    try:
+        return str(read_json(run.config)["policy_config"]["base_model"])
+    except (KeyError, TypeError):
+        raise StoreError(f"{run.config}: has no policy_config.base_model", hint=f"webgym resume {run.root}") from None
 
 
 def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] | None = None) -> None:
@@ -240,6 +233,9 @@ def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] |
 
     The base model may be changed before the first episode, and if it is unavailable.
     """
+    from webgym_cli.config.load import BASE_MODEL, changed_frozen_keys, flat_values, parse_saved
+    from webgym_cli.config.model_defaults import MODEL_DEPENDENT
+
     if not run.exists:
         return
     before, after = saved_settings(run), parse_saved(settings.model_dump(mode="json"))
@@ -270,6 +266,10 @@ def _is_out_of_reach(run: RunDir, model: str) -> bool:
 
 def create_or_open(run: RunDir, settings: Settings) -> None:
     """Write the settings of a new run, or of an existing one after checking the changes. Needs the lock."""
+    from webgym_cli.config.load import flat_values
+    from webgym_cli.config.secrets import refuse_keys
+    from webgym_cli.store.code import record_code
+
     refuse_changes(run, settings)
     if (is_new := not run.exists) or saved_settings(run) != settings:
         for key, value in flat_values(settings).items():

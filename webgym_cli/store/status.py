@@ -14,8 +14,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import StoredRecord
-from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import list_iterations
+from webgym_cli.records.groups import Split
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json, require_regular, write_json
 
@@ -138,7 +137,7 @@ class StoredCounts:
     def _iterations(self, split: Split) -> list[int]:
         plans = self.run.plan(split, 0).parent.glob(f"{split}.iteration_*.jsonl")
         planned = {int(number) for file in plans if (number := file.stem.rpartition("_")[2]).isdecimal()}
-        return sorted(planned.union(list_iterations(self.run, split)))
+        return sorted(planned.union(self.run.list_iterations(split)))
 
     def _row(self, split: Split, iteration: int) -> dict[str, Any]:
         folder = self.run.part(split, iteration).parent

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
 from webgym_cli.records.dataset import TrainingData
 from webgym_cli.train.memory import TrainingMemory
 from webgym_cli.train.working_dir import TrainingIdentity
@@ -64,6 +62,8 @@ class TrainerLaunch:
         """Return the content of `file`, in the format of its suffix."""
         if self.file.endswith(".json"):
             return json.dumps(self.options, indent=2) + "\n"
+        import yaml  # slow to import
+
         return yaml.safe_dump(self.options, sort_keys=False, allow_unicode=True)
 
 

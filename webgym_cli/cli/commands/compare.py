@@ -75,7 +75,8 @@ def compare(
     See also: webgym report, webgym show.
     """
     from webgym_cli.compare.views import build_version_tables
-    from webgym_cli.store.run import open_run, refuse_output_in_run
+    from webgym_cli.store.outputs import refuse_output_in_run
+    from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
     if html is not None:
@@ -128,7 +129,7 @@ def _compare_evaluations(
 
 
 def _write(output: Output, name: str, path: Path, content: bytes) -> None:
-    from webgym_cli.store.run import check_output
+    from webgym_cli.store.outputs import check_output
     from webgym_cli.util.files import write_atomic
 
     check_output(path, content)

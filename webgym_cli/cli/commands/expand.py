@@ -28,7 +28,7 @@ def expand(templates: TemplatesArg, options: DataOptions, out: OutOpt) -> None:
 
     See also: webgym tasks check, webgym rollout.
     """
-    from webgym_cli.store.run import check_output
+    from webgym_cli.store.outputs import check_output
     from webgym_cli.tasks.expand import expand_templates
     from webgym_cli.util.files import write_atomic
 

@@ -39,7 +39,7 @@ def generate(
     from webgym_cli.curriculum.plan import plan_generation
     from webgym_cli.loop.generation import generate as generate_tasks
     from webgym_cli.loop.generation import resolve_settings, sibling_path
-    from webgym_cli.store.run import check_output, refuse_output_in_run
+    from webgym_cli.store.outputs import check_output, refuse_output_in_run
     from webgym_cli.train.policy_gradient.critic_scoring import outcome_critic
 
     refuse_output_in_run(out)

@@ -38,7 +38,7 @@ def init_model(
 
     See also: webgym setup, webgym loop.
     """
-    from webgym_cli.store.run import refuse_output_in_run
+    from webgym_cli.store.outputs import refuse_output_in_run
     from webgym_cli.testing.tiny_model import TinyModel, build_tiny_model, plan_tiny_model
 
     refuse_output_in_run(directory)

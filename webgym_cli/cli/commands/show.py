@@ -43,7 +43,8 @@ def show(run: RunArg, ids: IdsArg = None, html: HtmlOpt = None, open_: OpenOpt =
     """
     from webgym_cli.cli.commands.episode_text import episode_text
     from webgym_cli.inspect.episode import read_episodes
-    from webgym_cli.store.run import open_run, refuse_output_in_run
+    from webgym_cli.store.outputs import refuse_output_in_run
+    from webgym_cli.store.run import open_run
 
     directory, _ = open_run(run)
     names = _names(run, read_ids(ids), one=html is not None)
@@ -78,7 +79,7 @@ def _names(run: Path, names: Sequence[str] | None, *, one: bool) -> list[str]:
 def _write(run: RunDir, view: EpisodeView, html: Path | None) -> Path:
     """Write an episode's page to the user's file, else below the run; return its path."""
     from webgym_cli.inspect.page import render_episode_page
-    from webgym_cli.store.run import check_output
+    from webgym_cli.store.outputs import check_output
     from webgym_cli.store.screenshots import ScreenshotStore
     from webgym_cli.util.files import write_atomic
 

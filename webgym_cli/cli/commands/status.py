@@ -17,7 +17,6 @@ from webgym_cli.cli.output import Output
 from webgym_cli.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
-    from webgym_cli.config.model import Settings
     from webgym_cli.store.run import RunDir
     from webgym_cli.store.state import RunningCommand
     from webgym_cli.store.status import RankStatus, StoredCounts
@@ -54,59 +53,62 @@ def status(run: RunArg, watch: WatchOpt = False, cost: CostOpt = False, json: Js
 
     See also: webgym rollout, webgym resume, webgym inspect-buffer.
     """
-    from webgym_cli.store.run import open_run
+    from webgym_cli.store.run import find_run
     from webgym_cli.store.status import StoredCounts
 
     if watch and cost:
         raise UsageError("--cost and --watch exclude each other")
-    directory, settings = open_run(run)
+    directory = find_run(run)
     counts = StoredCounts(directory)
     output = Output.for_events(json) if watch else Output(as_json=json)
     if not watch:
-        facts, _ = read_run_status(directory, settings, counts)
+        facts, _ = read_run_status(directory, counts)
         if cost:
-            facts["spent"] = _read_spending(directory, settings, output)
+            facts["spent"] = _read_spending(directory, output)
         _show(output, facts)
     elif output.as_json:
-        for facts in _watch_status(directory, settings, counts):
+        for facts in _watch_status(directory, counts):
             output.data(facts)
             output.flush()
     else:
         with output.open_redraw() as draw:
-            for facts in _watch_status(directory, settings, counts):
+            for facts in _watch_status(directory, counts):
                 draw(_picture(facts))
-    _note_next_commands(output, facts, str(run), directory, settings)
+    _note_next_commands(output, facts, str(run), directory)
 
 
-def _read_spending(run: RunDir, settings: Settings, output: Output) -> dict[str, Any] | None:
+def _read_spending(run: RunDir, output: Output) -> dict[str, Any] | None:
     """Return what the run has spent; None before its first episode."""
     from webgym_cli.cli.run_index import open_run_index
+    from webgym_cli.config.load import load
     from webgym_cli.store.index.spending import read_spending
 
     with open_run_index(run, output, kept=False) as index:
-        spent = read_spending(run, settings, index)
+        spent = read_spending(run, load(run_config=run.config), index)
     return spent if spent["episodes"] else None
 
 
-def _watch_status(run: RunDir, settings: Settings, counts: StoredCounts) -> Iterator[dict[str, Any]]:
+def _watch_status(run: RunDir, counts: StoredCounts) -> Iterator[dict[str, Any]]:
     while True:
-        facts, goes_on = read_run_status(run, settings, counts)
+        facts, goes_on = read_run_status(run, counts)
         yield facts
         if not goes_on:
             return
         time.sleep(EVERY)
 
 
-def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> tuple[dict[str, Any], bool]:
+def read_run_status(run: RunDir, counts: StoredCounts) -> tuple[dict[str, Any], bool]:
     """Return what `--json` gives, and whether a rollout runs or is about to. Raises `StoreError`."""
     from webgym_cli.records.stored_events import EvaluationEvent, PhaseEvent
     from webgym_cli.report.training_metrics import read_warnings
-    from webgym_cli.store.checkpoints import policy_name, version
+    from webgym_cli.store.checkpoints import current, version
     from webgym_cli.store.metrics import read_valid_events
+    from webgym_cli.store.run import read_base_model
     from webgym_cli.store.state import read_running_command
     from webgym_cli.store.status import read_lock_holder, read_status
 
     rollouts, at_work = read_status(run), read_lock_holder(run)
+    checkpoint = current(run)
     first, beside = (*rollouts, None, None)[:2]
     command: RunningCommand | None = None
     with suppress(StoreError):  # removed between two reads, or damaged, which `resume` reports
@@ -115,7 +117,7 @@ def read_run_status(run: RunDir, settings: Settings, counts: StoredCounts) -> tu
         "event": "status",
         "run": str(run.root),
         "policy_version": version(run),
-        "policy": policy_name(run, settings),
+        "policy": checkpoint.name if checkpoint else read_base_model(run),
         "command": None if command is None else {**command.model_dump(mode="json"), "at_work": at_work is not None},
         "holder": at_work,
         "rollout": first and _rollout(run, first),
@@ -136,7 +138,7 @@ def _rollout(run: RunDir, status: RankStatus) -> dict[str, Any]:
     from webgym_cli.records.base import moment_of
     from webgym_cli.records.task import Split
     from webgym_cli.rollout.snapshot import complete, end_snapshot, recount
-    from webgym_cli.store.buffer import list_iterations, scan
+    from webgym_cli.store.buffer import scan
     from webgym_cli.store.status import RolloutState
 
     snapshot, state = status.snapshot, status.seen()
@@ -144,7 +146,7 @@ def _rollout(run: RunDir, status: RankStatus) -> dict[str, Any]:
         # The last snapshot is missing. An asynchronous loop's covers several iterations.
         if state is RolloutState.LOST:
             split, began = Split(snapshot["split"]), moment_of(snapshot["started_at"])
-            recent = list_iterations(run, split, began.timestamp())
+            recent = run.list_iterations(split, began.timestamp())
             snapshot = recount(snapshot, chain.from_iterable(scan(run, split, number) for number in recent))
         shown = (complete if status.may_go_on() else end_snapshot)(snapshot)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -228,7 +230,7 @@ def _select(kind: str, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> 
     return kind, columns, [tuple(row[name] for name in columns) for row in rows]
 
 
-def _note_next_commands(output: Output, facts: dict[str, Any], run: str, directory: RunDir, settings: Settings) -> None:
+def _note_next_commands(output: Output, facts: dict[str, Any], run: str, directory: RunDir) -> None:
     command, rollout = facts["command"], facts["rollout"]
     for warning in facts["warnings"]:
         output.note(warning)
@@ -238,9 +240,11 @@ def _note_next_commands(output: Output, facts: dict[str, Any], run: str, directo
         output.note(f"webgym {command['command']}, begun {command['since']}, was interrupted")
         output.next_step(f"webgym resume {run}")
     elif judged := directory.orm_of:
+        from webgym_cli.store.run import saved_settings
+
         version = f"version {facts['policy_version']}" if facts["policy_version"] else "not trained yet"
         output.note(f"{run}: the outcome reward model of {judged.root}, {version}")
-        scoring = f"webgym score {judged.root} --orm {directory.model(settings)}"
+        scoring = f"webgym score {judged.root} --orm {directory.model(saved_settings(directory))}"
         output.next_step(scoring if facts["policy_version"] else f"webgym train {run}")
     elif not rollout and not facts["stored"]:
         output.note(f"{run}: no rollout yet")

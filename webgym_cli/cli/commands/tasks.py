@@ -196,7 +196,7 @@ def convert(
 
     See also: webgym tasks check, webgym tasks sample, webgym login.
     """
-    from webgym_cli.store.run import check_output
+    from webgym_cli.store.outputs import check_output
     from webgym_cli.tasks.registry import TASK_FORMATS
     from webgym_cli.util.files import write_atomic
 

@@ -34,7 +34,8 @@ from webgym_cli.store.buffer import LineRef, read
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import Index, open_index
 from webgym_cli.store.index.selection import TrajectoryQuery
-from webgym_cli.store.run import RunDir, refuse_output_in_run
+from webgym_cli.store.outputs import refuse_output_in_run
+from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import WriteLine, write_json
 
 # Maximum number of reported problems; all are counted.

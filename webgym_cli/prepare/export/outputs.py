@@ -10,7 +10,8 @@ from pathlib import Path
 
 from webgym_cli.errors import UsageError
 from webgym_cli.prepare.export.options import ExportOptions
-from webgym_cli.store.run import RunDir, check_output
+from webgym_cli.store.outputs import check_output
+from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore, data_url
 from webgym_cli.util.files import WriteLine, open_line_writer, replace_folder
 

@@ -17,7 +17,7 @@ from webgym_cli.records.failure import is_rolled_out
 from webgym_cli.records.judgement import Judgement, environment_verdict, newest_judgement
 from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.store.buffer import list_iterations, read_judgements, scan_stored
+from webgym_cli.store.buffer import read_judgements, scan_stored
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.run import RunDir
 
@@ -103,7 +103,7 @@ def plan_orm_dataset(run: RunDir, settings: Settings) -> OrmDataPlan:
             "answers with its first token",
             hint="-s policy_config.base_model=MODEL takes one of the family that answers at once",
         )
-    read = list_iterations(run, Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
+    read = run.list_iterations(Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
     if not read:
         raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
     dropped: Counter[str] = Counter(dict.fromkeys((drop.value for drop in OrmDrop), 0))

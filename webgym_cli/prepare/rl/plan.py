@@ -21,7 +21,7 @@ from webgym_cli.prepare.rl.shaped_rewards import shape_rewards
 from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import LineRef, list_iterations
+from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import LINE_REF, Index
 from webgym_cli.store.run import RunDir
@@ -235,7 +235,7 @@ def _refuse_for_webrl(how: RlDataSettings) -> None:
 
 def _find_iterations(run: RunDir, last: int, iteration: int) -> list[int]:
     """Return the last iterations up to the current one that have trajectories. Raises `MissingStageError`."""
-    stored = [number for number in list_iterations(run, Split.TRAIN) if iteration - last < number <= iteration]
+    stored = [number for number in run.list_iterations(Split.TRAIN) if iteration - last < number <= iteration]
     if not stored:
         raise MissingStageError(
             f"{run.root}: no training trajectories of iteration {iteration}", hint=f"webgym rollout {run.root}"

@@ -16,7 +16,6 @@ from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.dataset import Prepared, TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.prepared import find_prepared, read_data_digest, read_prepared
 from webgym_cli.store.run import RunDir
@@ -94,7 +93,7 @@ class Dataset(PreparedData["PreparePlan"]):
 
     def add_older(self, run: RunDir, settings: Settings, iterations: Sequence[int]) -> tuple[int, ...]:
         """Return `iterations` and the `last_n_iterations` newest ones up to them."""
-        stored = [number for number in list_iterations(run, Split.TRAIN) if number <= max(iterations)]
+        stored = [number for number in run.list_iterations(Split.TRAIN) if number <= max(iterations)]
         return tuple(sorted({*stored[-settings.algorithm_config.last_n_iterations :], *iterations}))
 
     def renewed_config(self, run: RunDir, settings: Settings) -> str | None:

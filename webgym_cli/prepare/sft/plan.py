@@ -13,7 +13,6 @@ from webgym_cli.prepare.sft.candidates import CandidateCounts, CandidateTable
 from webgym_cli.prepare.sft.sampling import compute_quotas
 from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import Index
 from webgym_cli.store.run import RunDir
@@ -96,7 +95,7 @@ def plan_dataset(run: RunDir, settings: Settings, index: Index, selection: Batch
     `selection`: the new trajectories of the dataset, whose iterations are then read.
     """
     iteration = version(run)
-    stored = [number for number in list_iterations(run, Split.TRAIN) if number <= iteration]
+    stored = [number for number in run.list_iterations(Split.TRAIN) if number <= iteration]
     read = stored[-settings.algorithm_config.last_n_iterations :] if selection is None else selection.iterations
     if not read:
         raise MissingStageError(f"{run.root}: no training trajectories", hint=f"webgym rollout {run.root}")
@@ -105,7 +104,7 @@ def plan_dataset(run: RunDir, settings: Settings, index: Index, selection: Batch
 
 def preview_dataset(run: RunDir, settings: Settings, index: Index) -> dict[str, object]:
     """Return, as JSON, the plan for a dataset of the newest iterations; empty without any trajectory."""
-    read = list_iterations(run, Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
+    read = run.list_iterations(Split.TRAIN)[-settings.algorithm_config.last_n_iterations :]
     return build_plan(run, settings, index, version(run), read).to_json() if read else {}
 
 

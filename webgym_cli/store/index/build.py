@@ -9,10 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from webgym_cli.errors import StoreError
@@ -23,7 +20,7 @@ from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.store.buffer import find_misplacement
 from webgym_cli.store.index import fragments
 from webgym_cli.store.index.fragments import ByteRange, Catalog, SourceFile
-from webgym_cli.store.index.schema import JUDGEMENT, STEP, TABLES, TRAJECTORY, Row, build_row
+from webgym_cli.store.index.schema import JUDGEMENT, STEP, TRAJECTORY, Row, build_row
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import is_json
 from webgym_cli.util.gc_pause import rare_collections
@@ -161,11 +158,13 @@ def _chunks(path: Path, span: ByteRange) -> Iterator[ByteRange]:
 
 
 def _write(run: RunDir, source: SourceFile, span: ByteRange) -> None:
+    from webgym_cli.store.index.arrow import table_of, write  # slow to import
+
     rows: dict[str, list[Row]] = {table: [] for table in source.tables}
     for start, text in fragments.read_lines(source.path, span):
         add_line(run, source, text, start, rows)
     tables = {table: table_of(table, entries) for table, entries in rows.items()}
-    fragments.write(run, source, span, tables, fragments.compute_tail_digest(source.path, span))
+    write(run, source, span, tables, fragments.compute_tail_digest(source.path, span))
 
 
 def add_line(
@@ -196,31 +195,11 @@ def add_line(
     return trajectory
 
 
-def table_of(name: str, rows: list[Row]) -> pa.Table:
-    """Return rows as an Arrow table of the index."""
-    schema = TABLES[name]
-    return pa.table([_column([row[field.name] for row in rows], field.type) for field in schema], schema=schema)
-
-
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return a column; numbers outside the type's range become null, since Python's are unbounded."""
-    try:
-        return pa.array(values, kind)
-    except (OverflowError, pa.ArrowInvalid):
-        return pa.array([value if _fits(value, kind) else None for value in values], kind)
-
-
-def _fits(value: Any, kind: pa.DataType) -> bool:
-    try:
-        pa.scalar(value, kind)
-    except (OverflowError, pa.ArrowInvalid):
-        return False
-    return True
-
-
 def _join(run: RunDir, source: SourceFile) -> None:
     """Merge a source's last fragments until the previous one is much longer."""
     # As in a log-structured merge tree: few files, and each row is rewritten only a few times.
+    from webgym_cli.store.index.arrow import join, write  # slow to import
+
     catalog = Catalog(run)
     chain = catalog.chain(source)
     parts = [chain.pop()] if chain else []
@@ -231,16 +210,16 @@ def _join(run: RunDir, source: SourceFile) -> None:
     if len(parts) < 2:
         return
     of = {table: catalog.fragments(table, source.name) for table in source.tables}
-    joined = {
-        table: pa.concat_tables([fragments.read(names[part], table) for part in parts]) for table, names in of.items()
-    }
+    joined = {table: join([names[part] for part in parts], table) for table, names in of.items()}
     tail = fragments.read_tail_digest(of[source.main][parts[-1]])
-    fragments.write(run, source, ByteRange(parts[0].start, parts[-1].end), joined, tail)
+    write(run, source, ByteRange(parts[0].start, parts[-1].end), joined, tail)
 
 
 @contextmanager
 def _lock(run: RunDir) -> Iterator[None]:
     """Lock the index. Raises `StoreError` if it can't be written or locked in time."""
+    from filelock import FileLock, Timeout  # slow to import
+
     if run.index.is_symlink():  # in a run of someone else; a rebuild would empty the folder that it leads to
         raise StoreError(f"{run.index}: is a link, not the run's own index", hint=f"rm {run.index}")
     try:

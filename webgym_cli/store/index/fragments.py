@@ -1,9 +1,9 @@
 """Index files ("fragments"): each covers a byte range of one append-only source file, given in its name.
 
 The set of files is the index's whole state. Steps and damage of a range are written before its trajectories (or
-judgements), so a range with its main fragment is complete. The name also contains the content's digest: a truncated or
-altered fragment counts as missing. Fragments replaced by a longer one are kept for a while, because running queries may
-still read them.
+judgements), so a range with its main fragment is complete. The name also contains the digest of the range's end, which
+tells a changed source, and the content's: a truncated or altered fragment counts as missing. Fragments replaced by a
+longer one are kept for a while, because running queries may still read them.
 """
 
 from __future__ import annotations
@@ -11,25 +11,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from webgym_cli.errors import StoreError
 from webgym_cli.records.task import Split
-from webgym_cli.store.buffer import list_iterations
 from webgym_cli.store.index.schema import FORMAT, TABLES
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import open_regular, require_regular
 
 # Number of bytes at the end of a range whose digest detects a changed source file.
 _TAIL = 4096
-_NAME = re.compile(r"(?P<source>.+)\.(?P<start>\d+)-(?P<end>\d+)\.(?P<digest>[0-9a-f]+)\.parquet")
-_META = b"webgym"
+_NAME = re.compile(r"(?P<source>.+)\.(?P<start>\d+)-(?P<end>\d+)\.(?P<tail>[0-9a-f]+)\.(?P<digest>[0-9a-f]+)\.parquet")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -104,7 +98,7 @@ def list_sources(run: RunDir) -> list[SourceFile]:
     """Return the source files, ordered by split, iteration and name."""
     sources = []
     for split in Split:
-        for iteration in list_iterations(run, split):
+        for iteration in run.list_iterations(split):
             folder = run.part(split, iteration).parent
             parts = [*folder.glob("part-*.jsonl"), *folder.glob("verdicts-*.jsonl")]
             sources += [SourceFile(split, iteration, path) for path in sorted(parts)]
@@ -146,25 +140,6 @@ def find_covering(spans: Iterable[ByteRange]) -> list[ByteRange]:
     return chain
 
 
-def write(run: RunDir, source: SourceFile, span: ByteRange, tables: dict[str, pa.Table], tail: str) -> None:
-    """Write the fragments of a range, each atomically by rename, the main table's last. Raises `StoreError`."""
-    for table in source.tables:
-        folder = fragments_folder(run) / table
-        temporary = folder / f".{source.name}.{span.start}-{span.end}.new"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            pq.write_table(tables[table].replace_schema_metadata({_META: tail}), temporary, compression="zstd")
-            name = f"{source.name}.{span.start:012d}-{span.end:012d}.{_digest(temporary)}.parquet"
-            temporary.replace(folder / name)
-        except (OSError, pa.ArrowException) as error:
-            with suppress(OSError):
-                temporary.unlink()
-            raise StoreError(
-                f"{folder}: the index can't be written: {' '.join(str(error).split())}",
-                hint="free disk space or fix the permissions, then run the same command again; nothing is lost",
-            ) from error
-
-
 def remove(run: RunDir, source: SourceFile, start: int) -> None:
     """Remove a source's fragments from a byte offset on: rows of replaced content, or incomplete fragments."""
     # The main table's first: a range without it never counts as complete.
@@ -175,18 +150,15 @@ def remove(run: RunDir, source: SourceFile, start: int) -> None:
                 path.unlink(missing_ok=True)
 
 
-def read(path: Path, table: str) -> pa.Table:
-    """Return a fragment's rows. Raises `OSError` or `pa.ArrowException` if it is damaged."""
-    return pq.read_table(path, schema=TABLES[table])
-
-
 def read_tail_digest(path: Path) -> str:
-    """Return the fragment's digest of the end of its range; empty if it has none."""
-    try:
-        metadata: dict[bytes, bytes] = pq.read_schema(path).metadata or {}
-    except (OSError, pa.ArrowException):
-        return ""
-    return metadata.get(_META, b"").decode()
+    """Return the fragment's digest of the end of its range."""
+    match = _NAME.fullmatch(path.name)
+    return match["tail"] if match else ""
+
+
+def name_fragment(source: SourceFile, span: ByteRange, tail: str, content: Path) -> str:
+    """Return the file name of a fragment that was written to `content`."""
+    return f"{source.name}.{span.start:012d}-{span.end:012d}.{tail}.{_digest(content)}.parquet"
 
 
 def compute_tail_digest(path: Path, span: ByteRange) -> str:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
 from webgym_cli.records.base import moment_of
 from webgym_cli.records.judgement import Judgement, environment_score, scored_by_environment
 from webgym_cli.records.series import name_series
@@ -17,18 +15,33 @@ from webgym_cli.records.usage import TokenUsage, count_tokens
 from webgym_cli.util.urls import site_of
 
 # Version of the tables; an index of another version is rebuilt.
-FORMAT = 8
+FORMAT = 9
 
 Row = dict[str, Any]
 RecordT = TypeVar("RecordT")
-# Column name -> its type, and a function from record to value. docs/data-formats.md describes the columns.
-Columns = Mapping[str, tuple[pa.DataType, Callable[[RecordT], Any]]]
+# Column name -> its Arrow type, and a function from record to value. docs/data-formats.md describes the columns.
+Columns = Mapping[str, tuple[str, Callable[[RecordT], Any]]]
 
-TEXT, INT, LONG, REAL, BOOL = pa.string(), pa.int32(), pa.int64(), pa.float64(), pa.bool_()
+# Arrow's names of the types: a reader of an index that is up to date imports no Arrow.
+TEXT, INT, LONG, FLOAT, REAL, BOOL = "string", "int32", "int64", "float", "double", "bool"
 # UTC without a time zone: for zoned timestamps DuckDB's Python API needs another library.
-MOMENT = pa.timestamp("us")
+MOMENT = "timestamp[us]"
+REALS, COUNTS = "map<string, double>", "map<string, int32>"
 # The fields of `records.sampling.Sampling`.
-SAMPLING = pa.struct([("temperature", REAL), ("top_k", INT), ("top_p", REAL), ("min_p", REAL), ("logprobs", TEXT)])
+SAMPLING = "struct<temperature: double, top_k: int32, top_p: double, min_p: double, logprobs: string>"
+# The same types in DuckDB's SQL.
+SQL_TYPES = {
+    TEXT: "VARCHAR",
+    INT: "INTEGER",
+    LONG: "BIGINT",
+    FLOAT: "FLOAT",
+    REAL: "DOUBLE",
+    BOOL: "BOOLEAN",
+    MOMENT: "TIMESTAMP",
+    REALS: "MAP(VARCHAR, DOUBLE)",
+    COUNTS: "MAP(VARCHAR, INTEGER)",
+    SAMPLING: "STRUCT(temperature DOUBLE, top_k INTEGER, top_p DOUBLE, min_p DOUBLE, logprobs VARCHAR)",
+}
 
 
 def _moment(text: str) -> datetime:
@@ -74,8 +87,8 @@ TRAJECTORY: Columns[Trajectory] = {
     "steps": (INT, lambda one: len(one.steps)),
     "reward": (REAL, lambda one: one.outcome.reward),
     "success_threshold": (REAL, lambda one: one.outcome.success_threshold),
-    "reward_extra": (pa.map_(TEXT, REAL), lambda one: list(one.outcome.extras.items())),
-    "tool_calls": (pa.map_(TEXT, INT), lambda one: list(one.count_calls().items())),
+    "reward_extra": (REALS, lambda one: list(one.outcome.extras.items())),
+    "tool_calls": (COUNTS, lambda one: list(one.count_calls().items())),
     "stop": (TEXT, lambda one: one.outcome.stop and one.outcome.stop.value),
     "failure": (TEXT, lambda one: one.outcome.failure and one.outcome.failure.value),
     "failure_detail": (TEXT, lambda one: one.outcome.failure_detail),
@@ -106,15 +119,15 @@ STEP: Columns[Step] = {
     "response_tokens": (INT, lambda one: None if one.generation.token_ids is None else len(one.generation.token_ids)),
     "finish_reason": (TEXT, lambda one: one.generation.finish_reason),
     "policy_version": (INT, lambda one: one.generation.policy_version and one.generation.policy_version.number),
-    "policy_seconds": (pa.float32(), lambda one: one.policy_seconds),
-    "environment_seconds": (pa.float32(), lambda one: one.environment_seconds),
+    "policy_seconds": (FLOAT, lambda one: one.policy_seconds),
+    "environment_seconds": (FLOAT, lambda one: one.environment_seconds),
 }
 # One row per judgement; a trajectory's newest one by its check is effective, else by a judge, else by an ORM.
 JUDGEMENT: Columns[Judgement] = {
     "source": (TEXT, lambda one: one.source),
     "probability": (REAL, lambda one: one.probability),
     "reward": (REAL, lambda one: one.reward),
-    "reward_extra": (pa.map_(TEXT, REAL), lambda one: list(one.extras.items())),
+    "reward_extra": (REALS, lambda one: list(one.extras.items())),
     "success": (BOOL, lambda one: one.success),
     "failure": (TEXT, lambda one: one.failure and one.failure.value),
     "failure_detail": (TEXT, lambda one: one.failure_detail),
@@ -136,16 +149,18 @@ def build_row(columns: Columns[RecordT], record: RecordT) -> Row:
     return {name: value(record) for name, (_, value) in columns.items()}
 
 
-def _types(columns: Columns[Any]) -> list[tuple[str, pa.DataType]]:
-    return [(name, kind) for name, (kind, _) in columns.items()]
+def _types(columns: Columns[Any]) -> dict[str, str]:
+    return {name: kind for name, (kind, _) in columns.items()}
 
 
-_OWNER = [("trajectory", TEXT), ("split", TEXT), ("iteration", INT)]
+_OWNER = {"trajectory": TEXT, "split": TEXT, "iteration": INT}
 # Location of a line: its file relative to the run, its offset, and its length without the line end.
-_PLACE = [("file", TEXT), ("start", LONG), ("size", LONG)]
-TABLES: dict[str, pa.Schema] = {
-    "trajectories": pa.schema([*_types(TRAJECTORY), *_PLACE]),
-    "steps": pa.schema([*_OWNER, *_types(STEP)]),
-    "judgements": pa.schema([*_OWNER, *_types(JUDGEMENT), *_PLACE]),
-    "damage": pa.schema([*_OWNER[1:], *_PLACE, ("reason", TEXT)]),  # one row per unreadable line
+_PLACE = {"file": TEXT, "start": LONG, "size": LONG}
+# Table -> column -> its Arrow type.
+TABLES: dict[str, dict[str, str]] = {
+    "trajectories": {**_types(TRAJECTORY), **_PLACE},
+    "steps": {**_OWNER, **_types(STEP)},
+    "judgements": {**_OWNER, **_types(JUDGEMENT), **_PLACE},
+    # one row per unreadable line
+    "damage": {"split": TEXT, "iteration": INT, **_PLACE, "reason": TEXT},
 }

@@ -9,12 +9,13 @@ from webgym_cli.config.model import Settings
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.backend import TrainingBackend
-from webgym_cli.train.llamafactory import lora_merge, optimizer_carryover
+from webgym_cli.train.llamafactory import optimizer_carryover
 from webgym_cli.train.llamafactory.plan import llamafactory_command, plan_sft, without_states
 from webgym_cli.train.memory import TrainingMemory, sft_memory
 from webgym_cli.train.model_shapes import Tensor
 from webgym_cli.train.process_env import child_environment
 from webgym_cli.train.training_plan import TrainPlan
+from webgym_cli.util.registry import lazy
 
 
 async def check_rendering(run: RunDir, settings: Settings, logs: Path) -> None:
@@ -59,7 +60,7 @@ LLAMAFACTORY = TrainingBackend(
     "dataset",
     check_data=check_rendering,
     build_start=build_start,
-    export=lora_merge.export,
+    export=lazy("webgym_cli.train.llamafactory.lora_merge:export"),
     deepspeed_setting="algorithm_config.deepspeed_config_filename",
     adapter_rank=find_adapter_rank,
     estimate_memory=estimate_memory,

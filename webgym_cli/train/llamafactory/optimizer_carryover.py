@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.process import Job, last_lines
 from webgym_cli.train.working_dir import (
     OPTIMIZER_STATES,
     TrainingIdentity,
@@ -54,6 +53,8 @@ async def build_start(
     python: Path, parent: Path, target: Path, options: dict[str, Any], env: dict[str, str], log: Path
 ) -> str:
     """Lay out the start in `target`. Return why it can't be done, or an empty text. Raises `JobError`."""
+    from webgym_cli.jobs.process import Job, last_lines  # imports asyncio
+
     shutil.rmtree(target, ignore_errors=True)
     argv = [str(python), str(BUILDER), str(parent), str(target), json.dumps(options)]
     code = await Job.run(argv, env=env, log=log)
