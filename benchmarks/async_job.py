@@ -37,7 +37,7 @@ from webgym_cli.records.trajectory import Generation, Score
 from webgym_cli.rollout import runner
 from webgym_cli.rollout.agents import ModelAgent
 from webgym_cli.store.batches import read_batches
-from webgym_cli.store.buffer import list_iterations, scan
+from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.testing.tiny_model_build import END
 from webgym_cli.tools.toolbox import CallResult
@@ -181,7 +181,7 @@ def measure(job: dict[str, Any], folder: Path) -> dict[str, Any]:
     began = time.monotonic()
     asyncio.run(_loop(run, settings))
     makespan = time.monotonic() - began
-    stored = [found for number in list_iterations(run, Split.TRAIN) for found in scan(run, Split.TRAIN, number)]
+    stored = [found for number in run.list_iterations(Split.TRAIN) for found in scan(run, Split.TRAIN, number)]
     batches = read_batches(run).values()
     used = {name for batch in batches for group in (*batch.groups, *batch.dropped) for name in group.trajectories}
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
