@@ -144,9 +144,8 @@ def _is_index(value: Any, limit: int) -> bool:
 
 def _find_actions(settings: Settings) -> WebActions:
     version = str(settings.context_config.prompt_version)
-    action_set = ACTION_SETS.find(version)
-    if settings.browser.dialogs == "policy":
-        action_set = action_set.with_dialogs or action_set
+    more = settings.context_config.more_actions
+    action_set = ACTION_SETS.find(version).choose_variant(dialogs=settings.browser.dialogs == "policy", more=more)
     if action_set.actions is None:
         message = f"context_config.prompt_version={version}: its actions have no named arguments, as clients send them"
         raise SettingsError(message, hint="-s context_config.prompt_version=full")

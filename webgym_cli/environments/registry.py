@@ -118,6 +118,11 @@ def check_tasks(settings: Settings, tasks: Iterable[Task]) -> None:
                 f"context_config.prompt_version={version} has no actions in the interaction mode {mode}",
                 hint=f"-s context_config.interaction_mode={modes[0]}",
             )
+        if spec.observations and settings.context_config.more_actions and action_set.with_more is None:
+            raise SettingsError(
+                f"context_config.more_actions: the prompt version {version} has no further actions",
+                hint="-s context_config.more_actions=false",
+            )
         if settings.browser.dialogs == "policy":
             _require_answers(spec, str(version))
         _require_reward_function(spec, settings)

@@ -43,7 +43,8 @@ class ActionWriter:
         if actions.observes == "text":
             hint = "-s context_config.prompt_version=complete"
             raise UsageError(f"the prompt version {self._version} shows no pictures to act on", hint=hint)
-        self._actions = (settings.browser.dialogs == "policy" and actions.with_dialogs) or actions
+        dialogs = settings.browser.dialogs == "policy"
+        self._actions = actions.choose_variant(dialogs=dialogs, more=context.more_actions)
 
     def write(self, action: Action, places: Sequence[Place | None], size: tuple[int, int]) -> Action:
         """Return the action at the places of its target and of the end of a drag. Raises `LookupError`."""

@@ -91,11 +91,11 @@ class Action(Record):
     coordinate: tuple[float, float] | None = None
     """The point (x, y), each 0-1000 (coordinates)."""
     text: str | None = None
-    """The text to type, or the answer; with tool calls, the rest of the response."""
+    """The text to type, or the answer; what `wait` awaits; with tool calls, the rest of the response."""
     direction: Literal["up", "down", "left", "right"] | None = None
     """Scroll direction."""
     seconds: float | None = Field(default=None, ge=0, le=60)
-    """Seconds to wait."""
+    """Seconds to wait; for a click: how long the button is held."""
     url: str | None = None
     """URL to navigate to."""
     calls: tuple[ToolCall, ...] | None = Field(default=None, min_length=1)

@@ -255,6 +255,8 @@ class PromptSpec(Record):
     """Whether calls are parsed leniently (`webrl` only)."""
     dialogs: bool = False
     """Whether the policy answers dialogs, which stay open until then."""
+    more_actions: bool = False
+    """Whether the set has the actions of `context_config.more_actions`, too."""
     max_characters: int | None = Field(default=None, ge=1)
     """Maximum number of characters of history and page together; the page is truncated (`webrl` only)."""
 

@@ -51,6 +51,8 @@ class ActionSet:
     """The actions as arguments of one function; None if they are written otherwise."""
     with_dialogs: ActionSet | None = None
     """Variant that can answer dialogs, used if they are left to the policy; None: the set has no variant."""
+    with_more: ActionSet | None = None
+    """Variant with the actions of `context_config.more_actions`; None: the set has no variant."""
     observes: ObservationKind = "picture"
     """How a page is shown to the policy. Environments accept the sets of all kinds that they can show."""
     prompt_options: Callable[[Settings], dict[str, Any]] = lambda settings: {}
@@ -61,6 +63,11 @@ class ActionSet:
     """Returns the description of tools for a system message; call formats only."""
     write_result: Callable[[str], str] | None = None
     """Returns the result of a call as it stands in a user message; call formats only."""
+
+    def choose_variant(self, *, dialogs: bool, more: bool) -> ActionSet:
+        """Return the variant that can answer dialogs, and the one with more actions, where it exists."""
+        chosen = (dialogs and self.with_dialogs) or self
+        return (more and chosen.with_more) or chosen
 
 
 # Action sets by name: built-in ones and those of plugins.
@@ -105,8 +112,7 @@ def find_action_set(spec: PromptSpec) -> ActionSet:
     """Return the action set of a prompt. Raises `UsageError`."""
     if spec.tools is not None:
         return CALL_FORMATS.find_stored(spec.call_format)
-    action_set = ACTION_SETS.find_stored(str(spec.version))
-    return action_set.with_dialogs or action_set if spec.dialogs else action_set
+    return ACTION_SETS.find_stored(str(spec.version)).choose_variant(dialogs=spec.dialogs, more=spec.more_actions)
 
 
 def require_template(spec: PromptSpec) -> PromptTemplate:

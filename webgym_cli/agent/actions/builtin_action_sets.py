@@ -13,6 +13,7 @@ from webgym_cli.agent.forms import web_actions
 from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.agent.forms.sanitize import sanitize_line
 from webgym_cli.agent.forms.tools import describe_action, render_web_action
+from webgym_cli.agent.forms.web_actions import add_actions
 from webgym_cli.agent.forms.webrl_forms import render_webrl_action
 from webgym_cli.agent.prompts import webrl_prompt
 from webgym_cli.agent.prompts.memory_prompt import make_memory_template
@@ -29,7 +30,11 @@ def _parse_webrl(response: str, spec: PromptSpec, *, truncated: bool, max_calls:
 
 
 def _make_web_set(
-    actions: WebActions, make_template: Callable[[WebActions], PromptTemplate], with_dialogs: WebActions | None = None
+    actions: WebActions,
+    make_template: Callable[[WebActions], PromptTemplate],
+    with_dialogs: WebActions | None = None,
+    *,
+    is_extended: bool = False,
 ) -> ActionSet:
     """Make an action set of tool calls on a page. `with_dialogs`: its actions if dialogs are left to the policy."""
 
@@ -54,6 +59,8 @@ def _make_web_set(
         modes=tuple(actions.functions),
         actions=actions,
         with_dialogs=_make_web_set(with_dialogs, make_template) if with_dialogs else None,
+        with_more=None if is_extended else _make_web_set(add_actions(actions), make_template, is_extended=True),
+        prompt_options=lambda settings: {"more_actions": settings.context_config.more_actions},
     )
 
 

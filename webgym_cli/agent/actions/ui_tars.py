@@ -68,6 +68,8 @@ _ACTIONS = WebActions(
             "click": CallForm(ActionName.CLICK, "point"),
             "left_double": CallForm(ActionName.CLICK, "point", {"clicks": 2}),
             "right_single": CallForm(ActionName.CLICK, "point", {"button": "right"}),
+            # Of UI-TARS' prompt for phones.
+            "long_press": CallForm(ActionName.CLICK, "point", {"seconds": 1.0}),
             "drag": CallForm(ActionName.DRAG, "start_point end_point"),
             "hotkey": CallForm(ActionName.KEY, "key"),
             "type": CallForm(ActionName.TYPE, "content", {"here": True, "append": True}),

@@ -8,7 +8,7 @@ from typing import Any
 from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.agent.forms.web_actions import BASIC
 from webgym_cli.agent.forms.webrl_forms import render_webrl_action
-from webgym_cli.records.action import LATER_FIELDS, CustomAction, InteractionMode
+from webgym_cli.records.action import LATER_FIELDS, ActionName, CustomAction, InteractionMode
 from webgym_cli.records.webrl import AnyAction, WebRLAction
 
 
@@ -41,5 +41,6 @@ def describe_action(action: AnyAction) -> str:
     text = action.text and json.dumps(action.text, ensure_ascii=False)
     later = ((name, getattr(action, name)) for name in LATER_FIELDS)
     more = (f"{name}={json.dumps(value)}" for name, value in later if value is not None)
-    details = (target, text, action.direction, action.url, *more)
+    held = f"for {action.seconds:g} s" if action.seconds and action.name is ActionName.CLICK else ""
+    details = (target, text, action.direction, action.url, held, *more)
     return " ".join(filter(None, (action.name.value, *details)))

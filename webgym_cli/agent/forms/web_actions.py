@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -66,6 +67,27 @@ BASIC = WebActions(
     forms={mode: _make_basic_forms(place) for mode, place in _PLACE_BY_MODE.items()},
     arguments=_BASIC_ARGUMENTS,
 )
+
+
+def add_actions(actions: WebActions) -> WebActions:
+    """Add long presses and waiting for a text, and hovering and scrolling at a target where they lack."""
+    return replace(
+        actions, forms={mode: _add_forms(forms, _PLACE_BY_MODE[mode]) for mode, forms in actions.forms.items()}
+    )
+
+
+def _add_forms(forms: Mapping[str, CallForm], place: str) -> dict[str, CallForm]:
+    scroll, hovers = forms["scroll"], any(form.name is ActionName.HOVER for form in forms.values())
+    if scroll.takes(place) is None:
+        scroll = replace(scroll, arguments=f"{place}? {scroll.arguments}", untargeted={})
+    return {
+        **forms,
+        "scroll": scroll,
+        **({} if hovers else {"hover": CallForm(ActionName.HOVER, place)}),
+        "long_press": CallForm(ActionName.CLICK, place, {"seconds": 1.0}),
+        "wait_for": CallForm(ActionName.WAIT, "text time?", {"seconds": 10.0}),
+    }
+
 
 _WEBGYM_TYPING = "Typing replaces what the field holds and then presses Enter."
 # WebGym's actions: the basic ones, but typing always presses Enter.

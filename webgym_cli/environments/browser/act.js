@@ -3,7 +3,9 @@
 //   waitUntilIdle()  the same for pages of the open web, which may load and change at any time;
 //   prepare()        prepare a field for typing, or set the text of a field that accepts no keys;
 //   section()        focus one section of the prepared field;
-//   paste()          replace the selected text of a code editor;
+//   paste()          paste into the field with the focus;
+//   hearCopy()       listen to what is copied in the document with the focus;
+//   copied()         return what was copied since the last call;
 //   typed()          check whether the field contains the typed text;
 //   select()         choose the option of the list at a point;
 //   options()        return the options of the list at a point;
@@ -151,12 +153,14 @@ webgym.act = (() => {
     return Array.from(editor.querySelectorAll(LINES)).sort((a, b) => top(a) - top(b)).map((line) => line.textContent).join("\n");
   };
 
+  const takesText = (field) => field?.isContentEditable || Boolean(editorOf(field)) ||
+    matches(field, "input:not([type=checkbox],[type=radio],[type=button],[type=submit]),textarea");
+
   // The text of the field with the focus; null if keys go elsewhere.
   const typing = () => {
     const field = focused();
     if (isOpaque(field)) return { frame: numberOf(field) };
-    const isField = matches(field, "input:not([type=checkbox],[type=radio],[type=button],[type=submit]),textarea");
-    return { text: isField || field?.isContentEditable || editorOf(field) ? held(field) : null };
+    return { text: takesText(field) ? held(field) : null };
   };
 
   // Normalises away the formatting that fields apply: blanks, currencies, dashes, case.
@@ -208,12 +212,42 @@ webgym.act = (() => {
     else field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
     return { typing: true, empty: (isField ? field.value : field.textContent) === "" };
   };
-  // Insert a text into an editor at once: typed text would be indented and its brackets closed a second time.
-  const paste = (text) => {
-    const data = new DataTransfer();
-    data.setData("text/plain", text);
+
+  // Offer data by type to the focused element's listeners. A field without any gets its text by keys, unless it is done.
+  const paste = (point, types) => {
+    const field = focused(), data = new DataTransfer();
+    if (isOpaque(field)) return { frame: numberOf(field) };
+    for (const [type, text] of Object.entries(types)) data.setData(type, text);
     const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true, composed: true });
-    return { done: !focused().dispatchEvent(event) };
+    if (!(field || document.documentElement).dispatchEvent(event)) return { done: true };
+    return takesText(field) ? {} : { error: "no field has the focus: nothing was pasted" };
+  };
+
+  // What was copied, by type. The browser has one clipboard for all contexts, so each episode keeps its own.
+  let copies = null;
+  const note = (event) => {
+    const [at] = event.composedPath(), data = event.clipboardData;
+    if (event.defaultPrevented) copies = Object.fromEntries(data.types.map((type) => [type, data.getData(type)]));
+    else {
+      const isField = matches(at, "input,textarea"), [start, end] = [at.selectionStart, at.selectionEnd];
+      const text = isField ? at.type !== "password" && at.value.slice(start, end) : at.getRootNode().getSelection().toString();
+      if (text) copies = { "text/plain": text };
+    }
+  };
+  const listen = (view) => {
+    for (const type of ["copy", "cut"]) view.addEventListener(type, note); // the same listener is added only once
+  };
+  listen(window);
+  const hearCopy = () => {
+    const field = focused();
+    if (isOpaque(field)) return { frame: numberOf(field) };
+    if (field) listen(field.ownerDocument.defaultView);
+    return {};
+  };
+  const copied = () => {
+    const last = copies;
+    copies = null;
+    return { copied: last };
   };
 
   // Whether the prepared field contains the typed text. A field that passed the focus on is not checked.
@@ -297,6 +331,7 @@ webgym.act = (() => {
     return { changed: !seen || seen.changed };
   };
 
-  return Object.freeze({ settle, waitUntilIdle, prepare, paste, typed, select, options, typing, scrollable, watch, hasChanged,
+  return Object.freeze({ settle, waitUntilIdle, prepare, paste, typed, select, options, typing, hearCopy, copied, scrollable, watch,
+    hasChanged,
     section: (at) => webgym.sections.focus(sections[at]) });
 })();

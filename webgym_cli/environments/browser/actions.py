@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from webgym_cli.environments.browser import mouse
+from webgym_cli.environments.browser.failures import attempt
 from webgym_cli.environments.browser.field_actions import press_keys, select_option, type_text, upload_files
 from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS, ActScript, locate_framed
 from webgym_cli.environments.browser.keys import find_key
@@ -34,6 +35,8 @@ _WRONG_ELEMENT = {
 _POLICY_FAULTS = (FailureKind.NAVIGATION_FAILED, FailureKind.PAGE_TIMEOUT)
 # Overlap of the viewports before and after a scroll, in pixels.
 _SCROLL_OVERLAP = 50
+# Seconds between two looks for a text, and of a look into one frame.
+_POLL, _FRAME_SECONDS = 0.2, 2.0
 
 
 async def perform_action(session: BrowserSession, action: AnyAction, check_address: AddressCheck) -> str | None:
@@ -107,10 +110,11 @@ async def _click(session: BrowserSession, action: Action, point: mouse.Point | N
     modifiers = [find_key(name) for name in action.modifiers or ()]
     if any(key not in mouse.MODIFIERS for key in modifiers):
         return f"a key that is held must be one of {', '.join(mouse.MODIFIERS)}"
-    keys = [key for key in modifiers if key]
-    await mouse.click(
-        session, point or session.pointer, button=action.button or "left", clicks=action.clicks or 1, held=keys
-    )
+    keys, at = [key for key in modifiers if key], point or session.pointer
+    if action.seconds:
+        await mouse.drag(session, at, at, action.seconds)
+    else:
+        await mouse.click(session, at, button=action.button or "left", clicks=action.clicks or 1, held=keys)
     return None
 
 
@@ -139,6 +143,29 @@ async def _scroll(session: BrowserSession, action: Action, point: mouse.Point | 
     if (await script.call("hasChanged"))["changed"]:
         return None
     return f"nothing moved: what is there can't be scrolled {action.direction} any further"
+
+
+async def _wait(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
+    """Wait for a time, or until a text is in sight."""
+    seconds = action.seconds or 0.0
+    if action.text is None:
+        await asyncio.sleep(seconds)
+        return None
+    clock = asyncio.get_running_loop()
+    end = clock.time() + seconds
+    while not await _shows(session, action.text):
+        if clock.time() > end:
+            return f"the text did not come within {seconds:g} s"
+        await asyncio.sleep(_POLL)
+    return None
+
+
+async def _shows(session: BrowserSession, text: str) -> bool:
+    """Whether a text is visible in one of the page's frames. One that is replaced or hangs shows nothing."""
+    for frame in session.page.frames:
+        if await attempt(frame.get_by_text(text).filter(visible=True).count(), _FRAME_SECONDS):
+            return True
+    return False
 
 
 async def _navigate(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:
@@ -172,7 +199,7 @@ _EXECUTORS: dict[ActionName, _Executor] = {
     ActionName.SELECT_OPTION: select_option,
     ActionName.UPLOAD_FILE: upload_files,
     ActionName.SCROLL: _scroll,
-    ActionName.WAIT: lambda session, action, point: asyncio.sleep(action.seconds or 0.0),
+    ActionName.WAIT: _wait,
     ActionName.GO_BACK: lambda session, action, point: _load("the page before", session.go_back(), "back"),
     ActionName.GO_FORWARD: lambda session, action, point: _load("the page after", session.go_forward(), "forward"),
     ActionName.RELOAD: lambda session, action, point: _load("the page", session.reload()),

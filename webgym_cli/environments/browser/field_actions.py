@@ -17,6 +17,9 @@ _MAX_TYPED_KEYS = 60
 _CHOOSER_SHARE = 0.5
 # Maximum number of files named in an error text.
 _NAMED_FILES = 20
+# Keys that copy and paste, in lower case.
+_COPY_KEYS = ("control+c", "control+x", "control+insert", "shift+delete")
+_PASTE_KEYS = ("control+v", "control+shift+v", "shift+insert")
 _FOCUS = """([x, y]) => {
   const found = document.elementFromPoint(x, y)?.closest(
     "input,select,textarea,button,a[href],summary,[tabindex],[contenteditable]");
@@ -45,9 +48,8 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
     is_typed = not only_enter and "done" not in ready
     if is_typed:
         await _type_keys(session, script, action, ready, text, at_end=point is not None)
-        if ready.get("editor") and text and not (await script.call("paste", text)).get("done"):
-            async with session.guard("typing", may_close=True):
-                await session.page.keyboard.insert_text(text)
+        if ready.get("editor") and text:  # typed text would be indented and its brackets closed a second time
+            await _paste(session, script, {"text/plain": text})
     error = (await script.call("typed", text)).get("error") if is_typed else None
     if enter:
         async with session.guard("typing", may_close=True):
@@ -88,9 +90,27 @@ async def press_keys(session: BrowserSession, action: Action, point: mouse.Point
         return str(error)
     if point is not None:
         await session.evaluate(_FOCUS, list(point))
+    script, pages = ActScript(session), session.pages
+    if keys.lower() in _PASTE_KEYS:
+        return await _paste(session, script, pages.clipboard) if pages.clipboard else "nothing was copied so far"
+    is_copy = keys.lower() in _COPY_KEYS
+    if is_copy:
+        await script.call_at("hearCopy", NOWHERE)
     async with session.guard("pressing keys", may_close=True):
         await session.page.keyboard.press(keys)
+    if is_copy:
+        pages.clipboard = (await script.call("copied"))["copied"] or pages.clipboard
     return None
+
+
+async def _paste(session: BrowserSession, script: ActScript, data: dict[str, str]) -> str | None:
+    """Paste data by type at the focus. Returns None, or the reason why nothing takes it."""
+    taken = await script.call_at("paste", NOWHERE, data)
+    if not taken:
+        async with session.guard("pasting", may_close=True):
+            await session.page.keyboard.insert_text(data.get("text/plain", ""))
+    error: str | None = taken.get("error")
+    return error
 
 
 async def select_option(session: BrowserSession, action: Action, point: mouse.Point | None) -> str | None:

@@ -37,6 +37,11 @@ class ElementSnapshot:
     """Its tag, id, data attributes and typed text, when they were asked for."""
 
 
+def read_script(name: str) -> str:
+    """Return the source of a script of this package."""
+    return (Path(__file__).parent / f"{name}.js").read_text(encoding="utf-8")
+
+
 @cache
 def observe_script(*, as_text: bool = False, watch_listeners: bool = False) -> str:
     """Return the script that a document needs before it can be observed and acted on.
@@ -46,7 +51,7 @@ def observe_script(*, as_text: bool = False, watch_listeners: bool = False) -> s
     for sites that look for robots.
     """
     names = _SCRIPTS if as_text else _SCRIPTS[:-1]
-    source = "".join((Path(__file__).parent / f"{name}.js").read_text(encoding="utf-8") for name in names)
+    source = "".join(map(read_script, names))
     installed = "Object.defineProperty(window, Symbol.for('webgym'), { value: Object.freeze(webgym) });"
     script = f"(() => {{\nif ({PAGE_JS}) return;\nconst webgym = {{}};\n{source}{installed}\n}})();\n"
     return f"{script}{OBSERVE_JS}.watchListeners();\n" if watch_listeners else script

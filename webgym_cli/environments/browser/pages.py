@@ -34,6 +34,8 @@ class PageTracker:
         """Names of the files that pages offered for download; the files are not stored."""
         self.file_requests = 0
         """Number of file choosers that were opened and got no files."""
+        self.clipboard: dict[str, str] = {}
+        """What was copied last, by type. The browser's own clipboard is one for all contexts."""
         self.crashed: set[Page] = set()
         """Pages whose process died."""
         self.connections: dict[Page, PageConnection] = {}

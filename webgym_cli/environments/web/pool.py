@@ -10,7 +10,7 @@ from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.egress_proxy import EgressProxy
-from webgym_cli.environments.browser.observe import observe_script
+from webgym_cli.environments.browser.observe import observe_script, read_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.sites.site_scheduler import SiteScheduler
@@ -56,6 +56,7 @@ class WebPool:
             watch_traffic=True,
             keep_dialogs=browser.dialogs == "policy",
             scroll_share=_SCROLLED_AS_TEXT if self.as_text else None,
+            init_scripts=(read_script("stand_ins"),),
             isolated_script=observe_script(as_text=self.as_text),
         )
         self.credentials = read_credentials(browser.http_credentials)

@@ -10,9 +10,10 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.jobs.workers import race
 
 _SPLASH_OF = f"{PAGE_JS}.kinds.splashOf"
-_WAIT_UNTIL_IDLE = (
-    f"async ([limit, isStart]) => {{ await {ACT_JS}.waitUntilIdle(limit); return {_SPLASH_OF}(isStart); }}"
-)
+_WAIT_UNTIL_IDLE = f"""async ([limit, isStart]) => {{
+  await {ACT_JS}.waitUntilIdle(limit);
+  return {{ splash: {_SPLASH_OF}(isStart), ...{ACT_JS}.copied() }};
+}}"""
 # Maximum number of successive popups followed after an action.
 _POPUPS = 4
 # A page with only a busy indicator is waited for this many times longer, once per episode; a start page without any
@@ -88,8 +89,11 @@ class PageSettler:
         """
         waiting = session.evaluate_once(_WAIT_UNTIL_IDLE, [seconds * 1000, self._is_start], seconds)
         async with race(waiting, traffic.until(lambda: traffic.navigating)) as (waited, _):
-            lives, splash = waited.result() if waited.done() else (False, "")
-            return lives, splash or ""
+            lives, seen = waited.result() if waited.done() else (False, None)
+            if seen is None:
+                return lives, ""
+            session.pages.clipboard = seen["copied"] or session.pages.clipboard
+            return lives, seen["splash"] or ""
 
     async def await_navigation(self, session: BrowserSession, seconds: float) -> None:
         """Wait up to `seconds` for the page to start a navigation."""
