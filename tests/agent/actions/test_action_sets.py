@@ -101,4 +101,5 @@ def test_pages_take_the_action_sets_of_a_plugin_that_observe_as_they_show(compas
 def test_an_action_set_brings_the_options_of_its_prompts():
     options = ACTION_SETS.find("webrl").prompt_options(load(overrides=["context_config.max_characters=9000"]))
     assert PromptSpec(version="webrl").model_copy(update=options).max_characters == 9000
-    assert ACTION_SETS.find("complete").prompt_options(load()) == {}
+    more = ACTION_SETS.find("complete").prompt_options(load(overrides=["context_config.more_actions=true"]))
+    assert more == {"more_actions": True}

@@ -22,6 +22,7 @@ READ = {
         "name": "drag", "to_coordinate": (0.0, 1000.0), **AT,
     },
     "drag(start_box='(500,300.5)', end_box='(0,1000)')": {"name": "drag", "to_coordinate": (0.0, 1000.0), **AT},
+    "long_press(point='<point>500 300.5</point>')": {"name": "click", "seconds": 1.0, **AT},
     "hotkey(key='ctrl a')": {"name": "key", "keys": ("ctrl", "a")},
     r"type(content='it\'s \"so\"\n')": {"name": "type", "text": 'it\'s "so"\n', "here": True, "append": True},
     "scroll(point='<point>500 300.5</point>', direction='left')": {"name": "scroll", "direction": "left", **AT},

@@ -10,7 +10,7 @@ from tests.records.made import shot, step
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, find_action_set
 from webgym_cli.agent.actions.parse import ParseError, parse_web_action
 from webgym_cli.agent.forms.tools import describe_action, render_web_action
-from webgym_cli.agent.forms.web_actions import BASIC, COMPUTER_USE, FULL, FULL_WITH_DIALOGS, WEBGYM
+from webgym_cli.agent.forms.web_actions import BASIC, COMPUTER_USE, FULL, FULL_WITH_DIALOGS, WEBGYM, add_actions
 from webgym_cli.agent.prompt import render
 from webgym_cli.config.load import load
 from webgym_cli.environments.registry import check_tasks
@@ -21,6 +21,7 @@ from webgym_cli.records.trajectory import Observation, ParseErrorKind, PromptSpe
 
 MARKS, POINTS = InteractionMode.SET_OF_MARKS, InteractionMode.COORDINATES
 SETS = {"basic": BASIC, "full": FULL, "webgym": WEBGYM, "computer_use": COMPUTER_USE}
+SETS |= {f"more {name}": add_actions(actions) for name, actions in SETS.items()}
 MODES = [(name, mode) for name, actions in SETS.items() for mode in actions.functions]
 HERE = {"here": True}
 
@@ -119,6 +120,21 @@ CALLS = {
         ({"action": "answer", "text": "42"}, {"name": "answer", "text": "42"}),
     ],
 }
+for name, mode in [(name, mode) for name, mode in MODES if name.startswith("more ")]:
+    given, place = (
+        ({"element_id": 1}, {"element_id": 1}) if mode is MARKS else ({"coordinate": [1, 2]}, {"coordinate": (1, 2)})
+    )
+    CALLS[name, mode] = [
+        ({"action": "long_press", **given}, {"name": "click", "seconds": 1.0, **place}),
+        ({"action": "wait_for", "text": "Saved"}, {"name": "wait", "text": "Saved", "seconds": 10.0}),
+        ({"action": "wait_for", "text": "Saved", "time": 3}, {"name": "wait", "text": "Saved", "seconds": 3.0}),
+    ]
+for mode, place in ((MARKS, {"element_id": 1}), (POINTS, {"coordinate": (1, 2)})):
+    CALLS["more basic", mode] += [
+        ({"action": "scroll", "direction": "down"}, {"name": "scroll", "direction": "down"}),
+        ({"action": "scroll", "direction": "up", **place}, {"name": "scroll", "direction": "up", **place}),
+        ({"action": "hover", **place}, {"name": "hover", **place}),
+    ]
 CASES = [(name, mode, *case) for (name, mode), cases in CALLS.items() for case in cases]
 
 
@@ -243,6 +259,23 @@ def test_the_system_prompt_says_how_dialogs_are_answered_only_where_it_is_asked(
 def test_a_summary_tells_what_was_done():
     action = Action(name=ActionName.CLICK, element_id=1, button="right", modifiers=("Shift",))
     assert describe_action(action) == 'click [1] button="right" modifiers=["Shift"]'
+
+
+@pytest.mark.parametrize("version", ["vanilla", "full", "webgym", "computer_use"])
+def test_more_actions_are_another_prompt_and_leave_the_usual_one(version):
+    said = [
+        render(PromptSpec(version=version, **more), "Do it.", "http://a/", (), Observation(url="http://a/")).messages[0]
+        for more in ({}, {"more_actions": False}, {"more_actions": True})
+    ]
+    assert said[0] == said[1] and "long_press" not in said[0].content and "wait_for" in said[2].content
+
+
+def test_more_actions_of_a_set_without_them_are_refused_before_an_episode():
+    task = Task(id="a", environment="web", start_url="https://a.example", instruction="Go.")
+    for version in ("webrl", "ui_tars"):
+        settings = load(overrides=[f"context_config.prompt_version={version}", "context_config.more_actions=true"])
+        with pytest.raises(SettingsError, match="more_actions"):
+            check_tasks(settings, [task])
 
 
 def test_a_set_without_marks_says_so_before_an_episode():

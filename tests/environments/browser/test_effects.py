@@ -130,6 +130,40 @@ async def test_a_line_feed_alone_only_presses_enter(session: BrowserSession, tmp
     assert await session.evaluate("() => document.querySelector('input').value") == ""
 
 
+LATE_TEXT = {
+    "page": "<p id=p></p><script>setTimeout(() => { p.innerHTML = 'It is <b>saved</b>'; }, 300)</script>",
+    "hidden": "<p id=p hidden>It is saved</p><script>setTimeout(() => { p.hidden = false; }, 300)</script>",
+    "frame": "<iframe sandbox=allow-scripts srcdoc='<p>It is</p><script>setTimeout(() => document.querySelector(`p`)."
+    "append(` saved`), 300)</script>'></iframe>",
+    "shadow": "<p id=p></p><script>setTimeout(() => { p.outerHTML = '<div id=p></div>'; "
+    "p.attachShadow({ mode: 'open' }).innerHTML = '<i>It is saved</i>'; }, 300)</script>",
+}
+
+
+@pytest.mark.parametrize("case", LATE_TEXT)
+async def test_a_text_is_awaited(session: BrowserSession, tmp_path: Path, case: str):
+    await show(session, tmp_path, LATE_TEXT[case])
+    assert await perform(session, ActionName.WAIT, text="it is  Saved", seconds=20.0) is None
+    assert "0.1 s" in (await perform(session, ActionName.WAIT, text="It is lost", seconds=0.1) or "")
+
+
+async def test_each_episode_has_a_clipboard(browsers: BrowserPool, session: BrowserSession, tmp_path: Path):
+    other = await browsers.session(SessionOptions(width=SIZE[0], height=SIZE[1], isolated_script=observe_script()))
+    for one, text in ((session, "mine"), (other, "yours")):
+        await show(one, tmp_path, f"<p>{text}</p><input aria-label=Out><div contenteditable aria-label=Rich>-</div>")
+        one.pages.clipboard.clear()
+        assert "nothing was copied" in (await perform(one, ActionName.KEY, keys=("ctrl+v",)) or "")
+        await perform(one, ActionName.CLICK, coordinate=(40, 80), clicks=3)
+        assert await perform(one, ActionName.KEY, keys=("Control", "c")) is None
+    for one, text in ((session, "mine"), (other, "yours")):
+        assert "no field" in (await perform(one, ActionName.KEY, keys=("Shift", "Insert")) or "")
+        for name in ("Out", "Rich"):
+            assert await act(one, MARKS, ActionName.CLICK, name, clicks=3) is None
+            assert await perform(one, ActionName.KEY, keys=("Control", "v")) is None
+        assert [seen.element.value.strip() for seen in await list_elements(one)] == [text, text]
+    await other.close()
+
+
 async def test_a_scroll_that_moves_nothing_is_told(session: BrowserSession, tmp_path: Path):
     pane = "<div role=button aria-label=Pane style='height:50px;overflow:auto'><p style='height:90px'></p></div>"
     own = "<div role=button aria-label=Own onwheel='event.preventDefault()' style='height:50px'></div>"

@@ -16,7 +16,7 @@ from webgym_cli.environments.browser import actions
 from webgym_cli.environments.browser.actions import normalise_point, perform_action
 from webgym_cli.environments.browser.field_actions import upload_files
 from webgym_cli.environments.browser.keys import combine_keys
-from webgym_cli.environments.browser.observe import list_elements, observe_script
+from webgym_cli.environments.browser.observe import list_elements, observe_script, read_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
 from webgym_cli.environments.browser.session import BrowserSession
@@ -63,9 +63,8 @@ async def session(browsers: BrowserPool, tmp_path: Path) -> AsyncIterator[Browse
     (tmp_path / "files" / "more.txt").write_text("more")
     (tmp_path / "secret.txt").write_text("mine")
     (tmp_path / "files" / "link.txt").symlink_to(tmp_path / "secret.txt")
-    options = SessionOptions(
-        width=SIZE[0], height=SIZE[1], isolated_script=observe_script(), upload_folder=tmp_path / "files"
-    )
+    scripts = {"init_scripts": (read_script("stand_ins"),), "isolated_script": observe_script()}
+    options = SessionOptions(width=SIZE[0], height=SIZE[1], upload_folder=tmp_path / "files", **scripts)
     made = await browsers.session(options)
     await made.goto((tmp_path / "hands.html").as_uri())
     yield made
@@ -103,6 +102,14 @@ async def test_clicks_of_all_kinds(session: BrowserSession, mode: InteractionMod
     await ask(session, "log.splice(0)")
     assert await perform(session, Action(name=ActionName.CLICK, here=True, clicks=3)) is None
     assert "click,0,3,false,false" in await ask(session, "log")
+
+
+@pytest.mark.parametrize("mode", InteractionMode)
+async def test_a_long_press_holds_the_button(session: BrowserSession, mode: InteractionMode):
+    await ask(session, "{ b.onpointerdown = (e) => { b.down = e.timeStamp; }; }")
+    await ask(session, "{ b.onpointerup = (e) => log.push(e.timeStamp - b.down > 300); }")
+    assert await act(session, mode, ActionName.CLICK, "Press", seconds=0.4) is None
+    assert (await ask(session, "log"))[-2:] == [True, "click,0,1,false,false"]
 
 
 @pytest.mark.parametrize("mode", InteractionMode)
@@ -174,12 +181,24 @@ ZONE = """() => {
 }"""
 
 
+PICKER = """window.picked = showOpenFilePicker({ types: [] }).then(async ([handle]) =>
+  [handle.name, await (await handle.getFile()).text(), handle instanceof FileSystemFileHandle])"""
+
+
 async def test_files_are_dropped_where_a_click_asks_for_none(session: BrowserSession):
     session.options = replace(session.options, action_timeout=2.0)
     await session.evaluate(ZONE)
     action = Action(name=ActionName.UPLOAD_FILE, here=True, text="cv.txt")
     assert await upload_files(session, action, (40, 20)) is None
     assert await ask(session, "document.title") == "cv.txt"
+
+
+async def test_a_file_picker_of_a_script_gets_the_file(session: BrowserSession):
+    session.options = replace(session.options, action_timeout=4.0)
+    await session.evaluate("(script) => { b.setAttribute('onclick', script); }", PICKER)
+    assert await act(session, MARKS, ActionName.CLICK, "Press") is None
+    assert await act(session, MARKS, ActionName.UPLOAD_FILE, "Press", text="cv.txt") is None
+    assert await ask(session, "picked") == ["cv.txt", "my life", True]
 
 
 @pytest.mark.parametrize("mode", InteractionMode)
