@@ -310,6 +310,29 @@ async def test_a_link_that_does_not_answer_in_time_is_told(visit: Visit, local_w
     assert visit.view.title == "links"
 
 
+UNDO = "r.innerHTML = '<button>Undo</button>'"
+LATE = {
+    "message": f"setTimeout(() => {{ {UNDO} }}, 600)",
+    "second message": f"r.textContent = 'Saving'; setTimeout(() => {{ {UNDO} }}, 700)",
+    "attribute": "setTimeout(() => { r.nextSibling.hidden = false }, 600)",
+    "chain": f"setTimeout(() => setTimeout(() => {{ {UNDO} }}, 250), 250)",
+    "shadow": f"setTimeout((r) => {{ {UNDO} }}, 500, r.attachShadow({{ mode: 'open' }}))",
+    "frame": f"setTimeout((r) => {{ {UNDO} }}, 500, f.contentDocument.body)",
+    "dialog": f"setTimeout(() => {{ alert('Sure?'); {UNDO} }}, 500)",
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+async def test_what_a_click_shows_late_is_told(visit: Visit, local_web: SmallWeb, case: str):
+    local_web.pool.max_idle_wait, usual = 3.0, local_web.pool.max_idle_wait
+    page = f'<button onclick="{LATE[case]}">Save</button><div id=r></div><p hidden><button>Undo</button></p>'
+    local_web.odd.pages["/toast"] = f"<title>t</title>{page}<iframe id=f srcdoc='<p>x'></iframe>"
+    await visit.open(f"{ODD}/toast")
+    local_web.pool.max_idle_wait = usual
+    await visit.click("Save")
+    assert "Undo" in visit.names
+
+
 async def test_late_content_comes_with_waiting(visit: Visit):
     await visit.open(f"{LAB}/late")
     await visit.wait(2)

@@ -72,7 +72,8 @@ webgym.act = (() => {
   };
 
   // After a timeout the next waits are shorter: the page ticks, streams or never finishes loading.
-  let patience = Infinity;
+  let patience = Infinity, due = 0;
+  document.addEventListener("webgym-timer", ({ detail }) => { due = Math.max(due, performance.now() + detail); });
   const waitUntilIdle = async (limit) => {
     const end = performance.now() + Math.min(limit, patience);
     let changed = performance.now();
@@ -86,7 +87,9 @@ webgym.act = (() => {
     await frame();
     await frame();
     const restless = () => document.readyState !== "complete" || moving() || performance.now() - changed < QUIET_MS;
-    while (performance.now() < end && restless()) await frame();
+    const isDue = () => performance.now() < Math.min(due, begun + limit);
+    while (isDue() || performance.now() < end && restless()) await frame();
+    if (performance.now() - due < QUIET_MS) await frame();
     observer.disconnect();
     patience = restless() ? IMPATIENT_MS : Infinity;
   };
