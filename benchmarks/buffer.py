@@ -54,6 +54,7 @@ def measured(folder: Path, sizes: Sizes) -> list[Row]:
         run = fill(root, steps, model, folder / "screenshots", shots)
         rows += indexing(root, steps)
         rows += preparing(root, steps, sizes)
+        rows += viewing(root, steps, sizes)
         if steps == sizes.compared:
             say(f"{steps} steps: the same as pickles")
             fill_pickles(folder / "pickles", run, steps, shots)
@@ -97,6 +98,28 @@ def preparing(root: Path, steps: int, sizes: Sizes) -> list[Row]:
             inputs=inputs,
         )
         for metric in ("seconds", "peak_mb")
+    ]
+
+
+def viewing(root: Path, steps: int, sizes: Sizes) -> list[Row]:
+    """Measure the viewer's start and its filter beside the report, when the index is there."""
+    say(f"{steps} steps: view")
+    turns = [
+        [program("buffer_job", {"run": str(root), "what": what}) for what in ("view", "report")]
+        for _ in range(sizes.repeats + 1)
+    ][1:]
+    inputs = {**_inputs(steps), "found": turns[0][0]["found"]}
+    report = Series(tuple(report["seconds"] for _, report in turns))
+    return [
+        Row(
+            _case(steps),
+            f"view_{name}_seconds",
+            Series(tuple(view[name] for view, _ in turns)),
+            "report",
+            report,
+            inputs=inputs,
+        )
+        for name in ("open", "filter")
     ]
 
 

@@ -20,6 +20,7 @@ from benchmarks.buffer_baseline import peak_mb
 from webgym_cli.agent.prompt import render_step
 from webgym_cli.config.model import Settings
 from webgym_cli.errors import WebGymError
+from webgym_cli.inspect.viewer import EpisodeTable
 from webgym_cli.prepare.sft.execute import execute
 from webgym_cli.prepare.sft.plan import plan_dataset
 from webgym_cli.prepare.sft.sampler import StepSampler
@@ -27,6 +28,8 @@ from webgym_cli.prepare.sft.sharegpt import dump_json_array, to_sharegpt
 from webgym_cli.records.events import Event
 from webgym_cli.records.sample import Message, Sample
 from webgym_cli.records.trajectory import Trajectory
+from webgym_cli.report.facts import gather_facts
+from webgym_cli.report.page import render_report
 from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.run import RunDir, open_run
@@ -76,7 +79,28 @@ def prepare(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, A
     return {"samples": prepared.train_samples + prepared.val_samples, "eligible": plan.eligible}
 
 
-JOBS = {"index": index, "draw": draw, "prepare": prepare}
+def view(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]:
+    """Open the viewer's episodes with their first page, and filter them by words and outcome."""
+    begun = time.monotonic()
+    with open_index(run) as opened:
+        table = EpisodeTable(opened)
+        table.list_page(*table.read_filter({}), 0)
+        opening = time.monotonic() - begun
+        begun = time.monotonic()
+        where, values = table.read_filter({"words": "article 1", "outcome": "solved"})
+        found = table.count(where, values)
+        table.list_page(where, values, 0)
+    return {"open": opening, "filter": time.monotonic() - begun, "episodes": table.total, "found": found}
+
+
+def report(run: RunDir, settings: Settings, job: dict[str, Any]) -> dict[str, Any]:
+    """Render the report."""
+    with open_index(run) as opened:
+        render_report(gather_facts(run, opened, 0, None))
+    return {}
+
+
+JOBS = {"index": index, "draw": draw, "prepare": prepare, "view": view, "report": report}
 
 
 def _quiet(event: Event) -> None:
