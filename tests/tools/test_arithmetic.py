@@ -58,17 +58,22 @@ def test_arithmetic(expression, result):
     [
         ("", "a number is missing at the end"),
         ("2+", "a number is missing at the end"),
-        ("2+2=4", "'=' is not understood"),
+        ("2+2=4", "'=' is not expected there"),
         ("3 x 4", "'x' is not expected there"),
-        ("12,34", "',' is not expected there"),
-        ("12345,678", "',' is not expected there"),
+        ("12,34", "only numbers"),
+        ("12345,678", "only numbers"),
         ("10 / 0", "division by zero"),
         ("10 % 0", "division by zero"),
         ("0^-1", "division by zero"),
-        ("((1", "a bracket is not closed"),
-        ("__import__('os')", "'_' is not understood"),
+        ("((1", "was never closed"),
+        ("__import__('os')", "is no number"),
+        ("__import__(1)", "'__import__' is not known"),
+        ("(1).real", "only numbers"),
+        ("1if 2 else 3", "only numbers"),
+        ("1_0", "not expected"),
+        ("5m", "'m' is not expected there"),
         ("open(1)", "'open' is not known"),
-        ("sqrt 4", "sqrt needs its arguments in brackets"),
+        ("sqrt", "arguments in brackets"),
         ("sqrt(-1)", "no real number"),
         ("(-8)^(1/3)", "no real number"),
         ("log(0)", "log has no value"),
@@ -103,9 +108,9 @@ def test_nothing_is_too_large_to_be_refused(expression):
         evaluate(expression)
 
 
-@pytest.mark.parametrize("expression", ["(" * 500 + "1" + ")" * 500, "-" * 500 + "1", "1+" * MAX_CHARACTERS + "1"])
+@pytest.mark.parametrize("expression", ["(" * 400 + "1" + ")" * 400, "-" * 999 + "1", "1+" * MAX_CHARACTERS + "1"])
 def test_length_and_depth_are_bounded(expression):
-    with pytest.raises(BadExpressionError, match=r"longer than|within each other"):
+    with pytest.raises(BadExpressionError, match=r"longer than|within each other|too many nested"):
         evaluate(expression)
 
 

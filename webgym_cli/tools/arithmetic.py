@@ -1,4 +1,4 @@
-"""Evaluator of arithmetic expressions: exact where possible, with bounded work. Nothing is evaluated as Python.
+"""Evaluator of arithmetic expressions: exact where possible, with bounded work. Python parses them, and runs nothing.
 
     12*50/60   2^10   (1+2)/3   50%   12 % 5   1,000+5   sqrt(2)   5!   max(1, 2)   pi/4   1.5e3
 
@@ -7,25 +7,27 @@ Numbers are exact fractions until a function without an exact value (`sin`, most
 
 from __future__ import annotations
 
+import ast
 import math
+import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 
 Number = Fraction | float
 
 MAX_CHARACTERS = 1000
-# Maximum nesting depth of brackets, signs and powers.
-MAX_DEPTH = 60
 # Maximum size of a numerator or denominator: some 1200 digits.
 MAX_BITS = 4096
 MAX_FACTORIAL = 400
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-zπ]\w*)|(?P<sign>\*\*|//|[-+*/%^!(),]))"
-)
-_SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "[": "(", "]": ")", "$": None})
+_SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "–": "-", "[": "(", "]": ")", "$": None, "^": "**"})
+# Thousands separators; within a call, a comma separates arguments.
+_THOUSANDS = re.compile(r"[A-Za-z]\w*\([^()]*\)|(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
+_LEADING_ZEROS = re.compile(r"(?<![\w.])0+(?=\d)")
+# A number and a name without a space, which Python reads after a warning on stderr: 1if.
+_GLUED = re.compile(r"(?<![\w.])(?:\d++\.?+\d*+|\.\d++)(?:e[+-]?\d++)?+(?=[a-z_])", re.IGNORECASE)
+_PERCENT = re.compile(r"%(?!\s*[\w(.])")
 _CONSTANTS = {"pi": math.pi, "π": math.pi, "e": math.e}
 
 
@@ -33,25 +35,19 @@ class BadExpressionError(ValueError):
     """An expression can't be evaluated. The message is for its author, the policy."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    """`number`, `name`, `sign` or `end`."""
-    text: str
-    start: int
-    end: int
-
-
 def evaluate(expression: str) -> Number:
     """Evaluate an expression, within a few milliseconds. Raises `BadExpressionError`."""
     if len(expression) > MAX_CHARACTERS:
         raise BadExpressionError(f"the expression is longer than {MAX_CHARACTERS} characters")
+    text = _to_python(expression)
     try:
-        return _Parser(_tokens(expression.translate(_SIGNS))).whole()
+        return _evaluate(_parse(text), text.encode())
     except ZeroDivisionError:
         raise BadExpressionError("division by zero") from None
     except OverflowError:
         raise BadExpressionError("the result is too large") from None
+    except RecursionError:
+        raise BadExpressionError("too many brackets and signs within each other") from None
 
 
 def format_number(value: Number) -> str:
@@ -64,149 +60,75 @@ def format_number(value: Number) -> str:
     return short if "e" not in short and Fraction(short) == value else f"{float(value):.10g}"
 
 
-def _tokens(text: str) -> list[_Token]:
-    tokens, position = [], 0
-    while text[position:].strip():
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise BadExpressionError(f"{text[position:].strip()[0]!r} is not understood")
-        kind = str(match.lastgroup)
-        tokens.append(_Token(kind, match[kind], match.start(kind), match.end()))
-        position = match.end()
-    return [*tokens, _Token("end", "", position, position)]
+def _to_python(expression: str) -> str:
+    """Return an expression in Python's syntax; its postfix operators become attributes: `5 .factorial`."""
+    text = " ".join(expression.translate(_SIGNS).split())
+    text = _THOUSANDS.sub(lambda match: match[0] if match[0][0].isalpha() else match[0].replace(",", ""), text)
+    text = _GLUED.sub(r"\g<0> ", _LEADING_ZEROS.sub("", text))
+    return _PERCENT.sub(" .percent", text.replace("!", " .factorial"))
 
 
-class _Parser:
-    """Recursive descent parser: sums, products, signs, powers (right-associative), postfix `!` and `%`, operands."""
+def _parse(text: str) -> ast.expr:
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        place = text[(error.offset or 0) - 1 :][:1] if error.offset else ""
+        missing = f"{place!r} is not expected there" if place else "a number is missing at the end"
+        raise BadExpressionError(missing if error.msg.startswith("invalid syntax") else error.msg) from None
+    except (ValueError, MemoryError):  # null bytes; nesting beyond the parser's stack
+        raise BadExpressionError("the expression can't be read") from None
 
-    def __init__(self, tokens: list[_Token]) -> None:
-        self._tokens = tokens
-        self._at = 0
-        self._depth = 0
-        self._calls = 0
-        """Number of open calls, within which a comma separates arguments."""
 
-    def whole(self) -> Number:
-        """Return the value of the whole expression."""
-        value = self._sum()
-        if self._next.kind != "end":
-            raise BadExpressionError(f"{self._next.text!r} is not expected there")
-        return value
+def _evaluate(node: ast.expr, text: bytes) -> Number:
+    """Return the value of a part of an expression. `text`: the whole expression."""
+    match node:
+        case ast.Constant():
+            value = _read_number(text[node.col_offset : node.end_col_offset].decode())
+        case ast.Name(id=name) if name in _CONSTANTS:
+            value = _CONSTANTS[name]
+        case ast.UnaryOp(op=ast.UAdd() | ast.USub()):
+            operand = _evaluate(node.operand, text)
+            value = -operand if isinstance(node.op, ast.USub) else operand
+        case ast.BinOp() if type(node.op) in _OPERATORS:
+            value = _OPERATORS[type(node.op)](_evaluate(node.left, text), _evaluate(node.right, text))
+        case ast.Attribute(attr="factorial"):
+            value = _factorial(_evaluate(node.value, text))
+        case ast.Attribute(attr="percent"):
+            value = _evaluate(node.value, text) / 100
+        case ast.Call(func=ast.Name(id=name), keywords=[]):
+            value = _call(name, [_evaluate(argument, text) for argument in node.args])
+        case ast.Name(id=name):
+            raise _unknown(name)
+        case _:
+            raise BadExpressionError("only numbers, their operators and functions are understood")
+    return _check_size(value)
 
-    @property
-    def _next(self) -> _Token:
-        return self._tokens[self._at]
 
-    def _takes(self, *signs: str) -> str:
-        """Consume and return the next sign if it is one of these; else return an empty string."""
-        token = self._next
-        if token.kind == "sign" and token.text in signs:
-            self._at += 1
-            return token.text
-        return ""
+def _read_number(text: str) -> Fraction:
+    # A larger exponent takes long before it is found to be too large.
+    if len(text.lower().partition("e")[2].lstrip("+-")) > 4:
+        raise BadExpressionError("the result is too large")
+    try:
+        return Fraction(text)
+    except ValueError:
+        raise BadExpressionError(f"{text!r} is no number") from None
 
-    def _sum(self) -> Number:
-        self._deeper()
-        value = self._product()
-        while sign := self._takes("+", "-"):
-            other = self._product()
-            value = _check_size(value + other if sign == "+" else value - other)
-        self._depth -= 1
-        return value
 
-    def _product(self) -> Number:
-        value = self._parse_signed()
-        while sign := self._takes("*", "/", "//", "%"):
-            other = self._parse_signed()
-            value = _check_size(_PRODUCTS[sign](value, other))
-        return value
+def _call(name: str, arguments: list[Number]) -> Number:
+    function = FUNCTIONS.get(name.lower())
+    if function is None:
+        raise _unknown(name)
+    try:
+        return function(*arguments)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, BadExpressionError):
+            raise
+        raise BadExpressionError(f"{name} has no value for these arguments") from None
 
-    def _parse_signed(self) -> Number:
-        self._deeper()
-        sign = self._takes("+", "-")
-        value = self._parse_signed() if sign else self._power()
-        self._depth -= 1
-        return -value if sign == "-" else value
 
-    def _power(self) -> Number:
-        base = self._postfix()
-        return power(base, self._parse_signed()) if self._takes("^", "**") else base
-
-    def _postfix(self) -> Number:
-        value = self._operand()
-        while True:
-            if self._takes("!"):
-                value = _factorial(value)
-            elif self._next.text == "%" and not self._begins_operand(self._tokens[self._at + 1]):
-                self._at += 1
-                value = _check_size(value / 100)
-            else:
-                return value
-
-    @staticmethod
-    def _begins_operand(token: _Token) -> bool:
-        return token.kind in ("number", "name") or token.text == "("
-
-    def _operand(self) -> Number:
-        token = self._next
-        self._at += token.kind != "end"
-        if token.kind == "number":
-            return self._number(token)
-        if token.kind == "name":
-            return self._parse_named(token.text)
-        if token.text != "(":
-            where = "at the end" if token.kind == "end" else f"where {token.text!r} stands"
-            raise BadExpressionError(f"a number is missing {where}")
-        value = self._sum()
-        self._expect_close()
-        return value
-
-    def _number(self, token: _Token) -> Number:
-        """Parse a number; outside of calls, commas may separate thousands."""
-        text, end = token.text, token.end
-        grouped = not self._calls and text.isdigit() and len(text) <= 3
-        while grouped and self._next.text == "," and self._next.start == end:
-            group = self._tokens[self._at + 1]
-            whole = group.text.partition(".")[0]
-            if group.kind != "number" or group.start != end + 1 or len(whole) != 3 or not whole.isdigit():
-                break
-            text, end = f"{text},{group.text}", group.end
-            self._at += 2
-        digits, _, exponent = text.replace(",", "").lower().partition("e")
-        if len(exponent) > 4:
-            raise BadExpressionError("the result is too large")
-        return _check_size(Fraction(digits) * Fraction(10) ** int(exponent or 0))
-
-    def _parse_named(self, name: str) -> Number:
-        if name in _CONSTANTS:
-            return _CONSTANTS[name]
-        function = FUNCTIONS.get(name.lower())
-        if function is None:
-            known = ", ".join(sorted(FUNCTIONS))
-            raise BadExpressionError(f"{name!r} is not known; there are {known}, pi and e")
-        if not self._takes("("):
-            raise BadExpressionError(f"{name} needs its arguments in brackets")
-        self._calls += 1
-        arguments = [self._sum()]
-        while self._takes(","):
-            arguments.append(self._sum())
-        self._calls -= 1
-        self._expect_close()
-        try:
-            return _check_size(function(*arguments))
-        except (TypeError, ValueError) as error:
-            if isinstance(error, BadExpressionError):
-                raise
-            raise BadExpressionError(f"{name} has no value for these arguments") from None
-
-    def _expect_close(self) -> None:
-        if not self._takes(")"):
-            raise BadExpressionError("a bracket is not closed")
-
-    def _deeper(self) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise BadExpressionError("too many brackets and signs within each other")
+def _unknown(name: str) -> BadExpressionError:
+    known = ", ".join(sorted(FUNCTIONS))
+    return BadExpressionError(f"{name!r} is not known; there are {known}, with their arguments in brackets, pi and e")
 
 
 def _check_size(value: Number) -> Number:
@@ -266,11 +188,14 @@ def _gcd(*values: Number) -> Number:
     return Fraction(math.gcd(*map(int, values)))
 
 
-_PRODUCTS: dict[str, Callable[[Number, Number], Number]] = {
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-    "//": lambda a, b: Fraction(a // b),
-    "%": lambda a, b: a % b,
+_OPERATORS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: lambda a, b: Fraction(a // b),
+    ast.Mod: operator.mod,
+    ast.Pow: power,
 }
 # Functions by name.
 FUNCTIONS: dict[str, Callable[..., Number]] = {

@@ -101,7 +101,7 @@ async def test_calls_give_results_and_the_answer_its_reward(world):
     result = await environment.step(calls(("calculator", {"expression": "48+24"}), ("calculator", {"expression": "/"})))
     assert [(came.text, came.error) for came in result.view.results] == [
         ("72", False),
-        ("Error: a number is missing where '/' stands", True),
+        ("Error: '/' is not expected there", True),
     ]
     assert (result.done, result.score) == (False, None)
     score = await environment.answer("It is 72.")
