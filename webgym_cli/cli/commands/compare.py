@@ -50,17 +50,8 @@ def compare(
 ) -> None:
     """Compare policy versions, or runs, with significance tests.
 
-    Two runs: success by split and iteration, steps, failures, and the settings that differ. More runs, or --csv: a
-    row for each with the success of its newest test episodes, and the mean over runs that differ only in their
-    seed, with Student's 95 % interval and the settings that differ. A run with two versions (default: its first and
-    its newest), or two runs with one version each: the episodes that both have, gained, lost, kept or failed.
-
-    Episodes of the same task and seed are paired and compared by McNemar's exact test. Without pairs, versions are
-    compared by task, and runs by the 95 % interval of the difference of two proportions. Rates of different tasks get
-    no verdict.
-
-    Evaluations (folders of webgym eval, or their records) are paired by task with the first one, with Holm's adjustment
-    for several. Those with other tasks, judges, decodings, limits or browser access are refused unless --across.
+    Two runs, more runs with their seeds in groups, two versions of one run (default: the first and the newest), or
+    evaluations of the same tasks. Episodes of the same task and seed are paired (McNemar's exact test).
 
     Examples:
       webgym compare runs/a 0 3 --tasks

@@ -32,13 +32,8 @@ def curriculum(
 ) -> None:
     """Train in phases, each on new tasks derived from failed ones.
 
-    Phase 0 is the initial policy: the base model, or the result of loop.demonstration_iterations. Each further phase
-    generates new tasks from failed ones (webgym tasks generate), rolls them out, scores them (webgym score, or webgym
-    judge), prepares, trains, and evaluates the next policy. The failed tasks of phase 0's policy on tasks.train seed
-    phase 1; this survey is a separate run in RUN/survey.
-
-    A phase is an iteration of the run; its tasks are in RUN/tasks/new.iteration_<n>.jsonl. Run again, or by webgym
-    resume, the command continues where it stopped: no request, rollout or score is repeated.
+    Each phase generates tasks from failed ones, rolls them out, scores them, prepares, trains and evaluates. The first
+    failed tasks are those of a survey by the initial policy, a run of its own in RUN/survey.
 
     Examples:
       webgym curriculum runs/a -c webrl --phases 8 --tasks-per-phase 500

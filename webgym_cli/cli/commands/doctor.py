@@ -22,9 +22,8 @@ def doctor(
 ) -> None:
     """Check the installation and the sites of the settings.
 
-    Checks the browser, its driver, the role environments, GPUs and disk, each with its version, path and fix. Of the
-    table sites it tries each address, reset and login. Exits with 1 if something is missing, and --gpu with 2 if there
-    is no GPU.
+    Shows version, path and fix of each part, and tries address, reset and login of each site. Exits with 1 if something
+    is missing, and --gpu with 2 if there is no GPU.
 
     Examples:
       webgym doctor

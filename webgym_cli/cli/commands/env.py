@@ -36,8 +36,7 @@ def serve(
     """Serve the tasks' environments over OpenEnv, until Ctrl-C.
 
     The first line of the output is the base URL for OpenEnv's clients. A connection is a session with a browser context
-    of its own; both end together. A failure of page or browser is an error, never a reward. It needs the package
-    openenv.
+    of its own. It needs the package openenv.
 
     Examples:
       webgym env serve -c sites

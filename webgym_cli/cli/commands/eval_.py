@@ -66,11 +66,8 @@ def eval_(
 ) -> None:
     """Evaluate a policy on a benchmark.
 
-    The episodes are rolled out into a run of their own, each task three times (--repeats), and scored by their
-    environment or by the judge. The result is one JSON record and one HTML page: success of all and of the valid
-    episodes, mean and standard deviation of the repeats, pass@k, by site and band, time, tokens and cost, and
-    everything that changes these numbers. A record is never written over. The same command, or webgym resume, does
-    what is missing; with another judge it judges the same episodes again, into a second record.
+    The episodes are a run of their own, each task three times (--repeats). The result is one JSON record and one HTML
+    page, which are never written over. The same command, or webgym resume, does what is missing.
 
     Examples:
       webgym eval runs/a -b miniwob:all --episodes 200 -o runs/a-miniwob

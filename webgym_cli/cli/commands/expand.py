@@ -17,10 +17,8 @@ OutOpt = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Task 
 def expand(templates: TemplatesArg, options: DataOptions, out: OutOpt) -> None:
     """Write the tasks of templates.
 
-    Each is filled in with all combinations of the values of its parameters.
-
-    Values come from lists, CSV files or commands. A task with a held-out value is in the test set, FILE with .test
-    before its ending; the choice depends on the values only. The same templates give the same files.
+    Each template is filled in with all combinations of its parameters' values. A task with a held-out value is in the
+    test set, FILE with .test before its ending.
 
     Examples:
       webgym tasks expand templates.yaml -o tasks.jsonl

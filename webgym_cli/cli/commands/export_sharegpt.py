@@ -87,11 +87,8 @@ def export_sharegpt(
 ) -> None:
     """Write trajectories as a dataset for other trainers.
 
-    ShareGPT, OpenAI messages, Hugging Face or WebDataset, to stdout or --out. Without ids, all trajectories that pass
-    prepare's filters are exported (of the training split unless --split is given), for dpo and kto the failures of the
-    same tasks too. --iteration, --task, ... restrict the selection.
-
-    Train on records per step with mask_history: true. Per trajectory, false trains every turn, true the last one.
+    Writes to stdout or --out. Without ids, all trajectories that pass prepare's filters are exported, of the training
+    split unless --split is given; for dpo and kto the failures of the same tasks too.
 
     Examples:
       webgym export-sharegpt runs/a --format jsonl -o sft.jsonl --copy-images sft_images

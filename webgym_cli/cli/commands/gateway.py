@@ -26,12 +26,8 @@ def gateway(
 ) -> None:
     """Record the sessions of any OpenAI-compatible agent.
 
-    They are stored as trajectories, until Ctrl-C.
-
-    Agents call the printed base URL with a session's key, by chat completions or Responses. The run's policy answers
-    with the run's sampling; each call is stored with its pictures, token ids and log-probabilities before it is
-    answered. A session that is ended is one trajectory, whose calls are trained one by one. One that is not ended in
-    `rollout.episode_timeout` is a failure.
+    Agents call the printed base URL with a session's key, by chat completions or Responses, until Ctrl-C. The run's
+    policy answers. A session that is ended is one trajectory, whose calls are trained one by one.
 
     Examples:
       webgym gateway runs/a -c demo

@@ -44,10 +44,8 @@ def gc(
 ) -> None:
     """Free disk space: remove unreferenced files of a run.
 
-    Removes screenshots that no trajectory refers to, leftovers of interrupted writes and replaced index files.
-    References are read from the trajectories themselves, never from the index; images of the prepared dataset are kept.
-    Nothing is removed while a line is damaged, because it may refer to images. --recode webp continues where it was
-    stopped, and nothing is lost at any point.
+    Removes screenshots that no trajectory refers to, leftovers of interrupted writes and replaced index files. Nothing
+    is removed while a line is damaged, because it may refer to images.
 
     Examples:
       webgym gc runs/a --dry-run

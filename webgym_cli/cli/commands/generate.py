@@ -19,11 +19,8 @@ def generate(
 ) -> None:
     """Generate new tasks from the failed tasks of a run.
 
-    A model behind an OpenAI-compatible server gets failed tasks of one site and generates similar ones. A task is
-    accepted if no task of the run has the same words, if its estimated success probability is neither too high nor too
-    low (by the policy's critic or an outcome reward model, generate.critic), and if the model considers it feasible on
-    the site (generate.feasibility). Rejected tasks are in FILE.rejected.jsonl with their reasons. Each response is
-    stored in FILE.asked.jsonl on arrival, so the same command continues where it stopped.
+    A model gets failed tasks of a site and generates similar ones, which are filtered (generate.critic,
+    generate.feasibility). Rejected tasks are in FILE.rejected.jsonl, with reasons. Run again, it continues.
 
     Examples:
       webgym tasks generate runs/a -o new.jsonl -s generate.base_url=http://HOST/v1 -s generate.model=NAME

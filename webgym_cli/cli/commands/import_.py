@@ -49,10 +49,8 @@ def import_(
 ) -> None:
     """Import episodes of another system or of another run.
 
-    The run may be new or existing; screenshots and verdicts are imported too. Pickles are read as data: nothing that
-    they name is loaded or called, and anything but records of the format is refused. An episode is imported once,
-    however often the command runs. An episode that lacks a screenshot of its prompts is left out and reported; episodes
-    with text pages need none.
+    The run may be new or existing; screenshots and verdicts are imported too, and each episode once. Pickles are read
+    as data: nothing that they name is loaded or called.
 
     Examples:
       webgym import webgym /data/logs runs/a --dry-run

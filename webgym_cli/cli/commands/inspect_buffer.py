@@ -69,9 +69,8 @@ def inspect_buffer(
 ) -> None:
     """Show the contents of the replay buffer.
 
-    Also shows what prepare would select, and why it drops the rest. Everything is counted by the buffer's index, which
-    is updated first. --where and --sql query it in DuckDB's SQL; its tables are trajectories, steps, judgements, stored
-    and damage. --sql takes several runs: the column run has each one's path.
+    Also shows what prepare would select, and why it drops the rest. --where and --sql are DuckDB's SQL on the tables
+    trajectories, steps, judgements, stored and damage.
 
     Examples:
       webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json

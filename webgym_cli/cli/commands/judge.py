@@ -48,13 +48,8 @@ def judge(
 ) -> None:
     """Score stored trajectories with a judge.
 
-    The judge is a model behind any OpenAI-compatible server; neither browser nor policy is needed. Each verdict is
-    stored beside its trajectory with its reasons; older verdicts are kept and the newest counts. Trajectories that were
-    judged with the same settings are skipped, so the same command continues where it stopped. An unreadable verdict is
-    recorded as judge_failed: neither a success nor a failure.
-
-    --against LABELS measures what is stored: precision, recall, false-positive rate and kappa of the judge, of its
-    votes, of a reward model and of the environment's check against people's labels, by benchmark and policy.
+    Needs neither browser nor policy. Trajectories that were judged with the same settings are skipped. --against LABELS
+    compares what is stored with people's labels instead.
 
     Examples:
       webgym judge runs/a -s judge.base_url=http://localhost:8000/v1 -s judge.model=my-judge

@@ -12,9 +12,7 @@ def label(run: RunArg, ids: IdsArg = None, port: PortOpt = 0, open_: OpenOpt = F
     """Label episodes by hand.
 
     Serves a page on this machine alone; the first line of the output is its address. It shows one episode after the
-    other, by default all that were rolled out, without their rewards, verdicts and labels of others. Keys: y yes, n no,
-    u unsure, b back. Several people label apart, each under a name. Labels are lines in RUN beside the verdicts; of one
-    person the newest counts. Stopped with Ctrl-C and run again, it goes on where each person stopped.
+    other, without its reward and verdicts. Keys: y yes, n no, u unsure, b back.
 
     Examples:
       webgym label runs/a --open

@@ -24,10 +24,8 @@ CheckOpt = Annotated[bool, typer.Option("--check", help="Only check whether the 
 def login(options: DataOptions, sites: SitesArg = None, role: RoleOpt = "", check: CheckOpt = False) -> None:
     """Log in to sites and store the logins.
 
-    Accounts and login forms are settings (sites); passwords are read from the environment variables that they name.
-    The logins are stored in browser.auth_folder as Playwright's storage states, readable by their owner only; rollouts
-    start with them. --check tests each login on its site: valid, expired or missing. It exits with 3 if one is not
-    valid.
+    Sites and accounts are settings (sites); passwords are read from the environment variables that they name. --check
+    tests each stored login on its site, and exits with 3 if one is not valid.
 
     Examples:
       webgym login -c site.yaml

@@ -22,15 +22,8 @@ def prepare(
 ) -> None:
     """Build the training data from the replay buffer.
 
-    With train.algorithm=sft it samples a dataset, RUN/llamafactory_data: finetune_train.json, finetune_val.json,
-    dataset_info.json, train_config.yaml, deepspeed.json, wandb_env.sh and dropped.json (what was dropped, and why).
-    Otherwise it builds the iteration's batch for policy gradients, RUN/rl_data: rows.jsonl (the sampled tokens),
-    trajectories.jsonl (rewards and groups), rl.json, dropped.json. With train.algorithm=webrl a row is an action, and
-    the batch also has actions of earlier successes (rl.replay), which the current policy's server scores.
-
-    With --target orm it builds the training set of an outcome reward model: the prompts of webgym score for the run's
-    training episodes, with YES or NO by the verdict of orm.labels. The model is trained in RUN/orm, a separate run
-    whose settings start from the run's and those of `-c orm`; -c and -s change these, not the run's.
+    Writes a dataset (train.algorithm=sft, RUN/llamafactory_data), or else the iteration's batch (RUN/rl_data). --target
+    orm writes the training set of an outcome reward model, in the separate run RUN/orm.
 
     Examples:
       webgym prepare runs/a

@@ -24,10 +24,8 @@ def record(
 ) -> None:
     """Record demonstrations: a person does a task in a browser.
 
-    Serves a page on this machine alone, whose address is the first line of the output. The page shows and drives the
-    browser of the task: what a person does there becomes actions of a policy, listed with undo. After Done they are
-    replayed in a fresh browser context, and kept if the check or the judge says success. A demonstration is trained as
-    an expert's. With a file, its tasks without a demonstration follow one another.
+    Serves a page on this machine alone, whose address is the first line of the output. What a person does there is
+    replayed in a fresh browser context, and kept if the check or the judge says success.
 
     Examples:
       webgym record runs/a -c site.yaml --task close-printer --open

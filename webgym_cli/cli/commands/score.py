@@ -45,14 +45,8 @@ def score(
 ) -> None:
     """Score stored trajectories by reward model, or --check.
 
-    The model reads the task, all actions and the last page; the probability of YES as the first token of its response
-    is stored beside the trajectory. From orm.threshold on it counts as a success, which is the reward only where
-    neither the environment nor a judge gave one. Trajectories that the model has scored are skipped, so the same
-    command continues where it stopped; another threshold is applied to stored probabilities without new requests. An
-    unreadable response is no success: it is counted, and requested again the next time.
-
-    With --check each trajectory is scored by the check that its task names, as your file has it now: its reward is
-    replaced. A check that reads the live page can't be repeated: the trajectory keeps its reward and is listed.
+    The stored score is the probability of YES; from orm.threshold on it is a success where neither the environment nor
+    a judge decided. --check repeats the checks of the tasks instead, and replaces their rewards.
 
     Examples:
       webgym score runs/a --orm models/orm

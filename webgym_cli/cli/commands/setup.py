@@ -46,9 +46,8 @@ def setup(
 ) -> None:
     """Install vLLM, LLaMA-Factory and Chromium.
 
-    vLLM and LLaMA-Factory each get a virtual environment below $WEBGYM_HOME. Installed parts are left unchanged.
-    Where Playwright's Chromium can't be downloaded, a system package is installed as root, after a question on a
-    terminal or with --system-packages. DeepSpeed's extensions that a training with these settings needs are compiled.
+    Installs into $WEBGYM_HOME; installed parts are left unchanged. Where Playwright's Chromium can't be downloaded, a
+    system package is installed as root, after a question or with --system-packages.
 
     Examples:
       webgym setup

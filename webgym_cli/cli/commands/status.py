@@ -41,9 +41,8 @@ _TABLES = {
 def status(run: RunArg, watch: WatchOpt = False, cost: CostOpt = False, json: JsonOpt = False) -> None:
     """Show the activity and the stored data of a run.
 
-    Shows the newest rollout episode by episode, and the concurrent evaluation of an asynchronous loop. Both are read
-    from files that they update each second: the command works in any shell, on any machine that can read the folder,
-    and after the end. It takes no lock. `lost`: the rollout's process is gone; `silent`: no update for 15 seconds.
+    Works in any shell, on any machine that can read the folder, and after the end. `lost`: the rollout's process is
+    gone; `silent`: no update for 15 seconds.
 
     Examples:
       webgym status runs/a --watch

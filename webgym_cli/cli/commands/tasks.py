@@ -83,11 +83,8 @@ AddressOpt = Annotated[
 def check(files: FilesArg, options: DataOptions, try_: TryOpt = False) -> None:
     """Check task files and report every bad line.
 
-    Also counts the tasks. Exits with 2 if a line is bad. Several files are compared with each other: a test set should
-    share no task with the training set. Environments of plugins are known where -s or -c names these.
-
-    With --try each task is started as in an episode: its site is set up, its role logged in, its first page opened, and
-    its check called, which must not be a success yet. Exits with 2 if that fails for a task.
+    Exits with 2 if a line is bad. Several files are compared: a test set should share no task with the training set.
+    --try starts each task as an episode does; its check must not be a success yet.
 
     Examples:
       webgym tasks check train.jsonl test.jsonl
@@ -137,8 +134,7 @@ def sample(
 ) -> None:
     """Write a sample of distinct tasks to stdout.
 
-    Writes one JSON object per line, in webgym's own format. The same seed gives the same tasks. The shares of a ratio
-    are rounded by largest remainder; of equal ones the easier band's comes first.
+    Writes one JSON object per line, in webgym's own format. The same seed gives the same tasks.
 
     Examples:
       webgym tasks sample train.jsonl -n 500 --seed 3 > some.jsonl
@@ -180,13 +176,8 @@ def convert(
 ) -> None:
     """Convert records of other systems into a task file.
 
-    webarena: WebArena's configurations, including WebArena-Lite's, webarena-verified's tasks, and WebRL's generated
-    instructions. Placeholders of sites (`__SHOPPING__`, ...) are replaced by the addresses of --site or of the
-    settings (webarena). gsm8k: GSM8K's published rows, as JSON Lines or Parquet; the number after `####` is the
-    answer. webvoyager, online-mind2web, deepshop, webtailbench, assistantbench: the published files of these
-    benchmarks; those without start pages need --site start=URL. browsecomp and bu-bench are refused: their terms
-    forbid it. All fields are kept. A record that can't be scored as it is written is bad: each is reported with its
-    number, and nothing is written. Exact repeats of a record are left out and counted.
+    A record that can't be scored as it is written is reported with its number, and nothing is written. Exact repeats
+    are left out. Benchmarks whose terms forbid it are refused.
 
     Examples:
       webgym tasks convert test.raw.json --format webarena --site shopping=http://host:7770 -o webarena.jsonl

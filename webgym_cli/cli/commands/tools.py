@@ -20,9 +20,8 @@ app = make_group("List tools and reward functions.")
 def list_(options: DataOptions) -> None:
     """List all tools and reward functions.
 
-    These are the built-in ones, those of installed packages, and those that the settings name. With --json each line
-    has a tool's description in the prompt (`schema`), or the arguments of a reward function. Exits with 2 if one can't
-    be loaded.
+    With --json each line has a tool's description in the prompt (`schema`), or the arguments of a reward function.
+    Exits with 2 if one can't be loaded.
 
     Examples:
       webgym tools list

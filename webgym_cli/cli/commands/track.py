@@ -10,9 +10,8 @@ from webgym_cli.errors import JobError, MissingStageError, UsageError
 def track(run: RunArg, options: StageOptions) -> None:
     """Upload pending events to Weights & Biases.
 
-    Each command on a run uploads what it can without waiting. This command waits until everything is uploaded: events
-    of RUN/metrics.jsonl, tables of trajectories, and the curves of trainings that were logged offline. For a run on a
-    machine without network, copy its folder to one that has network access. If nothing can be sent, that is an error.
+    Waits until everything is uploaded. For a run on a machine without network, copy its folder to one that has network
+    access.
 
     Examples:
       webgym track runs/a --dry-run

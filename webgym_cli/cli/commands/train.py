@@ -9,10 +9,8 @@ from webgym_cli.util.text import format_count
 def train(run: RunArg, options: StageOptions) -> None:
     """Train the policy on the prepared data.
 
-    Trains with LLaMA-Factory (train.algorithm=sft), by policy gradients on DeepSpeed or plain torch (grpo, rloo,
-    reinforce_plus_plus, remax, gae, gigpo), or by WebRL's actor-critic (webrl), and writes to RUN/checkpoints. Adam's
-    moments are carried over from the previous training. An interrupted training continues from its last state
-    (algorithm_config.save_steps, rl.trainer.save_freq). RUN/model.pt points to the new policy once it is complete.
+    Trains with LLaMA-Factory (train.algorithm=sft), by policy gradients, or by WebRL's actor-critic (webrl). An
+    interrupted training continues. RUN/model.pt points to the new policy once it is complete.
 
     Examples:
       webgym train runs/a

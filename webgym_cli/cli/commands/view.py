@@ -19,11 +19,8 @@ RunsArg = Annotated[list[Path], run_argument("RUN...", "Runs, or folders of runs
 def view(runs: RunsArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
     """Look at runs' episodes in the browser.
 
-    Serves pages on this machine alone; the first line of the output is their address. They have all episodes, to search
-    and to filter by task, site, outcome, failure, iteration, policy, verdict, reward or any SQL condition; each episode
-    step by step, with its clicks, prompts, tokens and verdicts; two of them side by side; and the report's charts.
-    Several runs begin with a page of their curves in the same charts, and the tables of webgym compare.
-    Keys: / search, n next, p previous, j and k by steps, u refresh, Esc back.
+    Serves pages on this machine alone; the first line of the output is their address. They have the episodes, step by
+    step and side by side, with filters, and the report's charts; several runs begin with their curves in one page.
 
     Examples:
       webgym view runs/a --open
