@@ -16,7 +16,7 @@ from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rollout.latency import ERROR, LONGEST, SHORTEST, Histogram, Rate
 from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
-from webgym_cli.rollout.snapshot import RUNNING, end_snapshot, merge_servers, merge_timings
+from webgym_cli.rollout.snapshot import RUNNING, idle_timings, merge_servers, merge_timings
 from webgym_cli.rollout.stage_timer import EpisodeStage, StageTimer
 
 UNKNOWN = Outcome(stop=Stop.ANSWERED, answer="42")
@@ -312,18 +312,6 @@ def test_the_counters_of_servers_add_up_and_end(clock):
     assert merged["http://a"] == {name: 2 * count for name, count in counts.items()}
     assert merged["http://b"] == {**counts, "open": 0}
     monitor = Monitor(planned_rollout(), 4, lambda: told[0], stages=StageTimer(clock))
-    assert end_snapshot(monitor.snapshot())["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
+    assert idle_timings(monitor.snapshot())["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
     assert monitor.summary()["servers"] == told[0]
     assert "servers" not in Monitor(planned_rollout(), 4, stages=StageTimer(clock)).summary()
-
-
-def test_after_the_end_nothing_runs(monitor, clock):
-    monitor.stages.begin(owed(0))
-    monitor.record_stored(made(1, steps=30))
-    monitor.queues["owed"] = 2
-    clock.seconds += 10
-    with monitor.stages.time("train-0000-00000", EpisodeStage.ACT):
-        snapshot = end_snapshot(monitor.snapshot())
-    assert (snapshot["running"], snapshot["episodes"], snapshot["queues"]) == (0, [], {})
-    assert snapshot["stages"]["act"]["now"] == 0
-    assert (snapshot["steps_per_second"], snapshot["eta"]) == (3.0, None)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from webgym_cli.records.base import moment_of
 from webgym_cli.records.statistics import wilson
 from webgym_cli.rollout.latency import Histogram
 
-if TYPE_CHECKING:  # `webgym status` needs neither
+if TYPE_CHECKING:  # `webgym status` does not need it
     from webgym_cli.agent.client.reply import ServerCounters
-    from webgym_cli.records.trajectory import Trajectory
 
 # Maximum number of running episodes listed (the oldest); the others are only counted.
 RUNNING = 100
@@ -75,31 +72,3 @@ def idle_timings(timings: dict[str, Any]) -> dict[str, Any]:
     stages = {name: {**stage, "now": 0} for name, stage in timings["stages"].items()}
     servers = {address: {**facts, "outstanding": 0, "open": 0} for address, facts in timings["servers"].items()}
     return {**timings, "running": 0, "episodes": [], "stages": stages, "servers": servers, "steps_per_second": 0.0}
-
-
-def end_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """Return the final snapshot of an ended rollout: no running episodes, average step rate."""
-    pace = round(snapshot["steps"] / max(1.0, snapshot["elapsed"]), 2)
-    still = {"queues": {}, "episodes_per_second": 0.0, "steps_per_second": pace}
-    return complete({**idle_timings(snapshot), **still})
-
-
-def recount(snapshot: dict[str, Any], stored: Iterable[Trajectory]) -> dict[str, Any]:
-    """Return the snapshot of a rollout that ended without its last one (full disk, SIGKILL), recounted.
-
-    `stored`: all trajectories of the iteration.
-    """
-    began = moment_of(snapshot["started_at"])
-    mine = [trajectory for trajectory in stored if moment_of(trajectory.started_at) >= began]
-    rewards = [trajectory.outcome.success for trajectory in mine if trajectory.outcome.success is not None]
-    failures = Counter(trajectory.outcome.failure.value for trajectory in mine if trajectory.outcome.failure)
-    finished = len(mine) - failures.total()
-    counted = {
-        "collected": finished,
-        "steps": sum(len(trajectory.steps) for trajectory in mine),
-        "known": len(rewards),
-        "successes": sum(rewards),
-        "unjudged": finished - len(rewards),
-        "failures": dict(sorted(failures.items())),
-    }
-    return {**snapshot, **counted}

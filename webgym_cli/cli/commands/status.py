@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
-from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -119,8 +118,8 @@ def read_run_status(run: RunDir, counts: StoredCounts) -> tuple[dict[str, Any], 
         "policy": checkpoint.name if checkpoint else read_base_model(run),
         "command": None if command is None else {**command.model_dump(mode="json"), "at_work": at_work is not None},
         "holder": at_work,
-        "rollout": first and _rollout(run, first),
-        "evaluation": beside and _rollout(run, beside),
+        "rollout": first and _rollout(first),
+        "evaluation": beside and _rollout(beside),
         "stored": counts.rows(),
         "phases": list(read_valid_events(run, PhaseEvent)),
         "evaluations": list(read_valid_events(run, EvaluationEvent)),
@@ -132,29 +131,20 @@ def read_run_status(run: RunDir, counts: StoredCounts) -> tuple[dict[str, Any], 
     return facts, coming or any(status.may_go_on() for status in rollouts)
 
 
-def _rollout(run: RunDir, status: RankStatus) -> dict[str, Any]:
+def _rollout(status: RankStatus) -> dict[str, Any]:
     """Return a rollout's snapshot with its state and process. Raises `StoreError` if another version wrote it."""
-    from webgym_cli.records.base import moment_of
-    from webgym_cli.records.task import Split
-    from webgym_cli.rollout.snapshot import complete, end_snapshot, recount
-    from webgym_cli.store.buffer import scan
-    from webgym_cli.store.status import RolloutState
+    from webgym_cli.rollout.snapshot import complete
 
-    snapshot, state = status.snapshot, status.seen()
     try:
-        # The last snapshot is missing. An asynchronous loop's covers several iterations.
-        if state is RolloutState.LOST:
-            split, began = Split(snapshot["split"]), moment_of(snapshot["started_at"])
-            recent = run.list_iterations(split, began.timestamp())
-            snapshot = recount(snapshot, chain.from_iterable(scan(run, split, number) for number in recent))
-        shown = (complete if status.may_go_on() else end_snapshot)(snapshot)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        snapshot = complete(status.snapshot)
+    except (KeyError, TypeError) as error:
         raise StoreError(
             f"the status of the rollout was written by another version: {error!r}",
             hint="the next rollout replaces it",
         ) from None
+    ended = {} if status.may_go_on() else {"running": 0, "episodes": []}
     process = status.model_dump(mode="json", include={"host", "pid", "updated_at"})
-    return {"state": state.value, **process, **shown}
+    return {"state": status.seen().value, **process, **snapshot, **ended}
 
 
 def _show(output: Output, facts: dict[str, Any]) -> None:
