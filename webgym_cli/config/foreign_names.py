@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from webgym_cli.config.removed import REMOVED
 
 _BATCH = "rollout.episodes counts episodes: the questions of a batch times agent.num_chains"
 _CHECKPOINTS = "each iteration's policy is saved; train.keep_weights and rl.trainer.save_freq set which states stay"
-_CLUSTER = "the rollout starts the browsers itself, or uses those at browser.cdp_urls"
-_DECLARED = "WebGym declares it and does not read it"
 _DEEPSPEED = "rl.trainer.deepspeed names the DeepSpeed file, which shards and offloads"
 _LENGTH = "serve.max_model_len limits prompt and response together"
 _LOGPROBS = "log-probabilities are computed in the micro-batches of the update (rl.actor.ppo_max_token_len_per_gpu)"
 _NODES = "docs/many-nodes.md: train.nodes for the training, rollout.executor for the rollout"
-_QUEUES = "there are no such queues; rollout.concurrency sets the load"
 _REWARD = "agent.reward_name names a function, FILE.py:NAME; judge and orm are models that score"
 _RESUME = "the same command again resumes; webgym resume RUN finds it"
 _NO_SEQUENCE_PARALLEL = "there is none; rl.actor.ppo_max_token_len_per_gpu is the longest sequence of a process"
@@ -108,22 +106,15 @@ FOREIGN = {
     # AgentFly
     "agent.agent_type": "agent.call_format",
     "agent.backend": "rollout.policy",
+    "agent.backend_config": "rollout.policy",
+    "agent.max_model_len": "serve.max_model_len",
     "agent.generation_config": "policy_config",
     "agent.generation_config.max_tokens": "policy_config.max_new_tokens",
     "agent.init_config": "agent",
-    "agent.init_config.agent_type": "agent.call_format",
-    "agent.init_config.backend": "rollout.policy",
-    "agent.init_config.backend_config": "rollout.policy",
-    "agent.init_config.max_model_len": "serve.max_model_len",
-    "agent.init_config.model_name_or_path": "policy_config.base_model",
-    "agent.init_config.template": "policy_config.template",
-    "agent.init_config.tool_parser_name": "agent.call_format",
     "agent.model_name_or_path": "policy_config.base_model",
     "agent.run_config": "agent",
-    "agent.run_config.context_config": "docs/tools.md: tools are functions and classes of the rollout's process",
-    "agent.run_config.generation_config": "policy_config",
-    "agent.run_config.generation_config.max_tokens": "policy_config.max_new_tokens",
-    "agent.run_config.max_concurrent_chains": "rollout.concurrency",
+    "agent.context_config": "docs/tools.md: tools are functions and classes of the rollout's process",
+    "agent.max_concurrent_chains": "rollout.concurrency",
     "agent.template": "policy_config.template",
     "agent.tool_parser_name": "agent.call_format",
     "agent.train_on_last_turn": "rl.data.train_on_last_turn",
@@ -135,12 +126,6 @@ FOREIGN = {
     "env_config.all_rank_weights": _NODES,
     "env_config.completion_grace_period": "rollout.completion_grace",
     "env_config.completion_threshold": "rollout.completion_threshold",
-    "env_config.cpu_cluster_token_env_var": _CLUSTER,
-    "env_config.evaluation_workers": f"{_DECLARED}; judge.concurrency limits the judge's requests",
-    "env_config.host_ip": _CLUSTER,
-    "env_config.http_pools": _QUEUES,
-    "env_config.instance_lifetime_max": f"{_DECLARED}; a context lives for an hour at most, a browser for two",
-    "env_config.master_port": _CLUSTER,
     "env_config.max_retries": "rollout.policy_retries for a request, rollout.max_attempts for an episode",
     "env_config.max_vllm_sessions": "rollout.concurrency",
     "env_config.multinode_rank": _NODES,
@@ -151,7 +136,6 @@ FOREIGN = {
     "env_config.resume_checkpoint_path": _RESUME,
     "env_config.save_every_percent": _STORED,
     "env_config.save_traj_progress": _STORED,
-    "env_config.screenshot_comparison_workers": _DECLARED,
     "env_config.server_size": "rollout.concurrency",
     "env_config.split": "webgym rollout RUN --split train or --split test",
     "env_config.task_timeout_minutes": "rollout.episode_timeout, in seconds",
@@ -166,11 +150,9 @@ FOREIGN = {
     "env_config.train_tasks": "tasks.train",
     "env_config.train_tasks_rollout_size": "rollout.episodes",
     "env_config.train_tasks_sampler": "tasks.sampler",
-    "env_config.use_rich_actree": _DECLARED,
     "env_config.verbose": "webgym status RUN --watch shows the work",
     "env_config.vllm_server_url": "rollout.policy",
     "env_config.vllm_timeout": "rollout.policy_timeout",
-    "env_config.wait_timeout": _QUEUES,
     "openai_config": "judge",
     "openai_config.blocking_detection": "judge.jobs.blocking",
     "openai_config.blocking_detection.model": "judge.jobs.blocking.model",
@@ -194,7 +176,7 @@ MOVED = {
 
 def answer_foreign(key: str, keys: Collection[str]) -> tuple[str, str]:
     """Return our setting for another system's dotted key, and the suffix for a message; each is empty if unknown."""
-    key = key.lstrip("+~")  # Hydra's marks
+    key = re.sub(r"^agent\.(init|run)_config\.", "agent.", key.lstrip("+~"))  # Hydra's marks; AgentFly's own sections
     parts = key.split(".")
     for depth in range(len(parts), 0, -1):
         section, rest = ".".join(parts[:depth]), parts[depth:]
