@@ -108,7 +108,7 @@ def test_settings_without_a_floor(tmp_path, name, text):
         (("rollout", "run", "-c", "dmeo"), {}, "a path, or a shipped name: did you mean demo?"),
         (("train", "run", "-s", "train.algorithm=grop"), {}, "did you mean grpo?"),
         (("config", "show"), {"WEBGYM_ROLLOUT_EPISODES": "4"}, "WEBGYM_ROLLOUT__EPISODES: two underscores"),
-        (("config", "show", "-s", "rollout.episodes=-3"), {}, "webgym config reference | grep -F rollout.episodes"),
+        (("config", "show", "-s", "rollout.episodes=-3"), {}, "webgym config show | grep -F rollout.episodes"),
         (("rollout", "run", "--no-such-option"), {}, "webgym rollout --help"),
         (("tasks", "chek"), {}, "webgym tasks --help"),
         (("import", "webrl", "nowhere", "run"), {}, "webgym import --help"),

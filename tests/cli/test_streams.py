@@ -47,7 +47,6 @@ OTHERS = {
     "version": ["--version"],
     "page": ["--help"],
     "config schema": ["config", "schema"],
-    "config reference": ["config", "reference"],
     "tasks check": ["tasks", "check", "tasks.jsonl"],
     "tools list": ["tools", "list"],
     "completion": [],

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from tests.docs.pages import ROOT
-from webgym_cli.config.reference import fields_table, settings_reference
+from tests.docs.reference import fields_table, settings_reference
 from webgym_cli.gateway.sessions import GatewayCall, SessionEnd, SessionLine
 from webgym_cli.records.action import Action, CustomAction
 from webgym_cli.records.batch import BatchGroup, DroppedGroup, TrainingBatch

@@ -57,7 +57,7 @@ def test_there_are_commands_in_blocks():
     ("line", "found"),
     [
         ("webgym show runs/a x --open   # one page", [["show", "runs/a", "x", "--open"]]),
-        ("A=1 .venv/bin/webgym config reference > x.md && ls", [["config", "reference"]]),
+        ("A=1 .venv/bin/webgym config schema > x.md && ls", [["config", "schema"]]),
         ("webgym inspect-buffer r -q | webgym judge r -", [["inspect-buffer", "r", "-q"], ["judge", "r", "-"]]),
         (
             "webgym rollout r -s 'tasks.x=[\"easy\"]'",

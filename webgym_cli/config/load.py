@@ -191,4 +191,4 @@ def _explain(error: ValidationError, sources: Mapping[str, str]) -> SettingsErro
     source = next((sources[name] for name in near), "")
     where = f"{source}: " if source and source != "default" else ""
     what = f"{key}: " if key else ""
-    return SettingsError(f"{where}{what}{words}", hint=f"webgym config reference | grep -F {key or 'KEY'}")
+    return SettingsError(f"{where}{what}{words}", hint=f"webgym config show | grep -F {key or 'KEY'}")

@@ -1,4 +1,4 @@
-"""Generates the settings reference `docs/settings.md` from the model. Pure."""
+"""Makes the settings reference `docs/settings.md` from the model, and the tables of records."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Node = Mapping[str, Any]
 INTRODUCTION = """\
 # Settings
 
-`webgym config reference` generates this page from the settings' model. `webgym config show` prints the values that a
-command would use and the source of each, `webgym config schema` the JSON schema for editors.
+`webgym config show` prints the values that a command would use and the source of each, in a pipe also their meaning:
+`webgym config show | grep -F rollout.episodes`. `webgym config schema` prints the JSON schema for editors.
 
 Later sources override earlier ones: the defaults below, the run's own settings, `-c FILE` (repeatable), the
 environment, `-s`. Four ways to set a value:
