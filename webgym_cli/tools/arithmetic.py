@@ -81,6 +81,7 @@ def _parse(text: str) -> ast.expr:
 
 def _evaluate(node: ast.expr, text: bytes) -> Number:
     """Return the value of a part of an expression. `text`: the whole expression."""
+    value: Number
     match node:
         case ast.Constant():
             value = _read_number(text[node.col_offset : node.end_col_offset].decode())
