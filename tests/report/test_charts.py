@@ -17,7 +17,6 @@ from webgym_cli.report.charts import (
     draw_bar_chart,
     draw_line_chart,
     draw_swatch,
-    draw_timeline,
     format_number,
     format_percent,
 )
@@ -121,13 +120,3 @@ def test_a_swatch_has_the_colour_of_its_series():
         "swatch c0",
         "swatch c1",
     ]
-
-
-def test_a_timeline_has_a_lane_a_name_whose_bars_lie_where_their_times_are():
-    root = ElementTree.fromstring(
-        draw_timeline("Lanes", {"server": [[0, 50]], "trainer <": [[50, 100]]}, format_number)
-    )
-    bars = [rect for rect in root.iter() if rect.get("class", "").startswith("work")]
-    assert [(float(bar.get("x")), float(bar.get("width"))) for bar in bars] == [(0, WIDTH / 2), (WIDTH / 2, WIDTH / 2)]
-    assert len({bar.get("y") for bar in bars}) == 2
-    assert {"server", "trainer <"} <= {text.text for text in root.iter() if text.tag.endswith("text")}

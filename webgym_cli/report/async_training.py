@@ -1,18 +1,15 @@
-"""Metrics of asynchronous training: staleness, waits, dropped episodes, utilisation of server and trainer."""
+"""Metrics of asynchronous training: staleness, waits, dropped episodes."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from statistics import fmean
 from typing import Any, TypedDict
 
-from webgym_cli.records.stored_events import BatchEvent, TimedEvent
+from webgym_cli.records.stored_events import BatchEvent
 from webgym_cli.report.charts import format_number
 from webgym_cli.report.figures import Figure, ReportSection, Table, make_bars, make_curve
-from webgym_cli.report.timeline import LaneFacts, build_timeline, read_lanes
 from webgym_cli.store.batches import read_batches
-from webgym_cli.store.index.query import Index
 from webgym_cli.store.metrics import read_records
 from webgym_cli.store.run import RunDir
 from webgym_cli.util.text import format_duration
@@ -32,12 +29,10 @@ class AsyncFacts(TypedDict):
     """`BatchEvent`s."""
     dropped: list[dict[str, Any]]
     """Dropped trajectories by `reason`: their `count`, and of those with a reward the `mean_reward`."""
-    lanes: dict[str, LaneFacts]
-    """Of `server` and `trainer`, from the first asynchronous episode to the last training or episode."""
 
 
-def read_async_facts(run: RunDir, index: Index, events: Sequence[TimedEvent]) -> AsyncFacts:
-    """Return the facts. `events` are those of `read_timed_events`."""
+def read_async_facts(run: RunDir) -> AsyncFacts:
+    """Return the facts."""
     ledger = {parent: batch for parent, batch in read_batches(run).items() if batch.mode == "async"}
     events_of = {event.iteration: event for event in read_records(run, BatchEvent)}
     batches = [event.model_dump() for parent, event in sorted(events_of.items()) if parent in ledger]
@@ -49,7 +44,7 @@ def read_async_facts(run: RunDir, index: Index, events: Sequence[TimedEvent]) ->
     dropped = [
         {"reason": reason, "count": count, "mean_reward": means[reason]} for reason, count in sorted(counts.items())
     ]
-    return {"batches": batches, "dropped": dropped, "lanes": read_lanes(index, events, min(ledger)) if ledger else {}}
+    return {"batches": batches, "dropped": dropped}
 
 
 def build_async_section(facts: AsyncFacts) -> ReportSection:
@@ -66,14 +61,12 @@ def build_async_section(facts: AsyncFacts) -> ReportSection:
             for batch in batches
         ]
         figures.append(make_bars("Waits before each batch", waits, list(WAITS.values()), format_duration))
-    if facts["lanes"]:
-        figures.insert(0, build_timeline(facts["lanes"]))
     if facts["dropped"]:
         rows = tuple((row["reason"], str(row["count"]), format_number(row["mean_reward"])) for row in facts["dropped"])
         table = Table(("reason", "episodes", "mean reward"), rows)
         figures.append(Figure("Episodes that were not trained on", table))
     note = (
-        "The server works while an episode is under way, the trainer while it trains. Staleness: trainings between the "
-        "policy that produced a token and the one that is trained. Waits of slots and episodes are sums over them."
+        "Staleness: trainings between the policy that produced a token and the one that is trained. Waits of slots and "
+        "episodes are sums over them."
     )
     return ReportSection("asynchronous", "Asynchronous training", tuple(figures), note)

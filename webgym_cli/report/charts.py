@@ -110,31 +110,6 @@ def draw_bar_chart(
     return _svg(title, max(1, len(rows)) * _ROW, "".join(drawn))
 
 
-def draw_timeline(title: str, lanes: Mapping[str, Sequence[Sequence[float]]], show: NumberFormat) -> str:
-    """Draw one lane per name with a bar for each (start, end) interval; the time axis begins at 0.
-
-    The CSS classes of the lanes are c0, c1, ... in order. `show` formats the ticks of the time axis.
-    """
-    last = max((end for spans in lanes.values() for _, end in spans), default=0.0) or 1.0
-    drawn, foot = [], len(lanes) * _ROW
-    for tick, place in ((0.0, ""), (last / 2, "middle"), (last, "end")):
-        x = tick / last * WIDTH
-        drawn.append(f'<line class="grid" x1="{x:.1f}" y1="0" x2="{x:.1f}" y2="{foot}"/>')
-        drawn.append(f'<text class="{place}" x="{x:.1f}" y="{foot + 15}">{_text(show(tick))}</text>')
-    for place_of_lane, (name, spans) in enumerate(lanes.items()):
-        top = place_of_lane * _ROW
-        drawn.append(f'<text x="0" y="{top + 13}">{_text(name)}</text>')
-        drawn.append(f'<rect class="lane" x="0" y="{top + 18}" width="{WIDTH}" height="{_BAR}"/>')
-        for start, end in spans:
-            x, width = start / last * WIDTH, max(0.5, (end - start) / last * WIDTH)
-            tip = f"<title>{_text(f'{show(start)} to {show(end)}')}</title>"
-            drawn.append(
-                f'<rect class="work c{place_of_lane % 8}" x="{x:.1f}" y="{top + 18}" width="{width:.1f}" '
-                f'height="{_BAR}">{tip}</rect>'
-            )
-    return _svg(title, foot + 20, "".join(drawn))
-
-
 def draw_swatch(position: int, *, line: bool) -> str:
     """Draw the legend swatch of a series."""
     shape = (

@@ -124,7 +124,7 @@ def gather_facts(run: RunDir, index: Index, gpus: int, price: float | None) -> R
         "trainings": trainings,
         "optimizer_steps": read_step_curves(run, (name for *_, name in STEP_CURVES)),
         "warnings": [*find_warnings(trainings, points), *warn_repetition(read_repetition(index))],
-        "asynchronous": read_async_facts(run, index, events),
+        "asynchronous": read_async_facts(run),
         "phases": list(read_records(run, PhaseEvent)),
         "settings": {
             key: {"value": value, "default": usual.get(key)}

@@ -253,21 +253,6 @@ def merge_spans(spans: Iterable[TimeSpan]) -> list[TimeSpan]:
     return merged
 
 
-def subtract_spans(spans: Iterable[TimeSpan], holes: Iterable[TimeSpan]) -> list[TimeSpan]:
-    """Return the union of the spans minus the holes, sorted."""
-    left, excluded = list[TimeSpan](), merge_spans(holes)
-    for span in merge_spans(spans):
-        start = span.start
-        for hole in excluded:
-            if hole.start < span.end and hole.end > start:
-                if hole.start > start:
-                    left.append(replace(span, start=start, end=hole.start))
-                start = hole.end
-        if start < span.end:
-            left.append(replace(span, start=start))
-    return left
-
-
 def _end_of(event: TimedEvent) -> float:
     return event.at or 0.0
 
