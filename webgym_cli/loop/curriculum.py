@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from webgym_cli.config.judge import SCRIPTED
 from webgym_cli.config.model import Settings
 from webgym_cli.curriculum.seeds import has_new_tasks
 from webgym_cli.errors import SettingsError, UsageError
@@ -123,7 +122,7 @@ def _require(run: RunDir, settings: Settings) -> None:
             )
     if how.score == "orm":
         require_orm(settings.orm)
-    elif how.score == "judge" and settings.judge.base_url != SCRIPTED:
+    elif how.score == "judge":
         require_judge(settings.judge)
     _refuse_begun(run, settings)
 

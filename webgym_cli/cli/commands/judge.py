@@ -62,7 +62,6 @@ def judge(
     See also: webgym rollout, webgym inspect-buffer.
     """
     from webgym_cli.cli.stage import resolve, stage
-    from webgym_cli.config.judge import SCRIPTED
     from webgym_cli.loop.judging import judge as judge_run
     from webgym_cli.rewards.judge.client import require_judge
     from webgym_cli.rewards.judge.scorer import JudgeScorer
@@ -80,8 +79,7 @@ def judge(
         return
     directory, settings = resolve(run, options, required=True)
     output = options.open_output()
-    if settings.judge.base_url != SCRIPTED:
-        require_judge(settings.judge)
+    require_judge(settings.judge)
     plan = plan_scoring(directory, JudgeScorer(settings.judge), query)
     if options.dry_run:
         output.show(plan.to_json())

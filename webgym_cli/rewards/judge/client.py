@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from webgym_cli.agent.client.chat import ChatClient, ReplyFormat, require_address
-from webgym_cli.config.judge import JudgeJob, JudgeSettings
+from webgym_cli.config.judge import SCRIPTED, JudgeJob, JudgeSettings
 from webgym_cli.errors import SettingsError
 from webgym_cli.records.usage import TokenUsage
 from webgym_cli.rewards.judge.question import REPLY_SCHEMA, JudgeQuestion, JudgeReply, QuestionKind, build_messages
@@ -69,10 +69,12 @@ def _name_client(settings: JudgeSettings) -> str:
 
 
 def require_judge(settings: JudgeSettings) -> None:
-    """Raise `SettingsError` unless `judge.base_url` and those of single jobs are URLs."""
+    """Raise `SettingsError` unless `judge.base_url` and those of single jobs are URLs, or it is the scripted judge."""
     hint = "-s judge.base_url=http://HOST:PORT/v1"
     if not settings.base_url:
         raise SettingsError("judge.base_url is empty: there is no judge to ask", hint=hint)
+    if settings.base_url == SCRIPTED:  # a command starts it
+        return
     require_address("judge", settings.base_url, hint)
     for name in settings.jobs:
         place = f"judge.jobs.{name}"
