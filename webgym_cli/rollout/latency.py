@@ -1,9 +1,9 @@
-"""Latency histograms and rates in bounded memory, independent of the length of a run."""
+"""Latency histograms in bounded memory, independent of the length of a run."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,24 +63,3 @@ class Histogram:
             "p95": self.quantile(0.95),
             "total": round(self.total, 3),
         }
-
-
-@dataclass(slots=True)
-class Rate:
-    """Rate of events per second over a sliding window."""
-
-    since: float
-    """Start of counting, in seconds of the clock."""
-    width: float
-    """Length of the window, in seconds."""
-    _times: deque[float] = field(default_factory=deque)
-
-    def add(self, count: int, now: float) -> None:
-        """Count `count` events at `now`."""
-        self._times.extend([now] * count)
-
-    def per_second(self, now: float) -> float:
-        """Return the rate over the window, or since the start of counting if that is shorter (at least one second)."""
-        while self._times and self._times[0] <= now - self.width:
-            self._times.popleft()
-        return len(self._times) / max(1.0, min(self.width, now - self.since))

@@ -14,7 +14,6 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.events import CommandFacts, EpisodeEvent, EventSink, make_event
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.trajectory import Trajectory
-from webgym_cli.rollout.latency import Rate
 from webgym_cli.rollout.plan import RolloutPlan
 from webgym_cli.rollout.snapshot import complete, merge_timings
 from webgym_cli.rollout.stage_timer import StageTimer
@@ -24,8 +23,6 @@ from webgym_cli.store.status import RolloutState, write_status
 _REASONS = 20
 # Interval of the reports, in seconds.
 _BEAT_SECONDS = 1.0
-# Window of the episode rate, from which the ETA follows, in seconds.
-_EPISODE_RATE_SECONDS = 300.0
 # Counts of one command: episodes that ended without a failure; those with a reward, and with success; the steps of all
 # stored trajectories; judged trajectories; given up episodes; and earlier commands' trajectories whose judgement failed
 # now, so that their episodes are owed again.
@@ -56,14 +53,12 @@ class Monitor:
     """Depth by name."""
     _unjudged: set[str] = field(default_factory=set)
     _other_models: set[str | None] = field(default_factory=lambda: {None})
-    _finishing: Rate = field(init=False)
     _acted: float = field(init=False)
     """Time at which the last episode released its slot."""
 
     def __post_init__(self) -> None:
         """Start the clock."""
         self.started = self._acted = self.stages.clock()
-        self._finishing = Rate(self.started, _EPISODE_RATE_SECONDS)
 
     def record_stored(self, trajectory: Trajectory) -> EpisodeEvent:
         """Count a stored trajectory, mark its slot as released and return its event."""
@@ -75,7 +70,6 @@ class Monitor:
             self.failures[outcome.failure.value] += 1
         else:
             self.counts["collected"] += 1
-            self._finishing.add(1, self._acted)
             self._count_reward(trajectory)
             if outcome.success is None:
                 self._unjudged.add(trajectory.id)
@@ -126,7 +120,7 @@ class Monitor:
 
     def snapshot(self) -> dict[str, Any]:
         """Return all values of the live view, JSON-serializable. Times are in seconds."""
-        now_ = self.stages.clock()
+        elapsed = self.stages.clock() - self.started
         timings = self.worker_timings()
         counted = {
             "rank": 0,
@@ -136,13 +130,13 @@ class Monitor:
             "policy": self.plan.policy,
             "bar": f"{self.plan.split} {self.plan.iteration}",
             "started_at": self.started_at,
-            "elapsed": round(now_ - self.started, 1),
+            "elapsed": round(elapsed, 1),
             "slots": self.slots,
             "total": len(self.plan.episodes),
             **self.counts,
             "owed": len(self.plan.owed) - self.counts["given_up"],
             "given_up": self.plan.given_up + self.counts["given_up"],
-            "episodes_per_second": round(self._finishing.per_second(now_), 5),
+            "steps_per_second": round(self.counts["steps"] / max(1.0, elapsed), 2),
             "unjudged": len(self._unjudged),
             "skipped": self.skip_reasons.total(),
             "cut": self.failures[FailureKind.CANCELLED],

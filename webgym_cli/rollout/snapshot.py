@@ -19,13 +19,13 @@ def complete(counted: dict[str, Any]) -> dict[str, Any]:
     """Return the counters with the values derived from them.
 
     `done` of `total` episodes have a final trajectory; `success_rate` and its 95 % `interval` cover this command's
-    episodes with a known reward; `eta` is in seconds, None if the rate is 0.
+    episodes with a known reward; `eta` is in seconds, None before the first episode has ended.
     """
-    known, successes, pace = counted["known"], counted["successes"], counted["episodes_per_second"]
+    known, successes, collected = counted["known"], counted["successes"], counted["collected"]
     wanted = counted["total"] - counted["given_up"]
-    done = wanted - counted["owed"] + counted["collected"] - counted["withdrawn"]
+    done = wanted - counted["owed"] + collected - counted["withdrawn"]
     left = max(0, wanted - counted["skipped"] - done)
-    eta = round(left / pace, 1) if left and pace else None
+    eta = round(left * counted["elapsed"] / collected, 1) if left and collected > 0 else None
     return {
         **counted,
         "done": done,
@@ -38,7 +38,6 @@ def complete(counted: dict[str, Any]) -> dict[str, Any]:
 def merge_timings(timings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Merge the timings (`StageTimer.timings`) of several processes; quantiles are those of the merged histograms."""
     return {
-        "steps_per_second": round(sum(timing["steps_per_second"] for timing in timings), 5),
         "stages": {name: _merge_stage([timing["stages"][name] for timing in timings]) for name in timings[0]["stages"]},
         "running": sum(timing["running"] for timing in timings),
         "episodes": oldest([episode for timing in timings for episode in timing["episodes"]]),
@@ -68,7 +67,7 @@ def oldest(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def idle_timings(timings: dict[str, Any]) -> dict[str, Any]:
-    """Return the timings of a process that has ended: no running episodes, no rate, no open requests."""
+    """Return the timings of a process that has ended: no running episodes, no open requests."""
     stages = {name: {**stage, "now": 0} for name, stage in timings["stages"].items()}
     servers = {address: {**facts, "outstanding": 0, "open": 0} for address, facts in timings["servers"].items()}
-    return {**timings, "running": 0, "episodes": [], "stages": stages, "servers": servers, "steps_per_second": 0.0}
+    return {**timings, "running": 0, "episodes": [], "stages": stages, "servers": servers}

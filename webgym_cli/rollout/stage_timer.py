@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from webgym_cli.rollout.latency import Histogram, Rate
+from webgym_cli.rollout.latency import Histogram
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.snapshot import oldest
 from webgym_cli.util.text import replace_surrogates
 
 _URL_LENGTH = 300
-# Window of the step rate, in seconds.
-_STEP_RATE_SECONDS = 60.0
 
 
 class EpisodeStage(StrEnum):
@@ -81,11 +79,6 @@ class StageTimer:
         default_factory=lambda: {stage: Histogram() for stage in EpisodeStage}
     )
     _running: dict[str, _RunningEpisode] = field(default_factory=dict)
-    _stepping: Rate = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Start the step rate."""
-        self._stepping = Rate(self.clock(), _STEP_RATE_SECONDS)
 
     def begin(self, owed: PendingEpisode) -> None:
         """Record that an episode got a slot."""
@@ -105,15 +98,13 @@ class StageTimer:
         """Record an episode's step number and URL."""
         if (episode := self._running.get(episode_id)) is None:
             return
-        self._stepping.add(max(0, step - episode.step), self.clock())
         episode.step, episode.max_steps = step, max_steps
         episode.url = replace_surrogates(url[:_URL_LENGTH])
 
     def timings(self) -> dict[str, Any]:
-        """Return the step rate, the stages and the running episodes, for `merge_timings`; can be pickled."""
+        """Return the stages and the running episodes, for `merge_timings`; can be pickled."""
         now = self.clock()
         return {
-            "steps_per_second": round(self._stepping.per_second(now), 2),
             "stages": {
                 stage.value: {"now": self.now[stage], "latencies": latencies}
                 for stage, latencies in self.latencies.items()
