@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
+from webgym_cli.cli.commands.expand import OutOpt
 from webgym_cli.cli.options import RunArg, StageOptions
-
-OutOpt = Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="Task file to write.")]
 
 
 def generate(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from webgym_cli.cli.commands.inspect_buffer import SplitOpt
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import PaidOptions, RunArg
 from webgym_cli.cli.output import Output
@@ -17,7 +18,6 @@ from webgym_cli.records.groups import Split
 if TYPE_CHECKING:
     from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection
 
-SplitOpt = Annotated[Split | None, typer.Option("--split", help="Only this split.")]
 IterationOpt = Annotated[str, typer.Option("--iteration", metavar="N|all", help="Only this iteration.")]
 UnjudgedOpt = Annotated[bool, typer.Option("--unjudged", help="Only trajectories without a verdict (default).")]
 FailedOpt = Annotated[bool, typer.Option("--failed", help="Only trajectories at which the judge failed.")]

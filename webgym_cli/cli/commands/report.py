@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from webgym_cli.cli.browse import open_in_browser
+from webgym_cli.cli.browse import OpenOpt, open_in_browser
 from webgym_cli.cli.options import DryRunOpt, JsonOpt, RunArg
 from webgym_cli.cli.output import Output
 from webgym_cli.cli.run_index import open_run_index
@@ -16,7 +16,6 @@ from webgym_cli.cli.run_index import open_run_index
 HtmlOpt = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help="Write the page to FILE (default: RUN/report.html).")
 ]
-OpenOpt = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 GpusOpt = Annotated[
     int | None,
     typer.Option("--gpus", metavar="N", min=0, help="GPUs of the run, for GPU hours (default: 1; on a CPU 0)."),
