@@ -17,17 +17,12 @@ class GenerateSettings(ChatEndpointSettings):
     base_url: str = ""
     """OpenAI base URL of the model's server; `scripted`: the shipped rule-based server, for demonstrations."""
     model: str = "gpt-4o"
-    """The model's name on the server."""
     temperature: float = Field(default=1.0, ge=0)
     """Sampling temperature of new tasks; the feasibility check uses 0."""
     top_p: float | None = Field(default=1.0, gt=0, le=1)
-    """Nucleus sampling: cumulative probability of the tokens that are sampled from; null: the server's default."""
     max_new_tokens: int = Field(default=4096, ge=64)
-    """Maximum length of a response, in tokens."""
     timeout: float = Field(default=300.0, gt=0)
-    """Time limit of one request, in seconds."""
     concurrency: int = Field(default=8, ge=1)
-    """Maximum number of concurrent requests."""
     seeds_per_request: int = Field(default=10, ge=1)
     """Number of failed tasks in the prompt of a request."""
     tasks_per_request: int = Field(default=10, ge=1, le=100)
