@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from webgym_cli.cli.commands.judge import IterationOpt, SplitOpt, build_query
+from webgym_cli.cli.commands.inspect_buffer import SplitOpt
+from webgym_cli.cli.commands.judge import IterationOpt, build_query
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import RunArg, StageOptions
 from webgym_cli.errors import UsageError
