@@ -114,11 +114,9 @@ class RunDir:
         """Append-only trajectory file of one writer."""
         return self.trajectories(split) / f"iteration_{iteration:04d}" / f"part-{rank}.jsonl"
 
-    def list_iterations(self, split: Split, since: float = 0.0) -> list[int]:
-        """Return the iterations with a trajectory folder, ascending; `since`: with a file written since this time."""
-        every = self.trajectories(split).glob("iteration_*")
-        folders = (one for one in every if not since or any(file.stat().st_mtime >= since for file in one.glob("*")))
-        names = (folder.name.removeprefix("iteration_") for folder in folders)
+    def list_iterations(self, split: Split) -> list[int]:
+        """Return the iterations with a trajectory folder, ascending."""
+        names = (folder.name.removeprefix("iteration_") for folder in self.trajectories(split).glob("iteration_*"))
         return sorted(int(name) for name in names if name.isdecimal())
 
     def verdicts(self, split: Split, iteration: int, rank: int = 0) -> Path:
