@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.harness import Row, Series, reported, say
 from benchmarks.marks_apps import App, AppState, install, serve
 from benchmarks.marks_aside import ASIDE, install_aside
+from benchmarks.marks_labels import count_labels
 from benchmarks.marks_states import APPS
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.observe import list_elements
@@ -30,6 +31,7 @@ _TRUTH = (Path(__file__).parent / "marks_truth.js").read_text(encoding="utf-8")
 _STEP = 8
 _SETTLE = 1.5
 _TARGETS = {"recall": 0.99, "precision": 0.99, "duplicates": 0.01, "unnamed": 0.03}
+_TARGETS |= {"labels over others": 0.01, "labels over text": 0.01, "labels read": 0.99}
 
 
 async def _show_state(environment: WebEnvironment, url: str, state: AppState) -> None:
@@ -62,6 +64,7 @@ async def _count(environment: WebEnvironment, app: App, state: AppState, *, show
     unnamed = [one for one in seen if not one.element.name]
     counts.update(marks=len(seen), controls=len(truth["controls"]), missed=len(missed), wrong=len(wrong))
     counts.update(duplicates=sum(times - 1 for times in found.values()), unnamed=len(unnamed))
+    counts += await count_labels(session, [one.element for one in seen])
     if show:
         shown = (state.path, *state.clicks, *state.keys, state.menu)
         say(f"  {' '.join(filter(None, shown))}: {dict(counts)}")
@@ -86,19 +89,22 @@ async def _measure_app(pool: WebPool, app: App, url: str, *, show: bool) -> Coun
 
 
 def _rows(name: str, counts: Counter[str]) -> list[Row]:
-    marks, controls = max(1, counts["marks"]), max(1, counts["controls"])
+    marks, controls, labels = (max(1, counts[name]) for name in ("marks", "controls", "labels"))
     shares = {
         "recall": 1 - counts["missed"] / controls,
         "precision": 1 - counts["wrong"] / marks,
         "duplicates": counts["duplicates"] / marks,
         "unnamed": counts["unnamed"] / marks,
+        "labels over others": counts["covering"] / labels,
+        "labels over text": counts["hiding"] / labels,
+        "labels read": 1 - counts["unread"] / labels,
     }
     return [
         Row(
             name,
             metric,
             Series((share,)),
-            higher_is_better=metric in ("recall", "precision"),
+            higher_is_better=metric in ("recall", "precision", "labels read"),
             target=_TARGETS[metric],
             inputs=dict(counts),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 
 import pytest
-from PIL import Image, ImageChops
+from PIL import Image, ImageChops, ImageDraw
 
 from webgym_cli.environments.browser.marks import _DIGITS, draw_marks, place_labels
 from webgym_cli.records.trajectory import Element
@@ -36,6 +36,24 @@ def test_a_label_stands_within_its_box_where_that_hides_no_text():
     marked = Image.open(io.BytesIO(draw_marks(blank(160, 210), (element(7, 60, 100, 40, 20),))))
     changed = ImageChops.invert(marked.convert("L")).getbbox()
     assert changed == (60, 100, 100, 120)
+
+
+TEXTS = ("Meeting 0", "Meeting 10", "May 5, 2026", "Tuesday", "Help", "Il", "WWWW", "a long name", "jggy", "EEE")
+
+
+@pytest.mark.parametrize("bordered", [False, True])
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_label_hides_no_text_that_reaches_the_edge_of_its_box(text: str, bordered: bool):
+    picture = Image.new("RGB", (700, 120), "white")
+    draw = ImageDraw.Draw(picture)
+    box = draw.textbbox((60, 50), text, font_size=15)
+    draw.text((60, 50), text, "black", font_size=15)
+    if bordered:
+        draw.rectangle((box[0] - 2, box[1] - 2, box[2] + 1, box[3] + 1), outline="grey")
+    (label,) = place_labels(picture, [element(8, box[0], box[1], box[2] - box[0], box[3] - box[1])])
+    assert label is not None
+    under = picture.crop((label[0], label[1], label[2] + 1, label[3] + 1)).convert("L")
+    assert under.getextrema()[0] >= 120
 
 
 def read_label(marked: Image.Image, label: tuple[int, int, int, int]) -> str:

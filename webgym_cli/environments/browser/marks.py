@@ -33,8 +33,10 @@ _SHARE = 0.25
 _PNG_LEVEL = 6
 # From this contrast on a pixel is the edge of a letter or a line, which is marked so.
 _EDGE, _INK = 48, 255
-# Width of a box's own border, which a label may cover, and distance below which two labels need different colours.
-_BORDER, _NEAR = 2, 3
+# Distance below which two labels need different colours.
+_NEAR = 3
+# Distance of a label beside a box whose text reaches its edge.
+_GAP = 2
 _Rect = tuple[int, int, int, int]
 
 
@@ -83,7 +85,7 @@ def place_labels(picture: Image, elements: Sequence[Element]) -> list[_Rect | No
     labels: list[_Rect | None] = []
     for element, box in zip(elements, boxes, strict=True):
         text, scales = str(element.id), (2, 1) if picture.width >= _WIDE else (1,)
-        around = _grow(box, max(_size(text, scales[0])) + 1)
+        around = _grow(box, max(_size(text, scales[0])) + _GAP + 1)
         taken = [_grow(other, -1) for other in boxes if _overlap(other, around) and not _contains(other, box)]
         taken += [label for label in labels if label is not None and _overlap(label, around)]
         labels.append(_place(ink, box, text, scales, taken))
@@ -107,12 +109,10 @@ def _place(ink: Image, box: _Rect, text: str, scales: Sequence[int], taken: Sequ
                 continue
             if any(_overlap(label, other) for other in taken):
                 continue
-            is_within = _contains(box, label)
-            inner = (x0 + _BORDER + 1, y0 + _BORDER + 1, x1 - _BORDER - 1, y1 - _BORDER - 1)
-            hidden = _count_ink(ink, _cut(label, inner) if is_within else label)
+            hidden = _count_ink(ink, label)
             if not hidden:
                 return label
-            if is_within:
+            if _contains(box, label):
                 crowded.append((hidden, label))
     return min(crowded)[1] if crowded else None
 
@@ -122,8 +122,11 @@ def _candidates(box: _Rect, width: int, height: int) -> Iterator[_Rect]:
     x0, y0, x1, y1 = box
     left, top, right, bottom = x0, y0, x1 - width + 1, y1 - height + 1
     middle, centre = (y0 + bottom) // 2, (x0 + right) // 2
-    places = [(left, y0 - height), (right, y0 - height), (x1 + 1, top), (x0 - width, top)]
-    places += [(left, y1 + 1), (right, y1 + 1), (x1 + 1, middle), (x0 - width, middle)]
+    places = []
+    for gap in (0, _GAP):
+        above, below, before, after = y0 - height - gap, y1 + 1 + gap, x0 - width - gap, x1 + 1 + gap
+        places += [(left, above), (right, above), (after, top), (before, top)]
+        places += [(left, below), (right, below), (after, middle), (before, middle)]
     if right >= left and bottom >= top:
         within = [(left, top), (right, top), (left, bottom), (right, bottom)]
         places = [*within, (left, middle), (right, middle), (centre, top), (centre, bottom), *places]
@@ -132,9 +135,13 @@ def _candidates(box: _Rect, width: int, height: int) -> Iterator[_Rect]:
 
 
 def _count_ink(ink: Image, area: _Rect) -> int:
-    if area[0] > area[2] or area[1] > area[3]:
-        return 0
-    return ink.crop((area[0], area[1], area[2] + 1, area[3] + 1)).histogram()[_INK]
+    """Return the number of pixels of letters in an area. A line across it is a border, which a label may cover."""
+    crop = ink.crop((area[0], area[1], area[2] + 1, area[3] + 1))
+    data, width = crop.tobytes(), crop.width
+    rows = [data[start : start + width] for start in range(0, len(data), width)]
+    crossed = [row for row in rows if row.count(_INK) < width]
+    counts = [column.count(_INK) for column in zip(*crossed, strict=True)]
+    return sum(count for count in counts if count < len(crossed))
 
 
 def _overlap(one: _Rect, other: _Rect) -> bool:
@@ -143,10 +150,6 @@ def _overlap(one: _Rect, other: _Rect) -> bool:
 
 def _contains(outer: _Rect, inner: _Rect) -> bool:
     return outer[0] <= inner[0] and outer[1] <= inner[1] and inner[2] <= outer[2] and inner[3] <= outer[3]
-
-
-def _cut(one: _Rect, other: _Rect) -> _Rect:
-    return max(one[0], other[0]), max(one[1], other[1]), min(one[2], other[2]), min(one[3], other[3])
 
 
 def _grow(rect: _Rect, by: int) -> _Rect:
