@@ -13,11 +13,11 @@ def test_the_bare_app_has_as_many_commands_as_webgym():
     assert said.stdout.count("  command-") == cli.commands() > 20
 
 
-def test_twice_as_long_is_what_the_help_may_take():
+@pytest.mark.parametrize(("command", "times"), [("--help", 2), ("status", 3), ("inspect-buffer", 8)])
+def test_a_command_may_take_so_many_times_the_bare_apps_help(command, times):
     bare = Series((0.1, 0.1))
-    assert cli._row("webgym --help", Series((0.19, 0.19)), bare, {}).met
-    assert not cli._row("webgym --help", Series((0.21, 0.21)), bare, {}).met
-    assert cli._row("webgym status", Series((1.0,)), bare, {}).ratios is None
+    took = [Series((0.1 * times + more,) * 2) for more in (-0.01, 0.01)]
+    assert [cli._row(f"webgym {command}", values, bare, {}).met for values in took] == [True, False]
 
 
 def test_each_command_is_timed_once_a_turn(tmp_path, monkeypatch):
