@@ -163,14 +163,12 @@ def test_a_server_whose_actor_is_killed_ends_with_it_and_another_one_takes_its_p
     assert {version: {weights[version]} for version in digests} == digests
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_no_server_outlives_the_loop(run, number, code):
+def test_no_server_outlives_a_killed_loop(run):
     with run.start(*BESIDE, "loop.iterations=9") as process:
         wait_for_trainings(process, 1)
         servers = run.find_servers()
-        process.send_signal(number)
+        process.send_signal(signal.SIGKILL)
         process.communicate()
-    assert process.returncode == code
     assert len(servers) == 3
     assert psutil.wait_procs(servers, 60)[1] == []
 

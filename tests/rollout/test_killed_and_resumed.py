@@ -56,10 +56,10 @@ def test_a_rollout_killed_twice_is_the_uninterrupted_one(uninterrupted, tmp_path
     run = tmp_path / "run"
     before = b""
     arguments: tuple[object, ...] = ("rollout", run, *ORACLE)
-    for lines in (5, 20):
+    for lines, group in ((5, False), (20, True)):
         command = Command(tmp_path, *arguments)
         command.until(lambda wanted=lines: stored(run).count(b"\n") >= wanted)
-        assert command.send(signal.SIGKILL) == -signal.SIGKILL
+        assert command.send(signal.SIGKILL, group=group) == -signal.SIGKILL
         kept = stored(run)
         assert kept.startswith(before)
         assert lines <= kept.count(b"\n") < EPISODES
@@ -98,7 +98,7 @@ def test_a_rollout_that_is_stopped_keeps_what_was_under_way(uninterrupted, tmp_p
         forked_webgym(tmp_path, "rollout", run, "--episodes", EPISODES, "--dry-run", "--json").out.read_text()
     )
     assert plan["owed"] == EPISODES - len(finished(run))
-    forked_webgym(tmp_path, "resume", run)
+    forked_webgym(tmp_path, "rollout", run, *ORACLE)  # the same command again is `resume`
     assert stored(run).startswith(before)
     assert sorted(finished(run)) == sorted(finished(uninterrupted))
     assert content(run) == content(uninterrupted)

@@ -128,19 +128,6 @@ def test_one_writer_a_run(chromium, tmp_path, run):
     assert len(finished(run)) == 12
 
 
-def test_what_a_run_keeps_and_what_may_change(chromium, tmp_path, run):
-    forked_webgym(tmp_path, "rollout", run, *ORACLE, 4)
-    before = (run / "config.json").read_bytes()
-    frozen = ("-s", "seed=8", "-s", "context_config.interaction_mode=coordinates")
-    message, _ = fails(tmp_path, 2, "rollout", run, *ORACLE, 6, *frozen)
-    assert "a run keeps these settings: seed (" in message
-    assert message.endswith(", not coordinates as in -s context_config.interaction_mode)")
-    assert (run / "config.json").read_bytes() == before
-    forked_webgym(tmp_path, "rollout", run, *ORACLE, 6, "-s", "rollout.concurrency=2")
-    assert json.loads((run / "config.json").read_text())["rollout"]["concurrency"] == 2
-    assert len(finished(run)) == 6
-
-
 def test_a_reader_that_has_seen_enough_leaves_a_run_to_resume(chromium, tmp_path, run):
     with (tmp_path / "err").open("wb") as err:
         command = [*ARGV, *map(str, ("rollout", run, *ORACLE, 16, "--json"))]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 from pathlib import Path
 
 import pytest
@@ -86,18 +85,6 @@ def test_a_model_that_is_none(copy, tmp_path, tiny_model_dir):
     message, _ = fails(tmp_path, 2, "init-model", "tiny", copy)
     assert f"{copy} is in the run" in message
     assert (copy / "config.json").exists()
-
-
-def test_a_port_in_use(tmp_path, tiny_model_dir):
-    needs("serve")
-    model = ("-c", "demo", "-s", f"policy_config.base_model={tiny_model_dir}")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        for name, *options in (("serve",), ("rollout", "--policy", "vllm")):
-            run = tmp_path / name
-            message, hint = fails(tmp_path, 2, name, run, *options, *model, "-s", f"serve.port={port}")
-            assert f"port {port} of 127.0.0.1 is in use" in message
-            assert "serve.port=0" in hint
 
 
 def test_a_server_that_dies_is_started_again_and_nothing_is_lost(tiny_model_dir, tmp_path, run):

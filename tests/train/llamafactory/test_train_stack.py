@@ -1,7 +1,6 @@
 """Real trainings of a tiny model with LLaMA-Factory and DeepSpeed. Each takes 10 to 90 seconds."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -11,7 +10,6 @@ from tests.train.training import FIRST, SECOND, Trained, train
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import JobError
 from webgym_cli.loop.training import plan_training
-from webgym_cli.store.run import RunDir
 from webgym_cli.train.llamafactory import optimizer_carryover
 from webgym_cli.train.process_env import child_environment
 
@@ -64,23 +62,6 @@ print(json.dumps({"steps": sorted({int(value["step"]) for value in held}),
 """
     done = subprocess.run([python, "-c", code, str(file)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
-
-
-def adam_steps(python: Path, shard: Path) -> list[int]:
-    """The step counters of Adam in a shard of DeepSpeed's, which this test wrote itself."""
-    code = """
-import json, sys, torch
-def counters(value):
-    if isinstance(value, dict):
-        yield from ([value["step"]] if "step" in value else [])
-        value = list(value.values())
-    for inner in value if isinstance(value, list) else []:
-        yield from counters(inner)
-states = torch.load(sys.argv[1], map_location="cpu", weights_only=False)
-print("RESULT", json.dumps(sorted({int(step) for step in counters(states)})))
-"""
-    done = subprocess.run([python, "-c", code, str(shard)], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.rpartition("RESULT")[2])
 
 
 def test_a_training_publishes_the_next_policy(first):
@@ -141,18 +122,6 @@ def test_deepspeed_carries_the_moments(deepspeed_first, trainable, deepspeed):
     assert [event["learning_rate"] for event in steps(second)] == [NEW_RATE] * 3
     assert second.checkpoint.steps == 3
     assert second.losses[0] < deepspeed_first.losses[0]
-
-
-def test_deepspeed_in_one_process_starts_fresh_after_two(deepspeed_first, trainable, deepspeed, train_python):
-    shutil.copytree(deepspeed_first.run.root, root := deepspeed_first.run.root.with_name("alone"), symlinks=True)
-    alone = deepspeed | {"train": {"nproc_per_node": 1}, "gradient_accumulation_steps": 2}
-    run, settings = trainable(2, 2, "model_20260103_000000", RunDir(root), "d2", **alone)
-    third = train(run, settings)
-    said = [event["message"] for event in third.events if event["event"] == "train_note"]
-    assert "states of 2 process(es), this training has 1" in said[0]
-    (shard,) = third.folder.glob("global_step*/*_optim_states.pt")
-    assert adam_steps(train_python, shard) == [third.checkpoint.steps] == [1]
-    assert third.losses[0] < deepspeed_first.losses[0], "the weights go on"
 
 
 def test_a_missing_image_fails_with_its_name(trainable, images):
