@@ -1,4 +1,4 @@
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, EntryPoints
 
 import pytest
 
@@ -35,7 +35,7 @@ def file(tmp_path):
 @pytest.fixture
 def entries(monkeypatch):
     found = []
-    monkeypatch.setattr(registry, "entry_points", lambda group: [point for point in found if point.group == group])
+    monkeypatch.setattr(registry, "_read_entry_points", lambda: EntryPoints(found))
     return lambda name, value: found.append(EntryPoint(name, value, "webgym.tools"))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import webgym_cli
-from webgym_cli.config.model_families import find_model_folder
 from webgym_cli.config.suggest import UPGRADE, name_runs_near
 from webgym_cli.errors import MissingStageError, SettingsError, StoreError, UsageError
 from webgym_cli.records.groups import Split
@@ -176,8 +174,7 @@ def open_run(path: Path) -> tuple[RunDir, Settings]:
 
 def find_run(path: Path) -> RunDir:
     """Return an existing run. Raises `MissingStageError` if there is none."""
-    run = RunDir(path)
-    require_readable(run)
+    require_readable(run := RunDir(path))
     require_run(run, path)
     return run
 
@@ -258,12 +255,16 @@ def _has_begun(run: RunDir) -> bool:
 
 def _is_out_of_reach(run: RunDir, model: str) -> bool:
     """Whether a model is a missing folder, or was never here and nothing was prepared or trained with it."""
+    from webgym_cli.config.model_families import find_model_folder
+
     unused = not run.dataset.exists() and not run.checkpoints.exists()
     return find_model_folder(model) is None and (unused or Path(model).is_absolute())
 
 
 def create_or_open(run: RunDir, settings: Settings) -> None:
     """Write the settings of a new run, or of an existing one after checking the changes. Needs the lock."""
+    import platform
+
     from webgym_cli.config.load import flat_values
     from webgym_cli.config.secrets import refuse_keys
     from webgym_cli.store.code import record_code

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -121,7 +122,7 @@ class Registry(Generic[Item]):
                 yield RegisteredItem(name, origin, None, str(error))
 
     def _points(self) -> list[EntryPoint]:
-        return sorted(entry_points(group=self.entry_point_group), key=lambda point: point.name)
+        return sorted(_read_entry_points().select(group=self.entry_point_group), key=lambda point: point.name)
 
     def _load(self, name: str, place: str) -> Item:
         where, _, attribute = place.rpartition(":")
@@ -191,6 +192,12 @@ def portable_plugins(names: Iterable[str]) -> list[str]:
         own = file and (name.endswith(".py") or ("." not in name and Path(file).resolve().parent == here.resolve()))
         portable.append(str(Path(file).resolve()) if own else name)
     return portable
+
+
+@cache
+def _read_entry_points() -> Any:
+    """Return what all installed packages register, in Python 3.11 another type than later. Reads a file of each."""
+    return entry_points()
 
 
 def _package(point: EntryPoint) -> str:
