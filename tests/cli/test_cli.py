@@ -89,7 +89,8 @@ def test_json_is_json_lines(webgym, run):
     assert json.loads(line)["failures"] == {"browser_crashed": 1}
     lines = webgym("config", "show", "-s", "seed=5", "--json").stdout.splitlines()
     shown = {value["key"]: value for value in map(json.loads, lines)}
-    assert shown["seed"] == {"key": "seed", "value": 5, "source": "-s seed"}
+    meaning = "Seed of all random choices."
+    assert shown["seed"] == {"key": "seed", "value": 5, "source": "-s seed", "meaning": meaning}
 
 
 def test_no_color_is_honoured_on_a_terminal(run):
