@@ -13,7 +13,8 @@ from pathlib import Path
 
 def ask(number):
     text = " ".join([f"{number}.", *sys.argv[2:], PAGE[:100]])
-    body = {"model": os.environ["OPENAI_MODEL"], "messages": [{"role": "user", "content": text}]}
+    model = "helper-page" if mode == "helped" and number == 1 else os.environ["OPENAI_MODEL"]
+    body = {"model": model, "messages": [{"role": "user", "content": text}]}
     return json.loads(post(f"{os.environ['OPENAI_BASE_URL']}/chat/completions", body))
 
 
@@ -51,7 +52,7 @@ if mode == "stray":  # where an agent must not get: a private address, and its o
             tried()
         except urllib.error.HTTPError as error:
             sys.stdout.write(f"refused {error.code}\n")
-for number in range({"idle": 0, "long": 3}.get(mode, 2)):
+for number in range({"idle": 0, "long": 3, "helped": 3}.get(mode, 2)):
     said = ask(number)["choices"][0]["message"]["content"]
 if mode != "idle":
     Path(os.environ["AGENT_ANSWER_FILE"]).write_text(said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from webgym_cli.environments.fixture_sites.episode import SiteEpisode
 from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.errors import SettingsError, WebGymError
 from webgym_cli.gateway.command import CommandEpisode, parse_command
+from webgym_cli.gateway.sessions import recover_sessions
 from webgym_cli.loop.context import StageContext
 from webgym_cli.loop.rollout_setup import plan_current_rollout
 from webgym_cli.loop.rollouts import execute_rollout
@@ -25,6 +27,7 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
 from webgym_cli.rollout.queue import ResourceClaims
 from webgym_cli.rollout.slots import SharedRollouts, SlotPool
+from webgym_cli.rollout.stage_timer import StageTimer
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.run import RunDir, create_or_open
 
@@ -103,6 +106,22 @@ async def test_an_agent_s_time_limit_is_paused_while_the_policy_s_weights_change
         assert episodes[0]._deadline.when() is None
     (made,), *_ = await rolling
     assert (made.outcome.reward, episodes[0]._deadline.when() is None) == (1.0, False)
+
+
+@pytest.mark.browser
+async def test_every_call_is_counted_and_written_and_a_helper_s_is_not_trained(tmp_path, model, monkeypatch):
+    counted = []
+    monkeypatch.setattr(StageTimer, "record_step", lambda timer, *facts: counted.append(facts))
+    before = RunDir(tmp_path / "run").sessions / "train-0000-00000.jsonl"
+    before.parent.mkdir(parents=True)
+    before.write_text('{"event": "open"}\n')  # of an attempt that was killed
+    (made,), run, _ = await roll_out(tmp_path, model, "helped")
+    lines = [json.loads(line) for line in (run.sessions / f"{made.id}.jsonl").read_text().splitlines()]
+    assert [line["event"] for line in lines] == ["open", "open", "call", "call", "call"]
+    assert [line["call"].get("helper", False) for line in lines[2:]] == [False, True, False]
+    assert [step.response for step in made.steps] == [lines[2]["call"]["step"]["response"]] * 2
+    assert [(name, number, limit) for name, number, limit, _ in counted] == [(made.id, n, 10) for n in (1, 2, 3)]
+    assert not list(recover_sessions(run.sessions))  # a gateway must not store the episode again
 
 
 @pytest.mark.browser

@@ -131,7 +131,7 @@ async def test_openai_s_client_streams_and_calls_tools_in_both_dialects(world):
 
 async def test_helper_calls_are_recorded_and_never_trained(world):
     session = await world.open()
-    await world.chat(session["key"], ask("Act."))
+    await world.chat(session["key"], ask("Act.") | {"tools": [CLICK]})
     await world.chat(session["key"], ask("Extract.") | {"model": "helper"})
     await world.chat(session["key"], ask("Judge.") | {"model": "helper-judge"})
     await world.chat(session["key"], ask("Compact."), **{"X-Webgym-Helper": "1"})
@@ -139,6 +139,7 @@ async def test_helper_calls_are_recorded_and_never_trained(world):
     assert (counts["calls"], counts["helpers"], counts["abandoned"]) == (1, 3, 0)
     (made,) = stored(world.run)
     assert [step.sent.messages[-1].content for step in made.steps] == ["Act."]
+    assert [tool["function"]["name"] for tool in made.prompt.tools] == ["click"]
     lines = (world.run.sessions / f"{session['id']}.jsonl").read_text().splitlines()
     assert sum(json.loads(line).get("call", {}).get("helper", False) for line in lines) == 3
 

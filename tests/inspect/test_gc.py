@@ -56,6 +56,14 @@ def wasted(run, **options):
     return {(found.kind, found.path.name) for found in find_waste(run, **options)}
 
 
+@pytest.mark.parametrize("name", ["s1.open.jsonl", "s1.jsonl"])
+def test_images_of_an_agent_s_calls_stay(run, name):
+    run.sessions.mkdir()
+    (run.sessions / name).write_text(json.dumps({"event": "call", "screenshot": {"sha256": shot(10).sha256}}) + "\n")
+    aged(run)
+    assert wasted(run) == {(WasteKind.UNNAMED, f"{shot(11).sha256}.png")}
+
+
 def test_only_images_that_nobody_names_go(run):
     freed = remove_waste(find_waste(run), dry_run=False)
     assert (freed[WasteKind.UNNAMED].files, freed[WasteKind.UNNAMED].bytes) == (2, len(png(10)) + len(png(11)))

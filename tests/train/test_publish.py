@@ -129,6 +129,15 @@ def test_a_training_that_changed_nothing_is_noted(plan, tmp_path):
     assert publish.check_weights(plan, weights, tmp_path) == ""
     tensors(weights / "adapter/adapter_model.safetensors", 0.0, 0.0, name="q.lora_B.weight")
     assert "changed nothing" in publish.check_weights(plan, weights, tmp_path)
+    log = plan.folder / "trainer_log.jsonl"
+    for line, cause in (
+        ({"lr": 0.0}, "learning rate"),
+        ({"lr": 1e-6, "actor/grad_norm": 0.0}, "rewards"),
+        ({"lr": 1e-6, "actor/grad_norm": 0.1}, "number format"),
+        ({"lr": 1e-6}, "number format"),
+    ):
+        log.write_text(json.dumps({"current_steps": 1, "total_steps": 1, "loss": 0.5} | line))
+        assert cause in publish.check_weights(plan, weights, tmp_path)
     (weights / "adapter/adapter_model.safetensors").unlink()
     tensors(base / "model.safetensors", 1.0, 2.0)
     assert "changed nothing" in publish.check_weights(plan, weights, tmp_path)

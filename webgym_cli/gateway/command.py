@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,9 +79,9 @@ class CommandEpisode(EpisodeRun):
         self.instruction, self.task = access.instruction, self.environment.resolve_task(self.task)
         episode = self.owed.episode.model_copy(update={"id": self.owed.trajectory_id, "task": self.task})
         session, key = self.command.recorder.admit(episode)
-        self._session, session.hold = session, self._wait_for_policy
+        self._session, session.around_call = session, self._time_call
         log = self.command.logs / f"{episode.id}.log"
-        with TemporaryDirectory() as folder, self._stage(EpisodeStage.POLICY):
+        with TemporaryDirectory() as folder, self._stage(EpisodeStage.AGENT):
             environment = self.command.make_environment(access, key, Path(folder))
             try:
                 code = await Job.run(self.command.argv, env=environment, log=log, grace=_GRACE)
@@ -99,6 +99,15 @@ class CommandEpisode(EpisodeRun):
             raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, f"the agent {what}: {last or 'no output'} ({log.name})")
         score = await self.environment.answer(answer or "")
         return self._outcome(Stop.TERMINATED if answer is None else Stop.ANSWERED, score, answer)
+
+    @asynccontextmanager
+    async def _time_call(self) -> AsyncIterator[None]:
+        """Wait for the policy, and time and count a call."""
+        await self._wait_for_policy()
+        with self._stage(EpisodeStage.POLICY):
+            yield
+        episode, calls = self.owed.episode, len(self._session.calls) if self._session else 0
+        self.timer.record_step(episode.id, calls + 1, episode.max_steps, self.task.start_url)
 
 
 def parse_command(text: str) -> list[str]:

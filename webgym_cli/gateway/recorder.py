@@ -23,7 +23,6 @@ from webgym_cli.gateway.sessions import (
     GatewayCall,
     Session,
     SessionEnd,
-    build_prompt_spec,
     digest_key,
     recover_sessions,
 )
@@ -95,15 +94,13 @@ class Recorder:
         facts = {"split": self.split, "iteration": self.iteration, "task": task, "seed": seed, "position": position}
         episode = Episode.model_validate({"id": name, "max_steps": MAX_CALLS, **facts})
         append_lines(self.run.plan(self.split, self.iteration, of_sessions=True), episode.model_dump_json())
-        session, key = self.admit(episode)
-        session.path = self.run.sessions / f"{name}{OPEN_SUFFIX}"
-        session.record("open", episode=episode, key=session.key)
-        return session, key
+        return self.admit(episode, OPEN_SUFFIX)
 
-    def admit(self, episode: Episode) -> tuple[Session, str]:
-        """Return a session of an episode that a rollout stores, with its key."""
+    def admit(self, episode: Episode, suffix: str = ".jsonl") -> tuple[Session, str]:
+        """Open a session and return it with its key. `suffix`: of its file. Raises `StoreError`."""
         key = f"wg-{secrets.token_urlsafe(32)}"
-        session = Session(episode, digest_key(key))
+        session = Session(episode, digest_key(key), self.run.sessions / f"{episode.id}{suffix}")
+        session.record("open", episode=episode, key=session.key)
         self.sessions[session.key] = session
         return session, key
 
@@ -150,7 +147,7 @@ class Recorder:
         """End each session that exceeds the episode's time limit as a failure, until cancelled."""
         limit = self.settings.rollout.episode_timeout
         while True:
-            for session in [one for one in self.sessions.values() if one.path is not None and one.age > limit]:
+            for session in [one for one in self.sessions.values() if one.age > limit]:
                 self.end(session, SessionEnd(failure=FailureKind.EPISODE_TIMEOUT, detail=f"longer than {limit:g} s"))
             await asyncio.sleep(_LOOK)
 
@@ -161,18 +158,17 @@ class Recorder:
         images = tuple(shot.sha256 for shot in shots)
         greedy, fields = session.episode.greedy, request.fields
         prompt = Prompt(conversation.messages, images, episode=session.id, greedy=greedy, seed=seed, fields=fields)
-        if session.hold is not None:
-            await session.hold()
-        started = asyncio.get_running_loop().time()
         try:
-            reply = await self.agent.answer(prompt)
+            async with session.around_call():
+                started = asyncio.get_running_loop().time()
+                reply = await self.agent.answer(prompt)
+                seconds = asyncio.get_running_loop().time() - started
         except BoundaryError as error:
             session.error = error
             refused = error.kind is FailureKind.POLICY_REFUSED
             status = HTTPStatus.BAD_REQUEST if refused else HTTPStatus.SERVICE_UNAVAILABLE
             kind = "invalid_request_error" if refused else "server_error"
             raise RequestError(status, str(error)[:500], error.kind.value, kind) from None
-        seconds = asyncio.get_running_loop().time() - started
         make = partial(self._make_step, session, prompt, shots, reply, request.schemas, call_format, seconds)
         step = await asyncio.to_thread(make)
         facts = {"request": digest, "helper": helper, "tools": request.schemas, "step": step, "at": now()}
@@ -234,8 +230,9 @@ class Recorder:
         return PromptSpec(tools=(), call_format=self.settings.agent.call_format, thinking=thinking)
 
     def build_spec(self, session: Session) -> PromptSpec:
-        """Return the prompt parameters of a session's trajectory."""
-        return build_prompt_spec(session, self._spec)
+        """Return the prompt parameters of a session's trajectory: the tools of the policy's last call."""
+        tools = next((call.tools for call in reversed(session.calls) if not call.helper), ())
+        return self._spec.model_copy(update={"tools": tools})
 
     def _store(self, session: Session, *, recovered: bool = False) -> None:
         """Store an ended session's trajectory, unless it is `recovered` from a gateway that was killed after that."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,11 +20,11 @@ from webgym_cli.errors import BoundaryError
 from webgym_cli.records.base import Moment, Record, moment_of
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind, Stop
-from webgym_cli.records.trajectory import Outcome, PromptSpec, Score, Step
+from webgym_cli.records.trajectory import Outcome, Score, Step
 from webgym_cli.store.run import now
 from webgym_cli.util.files import append_lines, read_lines
 
-# Ending of the file of a session that is not stored yet.
+# Ending of the file of a session whose trajectory the gateway has to store yet.
 OPEN_SUFFIX = ".open.jsonl"
 
 
@@ -73,8 +74,8 @@ class Session:
     episode: Episode
     key: str
     """SHA-256 of its key."""
-    path: Path | None = None
-    """Its file; None: the rollout stores the episode."""
+    path: Path
+    """Its file."""
     opened_at: str = field(default_factory=now)
     calls: list[GatewayCall] = field(default_factory=list)
     running: dict[str, asyncio.Task[GatewayCall]] = field(default_factory=dict)
@@ -84,8 +85,8 @@ class Session:
     delivered: set[int] = field(default_factory=set)
     reward: float | None = None
     end: SessionEnd | None = None
-    hold: Callable[[], Awaitable[None]] | None = None
-    """Waits before each call, while the policy changes its weights; None: a call waits within the time limit."""
+    around_call: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
+    """Entered for each call while the policy answers it: a rollout pauses the time limit there, and counts steps."""
     error: BoundaryError | None = None
     """The last failure of the policy's servers."""
     exhausted: bool = False
@@ -119,8 +120,7 @@ class Session:
     def record(self, event: str, **facts: Any) -> None:
         """Append a line durably, and apply it. Raises `StoreError`."""
         line = SessionLine.model_validate({"event": event, "at": now(), **facts})
-        if self.path is not None:
-            append_lines(self.path, line.model_dump_json(exclude_defaults=True))
+        append_lines(self.path, line.model_dump_json(exclude_defaults=True))
         self._apply(line)
 
     def note_delivery(self, call: GatewayCall, *, delivered: bool) -> None:
@@ -139,8 +139,7 @@ class Session:
 
     def mark_stored(self) -> None:
         """Rename the file once the trajectory is stored."""
-        if self.path is not None:
-            self.path.replace(self.path.with_name(f"{self.path.name.removesuffix(OPEN_SUFFIX)}.jsonl"))
+        self.path.replace(self.path.with_name(f"{self.path.name.removesuffix(OPEN_SUFFIX)}.jsonl"))
 
     def outcome(self, success_threshold: float) -> Outcome:
         """Return the outcome of an ended session; its reward is None if it was given none."""
@@ -165,11 +164,6 @@ class Session:
             self.reward = line.reward
         if line.end is not None:
             self.end = line.end
-
-
-def build_prompt_spec(session: Session, spec: PromptSpec) -> PromptSpec:
-    """Return the prompt parameters of a session's trajectory: the tools of its last call."""
-    return spec.model_copy(update={"tools": session.calls[-1].tools if session.calls else ()})
 
 
 def recover_sessions(folder: Path) -> Iterator[Session]:

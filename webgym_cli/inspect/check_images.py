@@ -26,7 +26,7 @@ def check_images(
     """Check the images folder by folder, two at a time.
 
     Returns the number of images referenced by trajectories (`named`), of stored files (`stored`), and of stored files
-    without reference (`unnamed`), which `webgym gc` removes.
+    without reference (`unnamed`), of which `webgym gc` keeps those of agents' calls.
     """
     counts = {"named": 0, "stored": 0, "unnamed": 0}
     there, folders = set(store.folders()), references.folders()

@@ -42,7 +42,7 @@ class WasteKind(StrEnum):
     """Why a file can be removed."""
 
     UNNAMED = "unnamed images"
-    """Referenced neither by a trajectory nor by the prepared dataset."""
+    """Referenced neither by a trajectory, nor by an agent's call, nor by the prepared dataset."""
     TORN = "torn writes"
     """Left by a process that died while writing."""
     INDEX = "old index files"
@@ -102,7 +102,8 @@ def _find(run: RunDir, even_with_damage: bool, sink: EventSink | None) -> Iterat
             hint=f"webgym inspect-buffer {run.root} --verify names them; --even-with-damage removes what no other "
             "line names",
         )
-    for sha256 in read_dataset_images(run):
+    # The calls of open sessions and of helpers are in no trajectory.
+    for sha256 in (*read_dataset_images(run), *_find_digests(run.sessions, _NAMED)):
         named.add(sha256)
     store = ScreenshotStore(run.screenshots)
     for folder in store.folders():
@@ -139,10 +140,14 @@ def remove(path: Path) -> None:
 def read_dataset_images(run: RunDir) -> Iterator[str]:
     """Yield the digests of the images that the prepared dataset references."""
     # A training may still use it, regardless of its age.
-    for path in sorted(run.dataset.glob("*.json*")):
+    return _find_digests(run.dataset, _IN_DATASET)
+
+
+def _find_digests(folder: Path, pattern: re.Pattern[bytes]) -> Iterator[str]:
+    for path in sorted(folder.glob("*.json*")):
         if path.stat().st_size:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                for match in _IN_DATASET.finditer(content):
+                for match in pattern.finditer(content):
                     yield match[1].decode()
 
 

@@ -30,6 +30,8 @@ class EpisodeStage(StrEnum):
     """Waiting during a weight update of the policy."""
     POLICY = "policy"
     """Waiting for the policy's response."""
+    AGENT = "agent"
+    """Running an agent's command; its calls are also counted as `policy`."""
     ACT = "act"
     """Executing an action, including the page's reaction."""
     CHECK = "check"

@@ -73,8 +73,18 @@ def check_weights(plan: TrainPlan, weights: Path, log: Path) -> str:
             returncode=0,
         )
     if (adapter.is_dir() and is_zero_adapter(adapter)) or have_same_weights(weights, Path(plan.data.model)):
-        return f"the training changed nothing: its weights are those of {plan.data.model}; were all rewards equal?"
+        return f"the training changed nothing: its weights are those of {plan.data.model}; {_explain(plan)}"
     return ""
+
+
+def _explain(plan: TrainPlan) -> str:
+    """Return why a training changed nothing, by its log."""
+    steps = [line for line in read_log(plan.folder / TRAINER_LOG) if line.loss is not None]
+    if steps and not any(line.learning_rate for line in steps):
+        return "the learning rate was 0 in each step (warm-up)"
+    if steps and all(line.metrics.get("actor/grad_norm") == 0 for line in steps):
+        return "each gradient was 0: were all rewards equal?"
+    return "were its steps too small for the weights' number format?"
 
 
 def publish(plan: TrainPlan, run: RunDir, settings: Settings, weights: Path, log_dir: Path, began: float) -> Checkpoint:

@@ -44,7 +44,7 @@ def gc(
 ) -> None:
     """Free disk space: remove unreferenced files of a run.
 
-    Removes screenshots that no trajectory refers to, leftovers of interrupted writes and replaced index files. Nothing
+    Removes screenshots that nothing refers to, leftovers of interrupted writes and replaced index files. Nothing
     is removed while a line is damaged, because it may refer to images.
 
     Examples:
