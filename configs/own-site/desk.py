@@ -3,6 +3,7 @@
 import os
 import shutil
 import sqlite3
+import uuid
 from pathlib import Path
 
 from webgym_cli.environments.sites import expert, setup
@@ -14,8 +15,9 @@ FOLDER = Path(os.environ.get("DESK_FOLDER", "tenants"))
 @setup("desk")
 def copy_database(context):
     """Give the episode a database of its own."""
-    shutil.copyfile(FOLDER / "seed.sqlite3", FOLDER / f"{context.id}.sqlite3")
-    return {"cookies": [{"name": "tenant", "value": context.id}], "state": {"tenant": context.id}}
+    tenant = uuid.uuid4().hex  # of two runs at once, too
+    shutil.copyfile(FOLDER / "seed.sqlite3", FOLDER / f"{tenant}.sqlite3")
+    return {"cookies": [{"name": "tenant", "value": tenant}], "state": {"tenant": tenant}}
 
 
 def read(tenant, table):
@@ -40,23 +42,31 @@ def groups(context, gone="", made=""):
     return float({*read(context.state["tenant"], "auth_group")} == wanted - {""})
 
 
-@check("count")
-def count(context, table):
-    """1 if the answer is the number of rows."""
-    return float((context.answer or "").strip().rstrip(".") == str(len(read(context.state["tenant"], table))))
+@check("told")
+def told(context, value):
+    """1 if the answer is the value."""
+    return float((context.answer or "").strip() == value)
+
+
+@check("found")
+def found(context, name):
+    """1 if the last page is the list of what was searched for."""
+    return float(context.url.endswith(f"?q={name}"))
 
 
 @expert("desk")
 def work(page, todo, name="", label="", value="", gone="", made=""):
     """Do the task as a person does: search for the entry, open it, change it, save (Enter in a field saves too)."""
-    if todo == "ask":
-        yield page.answer((yield page.read(r"(?P<rows>\d+) (groups|users)"))["rows"])
-        return
     if todo == "add":
         yield page.click("Add group", "link")
-    else:
+    elif todo != "name":
         yield page.type("Search", f"{gone or name}\n")
+        if todo == "find":
+            return
         yield page.click(gone or name, "link")
+    if todo == "ask":
+        yield page.answer(value)
+        return
     if todo == "delete":
         yield page.click("Delete", "link")
         yield page.click("Yes, I’m sure", "button")

@@ -4,11 +4,13 @@ import sys
 
 COLOURS = ("black", "blue", "green", "red", "white", "yellow")
 DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
-MONTHS = ("March", "April", "May", "June", "August")
+MONTHS = ("March", "April", "May", "June", "July")
+NUMBERS = ("one", "two", "three", "four", "five")
+SHAPES = ("circle", "triangle", "rectangle", "square")
 NAMES = {
-    "users": [f"{colour}{number}" for colour in COLOURS for number in range(10)],
-    "groups": [f"{day} {number}" for day in DAYS for number in range(10)],
-    "new": [f"{month} {number}" for month in MONTHS for number in range(10)],
+    "users": [f"{colour}.{month}" for colour in COLOURS for month in MONTHS],
+    "groups": [f"{day}-{number}" for day in DAYS for number in NUMBERS],
+    "new": [f"{shape}-{number}" for shape in SHAPES for number in NUMBERS],
 }
 
 if __name__ == "__main__":

@@ -17,6 +17,11 @@ PORT, FOLDER = sys.argv[1], Path(sys.argv[2]).resolve()
 TENANT = threading.local()
 APPS = ("admin", "auth", "contenttypes", "sessions", "messages", "staticfiles")
 MIDDLEWARE = ("sessions.middleware.Session", "auth.middleware.Authentication", "messages.middleware.Message")
+# The admin without its header: a page of a few elements suits the small window and the context of a small model.
+BASE = """{% extends "admin/base.html" %}{% block title %}Desk{% endblock %}{% block header %}{% endblock %}
+{% block nav-breadcrumbs %}{% endblock %}{% block extrastyle %}<style>
+html {zoom: 0.375} .form-row {padding: 0 !important}
+.help, .quiet, .historylink, #changelist-search [type=submit] {display: none !important}</style>{% endblock %}"""
 CONTEXT = ("django.template.context_processors.request", "django.contrib.auth.context_processors.auth")
 
 
@@ -65,8 +70,11 @@ settings.configure(
     TEMPLATES=[
         {
             "BACKEND": "django.template.backends.django.DjangoTemplates",
-            "APP_DIRS": True,
             "OPTIONS": {
+                "loaders": [
+                    ("django.template.loaders.locmem.Loader", {"admin/base_site.html": BASE}),
+                    "django.template.loaders.app_directories.Loader",
+                ],
                 "context_processors": [*CONTEXT, "django.contrib.messages.context_processors.messages"],
             },
         }
@@ -76,22 +84,46 @@ django.setup()
 
 from django.contrib import admin  # noqa: E402  Django wants its settings first
 from django.contrib.auth.admin import GroupAdmin, UserAdmin  # noqa: E402
+from django.contrib.auth.models import Group, Permission, User  # noqa: E402
 from django.urls import path  # noqa: E402
 
-# Short pages: they fit into a small window without scrolling, and into the context of a small model.
 admin.site.enable_nav_sidebar = False
-for shown in (GroupAdmin, UserAdmin):
-    shown.actions, shown.list_per_page, shown.save_on_top = None, 5, True
-GroupAdmin.fields = ("name",)
-UserAdmin.list_display, UserAdmin.list_filter = ("username",), ()
-UserAdmin.fieldsets = ((None, {"fields": (("is_active", "is_staff"), "email", "first_name", "username")}),)
+
+
+class Short:
+    """Pages with little on them: a list shows what was searched for, a form has two buttons."""
+
+    actions = None
+    sortable_by = ()
+
+    def get_search_results(self, request, queryset, search_term):
+        if not search_term:
+            return queryset.none(), False
+        return super().get_search_results(request, queryset, search_term)
+
+    def changeform_view(self, request, object_id=None, form_url="", extra_context=None):
+        buttons = {"show_save_and_continue": False, "show_save_and_add_another": False}
+        return super().changeform_view(request, object_id, form_url, buttons)
+
+
+class Groups(Short, GroupAdmin):
+    fields = ("name",)
+
+
+class Users(Short, UserAdmin):
+    list_display, list_filter = ("username",), ()
+    fieldsets = ((None, {"fields": (("is_active", "is_staff"), "email", "first_name")}),)
+
+
+admin.site.unregister((Group, User))
+admin.site.register(Group, Groups)
+admin.site.register(User, Users)
 
 urlpatterns = [path("", admin.site.urls)]
 
 
 def fill() -> None:
     """Make the seed: an agent who may edit users and groups, an administrator, and what they manage."""
-    from django.contrib.auth.models import Group, Permission, User
     from django.core.management import call_command
 
     call_command("migrate", verbosity=0)
