@@ -3,12 +3,12 @@
 import sys
 
 COLOURS = ("black", "blue", "green", "red", "white", "yellow")
-DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
-MONTHS = ("March", "April", "May", "June", "July")
-NUMBERS = ("one", "two", "three", "four", "five")
-SHAPES = ("circle", "triangle", "rectangle", "square")
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+MONTHS = ("January", "March", "April", "May", "June", "July", "August", "September", "October", "November")
+NUMBERS = ("one", "two", "three", "four", "five", "six", "seven", "ten")
+SHAPES = ("circle", "triangle", "rectangle", "square", "box", "button", "item", "list")
 NAMES = {
-    "users": [f"{colour}.{month}" for colour in COLOURS for month in MONTHS],
+    "users": [f"{colour}-{month}" for colour in COLOURS for month in MONTHS],
     "groups": [f"{day}-{number}" for day in DAYS for number in NUMBERS],
     "new": [f"{shape}-{number}" for shape in SHAPES for number in NUMBERS],
 }

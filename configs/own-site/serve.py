@@ -14,7 +14,7 @@ from django.conf import settings
 from names import NAMES
 
 PORT, FOLDER = sys.argv[1], Path(sys.argv[2]).resolve()
-TENANT = threading.local()
+TENANT, LOCK = threading.local(), threading.Lock()
 APPS = ("admin", "auth", "contenttypes", "sessions", "messages", "staticfiles")
 MIDDLEWARE = ("sessions.middleware.Session", "auth.middleware.Authentication", "messages.middleware.Message")
 # The admin without its header: a page of a few elements suits the small window and the context of a small model.
@@ -43,9 +43,11 @@ def choose_tenant(get_response):
 
     def respond(request):
         TENANT.name = name = request.COOKIES.get("tenant", "default")
-        if name not in connections.databases:
-            file = FOLDER / f"{Path(name).name}.sqlite3"
-            connections.databases[name] = connections.databases["default"] | {"NAME": file}
+        with LOCK:
+            if name not in connections.settings:
+                database = connections.settings["default"] | {"NAME": FOLDER / f"{Path(name).name}.sqlite3"}
+                # A new mapping: other threads iterate over the old one after each response.
+                connections.settings = connections.settings | {name: database}
         try:
             return get_response(request)
         finally:

@@ -73,7 +73,7 @@ def test_experts_do_all_kinds_of_tasks_each_in_its_own_database_and_checks_see_i
     folder, settings = site
     webgym(folder, "tasks", "expand", "templates.yaml", "-o", "tasks.jsonl")
     train, test = (read_tasks(folder / name) for name in ("tasks.jsonl", "tasks.test.jsonl"))
-    assert (len(train), len(test)) == (176, 44)
+    assert (len(train), len(test)) == (432, 44)
     names = {quoted for one in train for quoted in re.findall('"(.+?)"', one["instruction"])}
     assert names.isdisjoint(re.findall('"(.+?)"', "".join(one["instruction"] for one in test)))
     # the experts' page elements are a template's: one task of each is enough
