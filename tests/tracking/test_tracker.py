@@ -183,7 +183,7 @@ def test_a_silent_server_holds_nobody_up_and_its_events_are_sent_later(run, sile
 
 
 def test_a_trainer_stays_offline_where_the_server_did_not_answer(run, silent, monkeypatch):
-    seen, planned = [], SimpleNamespace(iteration=0)
+    seen, planned = [], SimpleNamespace(data=SimpleNamespace(iteration=0))
 
     def report_offline(plan):
         seen.append(plan)
