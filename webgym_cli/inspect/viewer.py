@@ -185,7 +185,7 @@ class RunPages:
         return web.Response(body=make_thumbnail(self._store.get(shots[-1].sha256)), content_type="image/webp")
 
     async def _show_report(self, request: web.Request) -> web.Response:
-        return respond(await asyncio.to_thread(lambda: self._render_report(self._run, self._table.index)))
+        return respond(await asyncio.to_thread(self._render_report, self._run, self._table.index))
 
     def _render(self, template: str, **values: Any) -> web.Response:
         page = render_page(

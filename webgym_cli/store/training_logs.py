@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -18,6 +20,18 @@ from webgym_cli.util.files import is_json, read_lines
 POINTS = 100
 
 
+def find_trainer_logs(run: RunDir, training: str) -> list[Path]:
+    """Return the logs of the training of this name, in the order of the attempts."""
+    return sorted(run.logs.glob(f"attempt_*/{training}.{TRAINER_LOG}"))
+
+
+def read_trainer_log(log: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a trainer's log, each with its step as `current_steps`; damaged lines are left out."""
+    for line in (json.loads(raw) for _, raw in read_lines(log) if is_json(raw)):
+        if isinstance(line, dict) and isinstance(line.get("current_steps"), int):
+            yield line
+
+
 def read_optimizer_steps(run: RunDir) -> Iterator[dict[str, Any]]:
     """Yield the lines of the trainers' logs, in order.
 
@@ -27,12 +41,10 @@ def read_optimizer_steps(run: RunDir) -> Iterator[dict[str, Any]]:
     before = 0
     for event in read_records(run, TrainingEvent):
         last = 0
-        for log in sorted(run.logs.glob(f"attempt_*/{event.name}.{TRAINER_LOG}")):
-            for line in (json.loads(raw) for _, raw in read_lines(log) if is_json(raw)):
-                if isinstance(line, dict) and isinstance(step := line.get("current_steps"), int):
-                    last = max(last, step)
-                    of = {"iteration": event.iteration, "version": event.version, "optimizer_step": before + step}
-                    yield of | line
+        for line in chain.from_iterable(map(read_trainer_log, find_trainer_logs(run, event.name))):
+            last = max(last, line["current_steps"])
+            of = {"iteration": event.iteration, "version": event.version}
+            yield of | {"optimizer_step": before + line["current_steps"]} | line
         before += last
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -10,7 +9,7 @@ from typing import Any
 
 from webgym_cli.records.series import is_served_elsewhere
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import read_lines
+from webgym_cli.store.training_logs import find_trainer_logs, read_trainer_log
 
 # The step metric (x axis) of all metrics of webgym.
 AXIS = "iteration"
@@ -67,19 +66,9 @@ def _clean(name: str) -> str:
 
 def read_offline_curve(run: RunDir, training: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, float]]]:
     """Yield (step, metrics) of each logged step; nothing if the trainer reported online, or not at all."""
-    for log in run.logs.glob(f"attempt_*/{training.get('name')}.trainer_log.jsonl"):
-        if any(log.parent.glob("wandb/offline-run-*")):
-            yield from _steps(line for _, line in read_lines(log))
-
-
-def _steps(lines: Iterator[bytes]) -> Iterator[tuple[int, dict[str, float]]]:
-    for line in lines:
-        try:
-            facts = json.loads(line)
-            step = int(facts["current_steps"])
-        except (ValueError, KeyError, TypeError):  # a damaged line
-            continue
-        numbers = {name: facts.get(key) for key, name in _NAMES.items()}
-        metrics = {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
-        if metrics.keys() & {"train/loss", "eval/loss"}:  # the last line is a summary without metrics
-            yield step, metrics
+    for log in find_trainer_logs(run, str(training.get("name"))):
+        for line in read_trainer_log(log) if any(log.parent.glob("wandb/offline-run-*")) else ():
+            numbers = {name: line.get(key) for key, name in _NAMES.items()}
+            metrics = {name: float(value) for name, value in numbers.items() if isinstance(value, int | float)}
+            if metrics.keys() & {"train/loss", "eval/loss"}:  # the last line is a summary without metrics
+                yield line["current_steps"], metrics
