@@ -136,15 +136,14 @@ def _rollout(run: RunDir, status: RankStatus) -> dict[str, Any]:
     from webgym_cli.records.base import moment_of
     from webgym_cli.records.task import Split
     from webgym_cli.rollout.snapshot import complete, recount
-    from webgym_cli.store.buffer import scan
+    from webgym_cli.store.buffer import scan_since
     from webgym_cli.store.status import RolloutState
 
     snapshot, state = status.snapshot, status.seen()
     try:
         if state is RolloutState.LOST:  # after SIGKILL or a full disk the last snapshots are missing
-            split, began = Split(snapshot["split"]), moment_of(snapshot["started_at"])
-            stored = (one for number in run.list_iterations(split) for one in scan(run, split, number))
-            snapshot = recount(snapshot, (one for one in stored if moment_of(one.started_at) >= began))
+            began = moment_of(snapshot["started_at"])
+            snapshot = recount(snapshot, scan_since(run, Split(snapshot["split"]), began))
         snapshot = complete(snapshot)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(
