@@ -124,3 +124,24 @@ def test_another_file_is_no_record(tmp_path):
     file.write_text("{}")
     with pytest.raises(StoreError):
         compare_records([file, file], across=False)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({name: None} for name in ("conditions", "tasks", "overall", "valid_only", "episodes", "valid", "blocked")),
+        {"conditions": {}},
+        {"overall": {}},
+        {"overall": {"rate": 7}},
+        {"overall": {"rate": float("nan")}},
+        {"tasks": [{}]},
+        {"tasks": [{"key": "a", "seed": 0, "task": "a", "site": "", "results": []}]},
+        {"tasks": [{"key": "a", "seed": 0, "task": "a", "site": "", "results": [S]}] * 2},
+    ],
+)
+def test_a_record_that_was_edited_is_refused_by_name(tmp_path, change):
+    one, two = (write(tmp_path, name, {"a": [S]}) for name in ("one", "two"))
+    two.write_text(json.dumps(json.loads(two.read_text()) | change))
+    for sides in ([one, two], [two, one]):
+        with pytest.raises(StoreError, match=r"two\.json: no record"):
+            compare_records(sides, across=True)

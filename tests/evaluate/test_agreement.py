@@ -178,7 +178,17 @@ def test_the_formats_of_labels(tmp_path, name, records, labels):
     assert read_labels(file) == labels
 
 
-@pytest.mark.parametrize("line", ["{}", '{"trajectory": "a", "label": "maybe not"}', '{"trajectory": "a"}', "no JSON"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{}",
+        '{"trajectory": {"a": 1}, "label": "yes"}',
+        '{"trajectory": "", "label": "yes"}',
+        '{"trajectory": "a", "label": "maybe not"}',
+        '{"trajectory": "a"}',
+        "no JSON",
+    ],
+)
 def test_another_file_is_refused_by_its_line(tmp_path, line):
     file = tmp_path / "labels.jsonl"
     file.write_text(f'{{"trajectory": "a", "label": "yes"}}\n{line}\n')
@@ -200,3 +210,11 @@ def test_the_command_measures_what_is_stored(tmp_path):
     assert told.returncode == 0, told.stderr
     (row,) = json.loads(told.stdout)["rows"]
     assert [row[cell] for cell in ("tp", "fp", "fn", "tn")] == [1, 1, 0, 1]
+
+
+def test_a_file_and_a_run_without_a_label_are_refused(tmp_path):
+    (tmp_path / "labels.jsonl").write_text("\n")
+    create_or_open(RunDir(tmp_path / "run"), load())
+    for path in (tmp_path / "labels.jsonl", tmp_path / "run"):
+        with pytest.raises(UsageError, match="no label is there"):
+            read_labels(path)

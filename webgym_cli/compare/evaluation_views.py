@@ -33,7 +33,7 @@ def render_record(record: Mapping[str, Any]) -> bytes:
     tiles = [
         *((f"success, {_NAMES[rate]}", _format_rate(record[rate]), _format_spread(record[rate])) for rate in RATES),
         ("episodes", str(record["episodes"]), f"{record['blocked']} blocked, {record['failed']} failed"),
-        ("judge", judge["protocol"] if judge else "environment", judge["models"]["verdict"] if judge else ""),
+        ("judge", judge["protocol"] if judge else "environment", _describe_judging(record)),
         ("browser", conditions["browser"]["access"], ", ".join(conditions["browser"]["via"])),
     ]
     heading = f"{Path(conditions['policy']['name']).name} on {Path(conditions['tasks']['source']).name}"
@@ -138,6 +138,14 @@ def _build_task_table(tasks: Iterable[Mapping[str, Any]]) -> Figure:
         for of in tasks
     ]
     return build_table("tasks", ("task", "seed", "site", "band", "results", "steps"), rows)
+
+
+def _describe_judging(record: Mapping[str, Any]) -> str:
+    """Return the judge's model and how many episodes it judged; older records lack the number."""
+    if (judge := record["conditions"]["judge"]) is None:
+        return ""
+    judged = [f"{record['judged']} of {record['episodes']} episodes"] if "judged" in record else []
+    return ", ".join([judge["models"]["verdict"], *judged])
 
 
 def _format_rate(rate: Mapping[str, Any]) -> str:

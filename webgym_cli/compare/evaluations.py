@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, Field, ValidationError
+
 from webgym_cli.compare.runs import LEVEL
 from webgym_cli.config.sources import flatten
 from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.evaluate.record import SCHEMA, VALID
 from webgym_cli.evaluate.results import EpisodeEnd
+from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.statistics import holm
 from webgym_cli.store.index.paired import (
     Change,
@@ -28,6 +31,39 @@ from webgym_cli.util.files import read_json
 _DECISIVE = ("tasks.digest", "tasks.seed", "limits", "browser", "decoding", "scoring", "judge")
 # The two denominators of a record.
 RATES = ("overall", "valid_only")
+
+
+class _Rate(BaseModel):
+    rate: float | None = Field(ge=0, le=1)
+
+
+class _Policy(BaseModel):
+    name: str
+
+
+class _Conditions(BaseModel):
+    policy: _Policy
+
+
+class _Task(BaseModel):
+    key: str
+    seed: int
+    task: str
+    site: str
+    results: list[str] = Field(min_length=1)
+
+
+class _ComparedRecord(BaseModel):
+    """What a comparison reads of a record, which people edit and copy."""
+
+    conditions: _Conditions
+    episodes: int
+    valid: int
+    blocked: int
+    failed: int
+    overall: _Rate
+    valid_only: _Rate
+    tasks: list[_Task]
 
 
 def find_record(path: Path) -> Path | None:
@@ -50,8 +86,15 @@ def find_record(path: Path) -> Path | None:
 def read_record(path: Path) -> dict[str, Any]:
     """Read a record. Raises `StoreError` for another file."""
     record = read_json(path)
-    if not isinstance(record, dict) or record.get("schema") != SCHEMA or "conditions" not in record:
-        raise StoreError(f"{path}: no record of an evaluation", hint="webgym eval RUN -b NAME writes one")
+    hint = "webgym eval RUN -b NAME writes one"
+    if not isinstance(record, dict) or record.get("schema") != SCHEMA:
+        raise StoreError(f"{path}: no record of an evaluation", hint=hint)
+    try:
+        tasks = _ComparedRecord.model_validate(record).tasks
+    except ValidationError as error:
+        raise StoreError(f"{path}: no record of an evaluation: {describe_invalid(error)}", hint=hint) from None
+    if len({(task.key, task.seed) for task in tasks}) < len(tasks):
+        raise StoreError(f"{path}: no record of an evaluation: a task and seed occur twice", hint=hint)
     return record
 
 

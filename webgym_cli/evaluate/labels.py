@@ -40,6 +40,8 @@ def read_labels(path: Path) -> list[Label]:
     """
     run = RunDir(path)
     labels = [_read_label(label.model_dump()) for label in iter_labels(run)] if run.exists else _read_file(path)
+    if not labels:
+        raise UsageError(f"{path}: no label is there", hint="webgym label RUN, or a file with one label a line")
     newest = {(label.who or number, label.names, label.policy): label for number, label in enumerate(labels)}
     return [*newest.values()]
 
@@ -50,8 +52,9 @@ def _read_file(path: Path) -> list[Label]:
         try:
             labels.append(_read_label(read()))
         except (BadTaskError, KeyError, ValueError) as error:
+            reason = f"the field {error} is missing" if isinstance(error, KeyError) else error
             hint = 'one label a line: {"trajectory": "test-0000-00000", "label": "yes", "who": "anna"}'
-            raise UsageError(f"{path}:{number}: no label: {error}", hint=hint) from None
+            raise UsageError(f"{path}:{number}: no label: {reason}", hint=hint) from None
     return labels
 
 
@@ -68,7 +71,9 @@ def _read_label(record: Mapping[str, Any]) -> Label:
         names, label, who = (record["task_id"],), record["majority_human_outcome_vote"], "majority"
     policy = record.get("policy") or record.get("model_name")
     benchmark = str(record.get("benchmark") or "")
-    given = tuple(str(name) for name in names if name)
+    given = tuple(str(name) for name in names if isinstance(name, str | int) and name != "")
+    if not given:
+        raise ValueError("it names no episode")
     return Label(given, _read_answer(label), str(who or ""), benchmark, str(policy or ""))
 
 

@@ -55,6 +55,7 @@ def build_record(conditions: Mapping[str, Any], results: Sequence[EpisodeResult]
         "schema": SCHEMA,
         "conditions": dict(conditions),
         **count_results(results),
+        "judged": sum(one.judge_calls > 0 for one in results),  # the environment scored the others itself
         "failures": dict(sorted(Counter(one.failure for one in results if one.failure).items())),
         "pass_at_k": _compute_pass_rates(results),
         "by_site": _count_by(results, lambda one: one.site),

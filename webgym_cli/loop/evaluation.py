@@ -283,4 +283,6 @@ def describe_record(record: Mapping[str, Any]) -> str:
             low, high = rate["interval"]
             rates.append(f"{rate['rate']:.3f} ({low:.3f}-{high:.3f}{deviation}) {words}")
     counts = f"{record['episodes']} episodes, {record['blocked']} blocked, {record['failed']} failed"
+    if record["conditions"]["judge"] and "judged" in record:  # older records lack it
+        counts += f", {record['judged']} judged"
     return f"success {', '.join(rates) or 'unknown'}; {counts}"

@@ -21,6 +21,7 @@ from webgym_cli.tasks.registry import BadLine, BadTaskError, ConversionResult
 _RECORDS = "*.json"
 _NUMBERS = re.compile(r"(\d+)")
 _PARQUET = b"PAR1"
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
 def convert_records(path: Path, read: Callable[[Mapping[str, Any], str], Task]) -> ConversionResult:
@@ -75,12 +76,11 @@ def _content(path: Path) -> bytes:
 def read_records(path: Path) -> Iterator[tuple[int, ReadRecord]]:
     """Yield the number of each record of a file, from 1, and a function that reads it.
 
-    A file is JSON Lines, one JSON array or record, Parquet, or CSV (by its name). Raises `UsageError`.
+    A file is JSON Lines, one JSON array or record, Parquet, or CSV or TSV (by its name). Raises `UsageError`.
     """
     content = _content(path)
-    if path.suffix == ".csv":
-        rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig", errors="replace")))
-        yield from ((number, partial(dict, row)) for number, row in enumerate(rows, 1))
+    if delimiter := _DELIMITERS.get(path.suffix):
+        yield from _table_records(content, delimiter)
         return
     if content.startswith(_PARQUET):
         yield from _parquet_records(content)
@@ -91,6 +91,19 @@ def read_records(path: Path) -> Iterator[tuple[int, ReadRecord]]:
             yield 1, partial(load_object, parse_object(content.removeprefix(BOM)))
             return
     yield from iter_records(lines)
+
+
+def _table_records(content: bytes, delimiter: str) -> Iterator[tuple[int, ReadRecord]]:
+    number = 0
+    try:
+        rows = csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline=""), delimiter=delimiter, strict=True)
+        for number, row in enumerate(rows, 1):
+            if None in row:  # more fields than the header names
+                yield number, partial(refuse, f"more than {len(row) - 1} fields")
+            else:
+                yield number, partial(dict, row)
+    except (UnicodeDecodeError, csv.Error) as error:
+        yield number + 1, partial(refuse, f"no table in UTF-8: {error}")
 
 
 def _parquet_records(content: bytes) -> Iterator[tuple[int, ReadRecord]]:

@@ -133,6 +133,7 @@ TASK_FORMATS: Registry[TaskFormat] = Registry(
         "online-mind2web": f"{_WEB}:OM2W",
         "deepshop": f"{_WEB}:DEEPSHOP",
         "webtailbench": f"{_WEB}:WEBTAILBENCH",
+        "odysseys": f"{_WEB}:ODYSSEYS",
         "assistantbench": f"{_WEB}:ASSISTANTBENCH",
         "browsecomp": f"{_WEB}:BROWSECOMP",
         "bu-bench": f"{_WEB}:BU_BENCH",

@@ -86,6 +86,14 @@ def test_a_folder_is_of_its_conditions_and_its_record_stays(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_a_judge_that_judged_nothing_is_told_from_one_that_did(tmp_path):
+    judge = ("-s", "judge.base_url=scripted")
+    said = webgym(*QUESTIONS, "--episodes", "2", "--repeats", "1", *judge, "-o", "own", cwd=tmp_path)
+    assert said.returncode == 0, said.stderr
+    record = json.loads(read(tmp_path / "own"))
+    assert (record["judged"], record["valid"]) == (0, 2)  # arithmetic is scored by its reward function
+
+
 def write_tasks(folder, *names):
     file = folder / "tasks.jsonl"
     given = {"instruction": INSTRUCTION, "environment": "web", "rubric": RUBRIC}
@@ -140,6 +148,7 @@ async def test_episodes_without_a_score_wait_for_a_judge_in_the_same_folder(worl
     record = await world.evaluate(server)
     assert (record["successes"], record["valid"]) == (1, 2)
     assert record["conditions"]["judge"]["protocol"] == "webgym"
+    assert (record["judged"], record["episodes"]) == (2, 2)
 
 
 async def test_another_judge_writes_a_second_record_of_the_same_episodes(world, server):

@@ -142,6 +142,18 @@ START = ("--site", "start=https://search.example/")
             (),
             {"rubric": ("attribute: red", "sort: cheapest")},
         ),
+        (
+            "deepshop",
+            {**VOYAGER, "attribute": "red", "filter": "**", "sort": "None"},
+            (),
+            {"rubric": ("attribute: red",)},
+        ),
+        (
+            "odysseys",
+            {**MIND, "level": "hard", "rubrics": {"R1": {"requirement": "A lamp.", "verification": "It is open."}}},
+            (),
+            {"id": "a1", "difficulty": 7, "rubric": ("A lamp. (It is open.)",)},
+        ),
         ("webtailbench", {"id": 3, "task_summary": "Find a lamp."}, START, {"id": "3", "start_url": START[1][6:]}),
         (
             "assistantbench",
@@ -161,9 +173,34 @@ def test_records_of_benchmarks_become_tasks_of_the_open_web(convert, tmp_path, n
 
 
 @pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("rows.tsv", b'id\ttask_summary\n1\t"Find, a ""lamp""\nnow."\n', ""),
+        ("rows.csv", b'\xef\xbb\xbfid,task_summary\r\n1,"Find, a ""lamp""\nnow."\r\n', ""),
+        ("rows.csv", "id,task_summary\n1,Find\n".encode("utf-16"), "rows.csv:1: "),
+        ("rows.csv", b"id,task_summary\n1,Find\n2,\xff\n", "rows.csv:1: "),
+        ("rows.csv", b"id,task_summary\n1,Find\n2," + b"x" * 200_000, "rows.csv:2: "),
+        ("rows.csv", b"id,task_summary\n1,Find\n2,Find,more\n", "rows.csv:2: "),
+        ("rows.csv", b"id,task_summary\n1,Find\n2\n", "rows.csv:2: task_summary"),
+    ],
+)
+def test_a_table_is_read_whole_or_refused(convert, tmp_path, name, content, reason):
+    (tmp_path / name).write_bytes(content)
+    said = convert(name, "--format", "webtailbench", *START)
+    assert "Traceback" not in said.stderr
+    if reason:
+        assert (said.returncode, said.stdout) == (2, "")
+        assert said.stderr.startswith(reason)
+    else:
+        assert json.loads(said.stdout)["instruction"] == 'Find, a "lamp"\nnow.'
+
+
+@pytest.mark.parametrize(
     ("name", "value", "more"),
     [
         ("webvoyager", MIND, ()),
+        ("odysseys", MIND, ()),
+        ("odysseys", {**MIND, "rubrics": {"R1": "A lamp."}}, ()),
         ("online-mind2web", {**MIND, "confirmed_task": ""}, ()),
         ("webvoyager", VOYAGER, START),
         ("webtailbench", {"id": 3, "task_summary": "Find a lamp."}, ()),

@@ -34,6 +34,8 @@ class BenchmarkFormat:
     """Field of the reference answer."""
     parts: tuple[str, ...] = ()
     """Fields that are facts to check, where they are given."""
+    rubrics: str = ""
+    """Field of the facts by name, each a requirement with how to verify it."""
 
 
 def _convert(name: str, of: BenchmarkFormat, path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
@@ -63,10 +65,21 @@ def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], star
             "environment": "web",
             "benchmark": name,
             "difficulty": _LEVELS.get(str(record.get("level", record.get("difficulty"))).casefold(), 1),
-            "rubric": [f"{part}: {record[part]}" for part in of.parts if record.get(part) not in (None, "", "None")],
+            "rubric": _list_facts(of, record),
             "reference_answer": None if answer in (None, "") else str(answer),
         }
     )
+
+
+def _list_facts(of: BenchmarkFormat, record: Mapping[str, Any]) -> list[str]:
+    if of.rubrics:
+        rubrics = record.get(of.rubrics)
+        if not isinstance(rubrics, dict) or not all(isinstance(one, dict) for one in rubrics.values()):
+            raise BadTaskError(f"{of.rubrics}: no facts by name")
+        return [f"{one.get('requirement')} ({one.get('verification')})" for one in rubrics.values()]
+    parts = {part: str(record.get(part)) for part in of.parts}
+    # the published file has one part that is only "**"
+    return [f"{part}: {text}" for part, text in parts.items() if text != "None" and any(map(str.isalnum, text))]
 
 
 def _refuse(name: str, path: Path, settings: Settings, sites: Sequence[str]) -> ConversionResult:
@@ -80,6 +93,9 @@ WEBVOYAGER = TaskFormat(partial(_convert, "webvoyager", BenchmarkFormat("id", "q
 OM2W = TaskFormat(partial(_convert, "online-mind2web", BenchmarkFormat("task_id", "confirmed_task", "website")))
 DEEPSHOP = TaskFormat(partial(_convert, "deepshop", BenchmarkFormat("id", "ques", "web", parts=_PARTS)))
 WEBTAILBENCH = TaskFormat(partial(_convert, "webtailbench", BenchmarkFormat("id", "task_summary")))
+ODYSSEYS = TaskFormat(
+    partial(_convert, "odysseys", BenchmarkFormat("task_id", "confirmed_task", "website", rubrics="rubrics"))
+)
 ASSISTANTBENCH = TaskFormat(partial(_convert, "assistantbench", BenchmarkFormat("id", "task", answer="answer")))
 # Their authors ask that the tasks never stand in plain text where a crawler or a training may read them.
 BROWSECOMP = TaskFormat(partial(_refuse, "browsecomp"))
