@@ -20,7 +20,7 @@ NUMBERS = "printf '7\\nx\\n7\\n'"
 
 
 def write(folder, **changes):
-    (folder / "people.csv").write_text("name,team\nAda,blue\nBob,red\n")
+    (folder / "people.csv").write_text("\ufeffname,team\nAda,blue\nBob,red\n")  # a BOM, as spreadsheets write it
     parameters = {
         "title": ["A b", "C", "D"],
         "person": {"csv": "people.csv"},

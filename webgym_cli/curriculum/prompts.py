@@ -38,6 +38,15 @@ _KEEP_FORM = (
     "- Each is one of `forms` word by word, with other values in place of the names in braces: a program checks it by "
     "these values."
 )
+_REPHRASE = (
+    "You reword tasks for an assistant that operates websites for people. You get one (`task`), and write `count` "
+    "other ways to ask for exactly the same.",
+    _DATA,
+    "- Each has every text of `keep` character by character, names in braces too: values are filled in there.",
+    "- Nothing is added, left out or changed in what is wanted. Vary the order, the words and the tone: questions, "
+    "orders, wishes; in one or two sentences, as people type them.",
+    _INVENT[-1],
+)
 _TELL = (
     "You check tasks before an assistant that operates websites is sent to do them. You get one task, where it starts, "
     "and what is known of the website.",
@@ -126,6 +135,11 @@ def build_generation_chat(
     if forms:
         return _build_chat((*_INVENT[:-1], _KEEP_FORM, _INVENT[-1]), data | {"forms": list(forms)})
     return _build_chat(_INVENT, data)
+
+
+def build_rephrase_chat(instruction: str, keep: Sequence[str], count: int) -> list[dict[str, Any]]:
+    """Return the chat that requests `count` paraphrases of an instruction that have the texts of `keep`."""
+    return _build_chat(_REPHRASE, {"question": "rephrase", "task": instruction, "keep": list(keep), "count": count})
 
 
 def build_feasibility_chat(task: Task, site: str) -> list[dict[str, Any]]:

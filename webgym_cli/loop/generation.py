@@ -15,6 +15,7 @@ from webgym_cli.config.model import Settings
 from webgym_cli.curriculum.execute import TaskGeneration, format_generation_summary
 from webgym_cli.curriculum.filters import TaskCandidate
 from webgym_cli.curriculum.journal import AnswerJournal
+from webgym_cli.curriculum.paraphrase import Paraphrasing
 from webgym_cli.curriculum.plan import plan_generation
 from webgym_cli.errors import MissingStageError, SettingsError, WebGymError
 from webgym_cli.loop.context import StageContext
@@ -25,6 +26,7 @@ from webgym_cli.rewards.judge.scripted import open_scripted
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.screenshots import ScreenshotStore
+from webgym_cli.tasks.expand import TaskTemplates
 from webgym_cli.train.policy_gradient.critic_scoring import CriticState, outcome_critic, success_probabilities
 from webgym_cli.util.files import write_atomic
 from webgym_cli.util.strict_json import encode_json
@@ -34,7 +36,7 @@ def require_generator(settings: Settings) -> None:
     """Raise `SettingsError` if no generator model is configured."""
     address, hint = settings.generate.base_url, "-s generate.base_url=http://HOST:PORT/v1"
     if not address:
-        raise SettingsError("generate.base_url is empty: there is no model to ask for new tasks", hint=hint)
+        raise SettingsError("generate.base_url is empty: there is no model to ask", hint=hint)
     if address != SCRIPTED:
         require_address("generate", address, hint)
 
@@ -73,6 +75,19 @@ async def generate(context: StageContext, out: Path) -> GenerationSummary:
         )
     _write(out, (one.task.model_dump_json() for one in work.kept))
     return summary
+
+
+async def paraphrase(
+    settings: Settings, templates: TaskTemplates, count: int, out: Path
+) -> tuple[TaskTemplates, list[str]]:
+    """Return templates with `count` paraphrases each for the task file `out`, and a line for each that is dropped.
+
+    Raises `SettingsError` without a model, and the errors of `Paraphrasing`.
+    """
+    require_generator(settings)
+    async with open_scripted(settings.generate) as how:
+        work = Paraphrasing(templates, count, how, AnswerJournal(sibling_path(out, "asked")))
+        return await work.execute(), work.dropped
 
 
 async def _values(context: StageContext, candidates: Sequence[TaskCandidate]) -> list[list[float]]:

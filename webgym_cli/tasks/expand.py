@@ -25,7 +25,8 @@ from webgym_cli.tasks.format import read_task
 from webgym_cli.tasks.registry import BadTaskError
 from webgym_cli.util.yaml_text import load_yaml
 
-_PLACEHOLDER = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
+# `{parameter}` or `{parameter.column}` in a text of a template.
+PLACEHOLDER = re.compile(r"\{(\w+)(?:\.(\w+))?\}")
 _COMMAND_SECONDS = 60.0
 # Field of a task with the template that it was made from.
 TEMPLATE = "template"
@@ -69,9 +70,9 @@ class ExpandedTasks:
     """The held-out values by parameter."""
 
 
-def expand_templates(path: Path) -> ExpandedTasks:
-    """Return the tasks of a file of templates. Raises `UsageError`."""
-    given = _read(path)
+def expand_templates(path: Path, templates: TaskTemplates | None = None) -> ExpandedTasks:
+    """Return the tasks of a file of templates, or of what was read from it. Raises `UsageError`."""
+    given = read_templates(path) if templates is None else templates
     values = {name: _list_values(path, name, source) for name, source in given.parameters.items()}
     held_out = {name: _choose(path, name, chosen, values) for name, chosen in given.held_out.items()}
     expanded, ids = ExpandedTasks(held_out=held_out), set[str]()
@@ -96,8 +97,8 @@ def get_form(task: Task) -> str:
     form = template.get("instruction") if isinstance(template, Mapping) else None
     if not isinstance(form, str):
         return ""
-    named = {match[1] for match in _PLACEHOLDER.finditer(form)}
-    used = [match for text in _iterate_texts(template) for match in _PLACEHOLDER.finditer(text)]
+    named = {match[1] for match in PLACEHOLDER.finditer(form)}
+    used = [match for text in _iterate_texts(template) for match in PLACEHOLDER.finditer(text)]
     # A column, or a parameter that the instruction does not name, can't be read from another instruction.
     return form if used and all(match[2] is None and match[1] in named for match in used) else ""
 
@@ -114,7 +115,7 @@ def follow_template(task: Task, instruction: str) -> Task | None:
 def parse_values(form: str, text: str) -> dict[str, str] | None:
     """Return the values that a text has in place of the `{name}` of a form; None if it is not of the form."""
     pattern, seen, end = "", set[str](), 0
-    for match in _PLACEHOLDER.finditer(form):
+    for match in PLACEHOLDER.finditer(form):
         pattern += re.escape(form[end : match.start()])
         pattern += f"(?P={match[1]})" if match[1] in seen else f"(?P<{match[1]}>.+?)"
         seen.add(match[1])
@@ -123,9 +124,10 @@ def parse_values(form: str, text: str) -> dict[str, str] | None:
     return values and values.groupdict()
 
 
-def _read(path: Path) -> TaskTemplates:
+def read_templates(path: Path) -> TaskTemplates:
+    """Return the content of a file of templates. Raises `UsageError`."""
     try:
-        return TaskTemplates.model_validate(load_yaml(path.read_text(encoding="utf-8")))
+        return TaskTemplates.model_validate(load_yaml(path.read_text(encoding="utf-8-sig")))
     except OSError as error:
         raise UsageError(f"{path}: the templates can't be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -152,7 +154,7 @@ def _list_values(path: Path, name: str, source: Sequence[Any] | ParameterSource)
 
 def _read_rows(path: Path, name: str, file: str) -> list[dict[str, str]]:
     try:
-        with (path.parent / file).open(encoding="utf-8", newline="") as rows:
+        with (path.parent / file).open(encoding="utf-8-sig", newline="") as rows:  # spreadsheets write a BOM
             return list(csv.DictReader(rows, strict=True))
     except OSError as error:
         raise UsageError(f"{path}: parameters.{name}: {file} can't be read: {error.strerror}") from None
@@ -203,7 +205,7 @@ def _iterate_assignments(
     path: Path, template: Mapping[str, Any], values: Mapping[str, list[Any]]
 ) -> Iterator[dict[str, Any]]:
     """Yield each combination of the values of the parameters that a template names."""
-    names = dict.fromkeys(match[1] for text in _iterate_texts(template) for match in _PLACEHOLDER.finditer(text))
+    names = dict.fromkeys(match[1] for text in _iterate_texts(template) for match in PLACEHOLDER.finditer(text))
     if unknown := [name for name in names if name not in values]:
         raise UsageError(
             f"{path}: template {template.get('id')}: {{{unknown[0]}}} is no parameter",
@@ -228,7 +230,7 @@ def _fill_task(path: Path, template: Mapping[str, Any], assigned: Mapping[str, A
     """Return one task; its parameters are fields of it, for checks and experts."""
     record: dict[str, Any] = {**assigned, **_fill(path, dict(template), assigned), TEMPLATE: dict(template)}
     name = str(template.get("id", ""))
-    if name and not _PLACEHOLDER.search(name):
+    if name and not PLACEHOLDER.search(name):
         record["id"] = "-".join([name, *map(_slug, assigned.values())])
     try:
         return read_task(record)
@@ -244,9 +246,9 @@ def _fill(path: Path, value: Any, assigned: Mapping[str, Any]) -> Any:
         return [_fill(path, one, assigned) for one in value]
     if not isinstance(value, str):
         return value
-    if match := _PLACEHOLDER.fullmatch(value):
+    if match := PLACEHOLDER.fullmatch(value):
         return _look_up(path, match, assigned)
-    return _PLACEHOLDER.sub(lambda match: str(_look_up(path, match, assigned)), value)
+    return PLACEHOLDER.sub(lambda match: str(_look_up(path, match, assigned)), value)
 
 
 def _look_up(path: Path, match: re.Match[str], assigned: Mapping[str, Any]) -> Any:

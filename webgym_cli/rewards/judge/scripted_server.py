@@ -27,12 +27,10 @@ from typing import Any
 from aiohttp import web
 
 from webgym_cli.config.judge import SCRIPTED_MODEL  # the only listed model; any name is accepted
-from webgym_cli.rewards.judge.scripted_tasks import feasible, new_tasks
+from webgym_cli.rewards.judge.scripted_tasks import feasible, new_tasks, rephrase
 from webgym_cli.rewards.judge.webgym import CARRIED_OUT
 from webgym_cli.util.local_server import LocalServer
 
-# The job that generates tasks instead of a verdict.
-GENERATE = "generate"
 # Maximum request size in bytes: some dozens of screenshots.
 LARGEST_REQUEST = 256 * 2**20
 
@@ -109,8 +107,8 @@ def _format(job: str, reply: Mapping[str, Any]) -> str:
 
 def decide(job: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the reply to a question. Raises `KeyError` for a missing field."""
-    if job == GENERATE:
-        return new_tasks(data)
+    if writer := _WRITERS.get(job):
+        return writer(data)
     verdict = "yes" if _RULES.get(job, _is_answered)(data) else "no"
     return {"reason": f"By a rule over the question's text, no picture was looked at: {job}.", "verdict": verdict}
 
@@ -146,6 +144,8 @@ def _reference(data: Mapping[str, Any]) -> bool:
     return _plain(data["answer"]) in map(_plain, _alternatives(data["reference"]))
 
 
+# Jobs whose answers are tasks instead of a verdict.
+_WRITERS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {"generate": new_tasks, "rephrase": rephrase}
 _RULES: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "key_point": _key_point,
     "blocking": _blocking,

@@ -12,7 +12,7 @@ import json
 import random
 import re
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from itertools import islice, product, zip_longest
 from typing import Any
 
 # Phrases around a task.
@@ -50,6 +50,12 @@ def new_tasks(data: Mapping[str, Any]) -> dict[str, Any]:
             break
         variants.setdefault(_vary(given[attempt % len(given)], names, attempt // len(given) + 1, draw))
     return {"tasks": list(variants)}
+
+
+def rephrase(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to a request for paraphrases: the task between phrases."""
+    around = islice(product(BEFORE[1:], AFTER), int(data["count"]))
+    return {"tasks": [f"{before}{data['task']}{after}" for before, after in around]}
 
 
 def _strip(task: str) -> str:
