@@ -30,7 +30,7 @@ PLANS = {
     "import": (["import", "webrl", "results", "run"], "import"),
     "export-sharegpt": (["export-sharegpt", "run", "-o", "out", "--format", "hf"], "export-sharegpt"),
     "track": (["track", "run", "--json"], "track"),
-    "gc": (["gc", "run", "--json", "--recode", "webp"], None),
+    "gc": (["gc", "run", "--json"], None),
     "init-model": (["init-model", "tiny", "tiny", "--json"], "init-model"),
     "setup": (["setup", "--role", "train", "--device", "cpu"], None),
     "train": (["train", "run", "-s", "venvs.train={python}"], None),

@@ -14,7 +14,6 @@ import pytest
 from tests.cli.runs import WEBGYM, filled
 from tests.forked import webgym
 from tests.records.made import shot
-from webgym_cli.store.lock import lock_run
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.store.state import read_running_command
 
@@ -118,21 +117,6 @@ def test_a_page_of_an_episode_is_whole_or_not_there(run):
         read_by(child)
         left, said = ended(child, signal.SIGTERM)
     assert (left, "Traceback" in said, (run.root.parent / "x.html").exists()) == (143, False, False), said
-
-
-def test_gc_loses_no_picture(run):
-    store = ScreenshotStore(run.screenshots)
-    names = [shot(index).sha256 for index in range(3)]
-    with stuck_picture(run) as read_by:
-        child = begun(run, "gc", run.root, "--recode", "webp", "--workers", "1")
-        read_by(child)
-        child.send_signal(signal.SIGINT)
-    said = child.communicate(timeout=LIMIT)[1]
-    assert (child.returncode, "Traceback" in said) == (130, False), said
-    with lock_run(run, "a test"):
-        assert all(store.get(name) for name in names)
-    assert webgym("gc", run.root, "--recode", "webp", cwd=run.root.parent).returncode == 0
-    assert all(store.get(name) for name in names)
 
 
 @SIGNALS

@@ -12,9 +12,8 @@ from typer.testing import CliRunner
 from tests.app import app
 from tests.records.made import png, shot, store_images, trajectory
 from webgym_cli.config.load import load
-from webgym_cli.errors import RunLockedError, StoreError, UsageError
+from webgym_cli.errors import RunLockedError, StoreError
 from webgym_cli.inspect.gc import GRACE, WasteKind, find_waste, remove_waste
-from webgym_cli.inspect.recode import plan_recoding
 from webgym_cli.inspect.verify import verify
 from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import append
@@ -93,7 +92,6 @@ def test_nothing_outside_of_the_run_goes(run, tmp_path, linked):
     assert sorted(theirs.parent.rglob("*")) == before
     assert image(run, 11).exists() == (linked == "screenshots" or image(run, 11).parent == image(run, 10).parent)
     assert any("leads out of the run" in event.get("message", "") for event in events)
-    assert [job.folder for job in plan_recoding(run) if job.folder == image(run, 10).parent.name] == []
 
 
 def test_a_link_in_place_of_an_image_goes_and_not_what_it_names(run, tmp_path):
@@ -275,5 +273,6 @@ def test_the_age_is_an_option(run):
     assert invoke(run.root, "--older-than", "-1").exit_code == 2
 
 
-def test_workers_without_work_are_refused(run):
-    assert isinstance(invoke(run.root, "--workers", "2").exception, UsageError)
+def test_the_removed_option_is_answered_with_a_note(run):
+    result = invoke(run.root, "--recode", "webp")
+    assert (result.exit_code, "--recode has no effect" in result.stderr) == (0, True)

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.prepare.exported import recode, webp
 from tests.records.made import CRASHED, png, published, shot, step, store_images, trajectory
 from tests.records.test_judgement import judgement
 from webgym_cli.config.model import Settings
 from webgym_cli.inspect.findings import LISTED
-from webgym_cli.inspect.recode import execute, plan_recoding
 from webgym_cli.inspect.verify import verify
 from webgym_cli.records.batch import TrainingBatch
 from webgym_cli.records.task import Split
@@ -308,10 +308,9 @@ def test_images_that_nobody_names_are_counted_and_no_finding(run):
 
 
 def test_re_encoded_images_are_sound_and_altered_ones_named(run):
-    wide = png(50, width=300, height=200)
-    kept = ScreenshotStore(run.screenshots).put(wide)
+    kept = ScreenshotStore(run.screenshots).put(png(50))
     append(run, showing(kept))
-    execute(run, list(plan_recoding(run)))
+    recode(ScreenshotStore(run.screenshots), kept.sha256, webp(50))
     assert image_of(run, kept).suffix == ".webp"
     assert checked(run)["findings"] == []
     image_of(run, kept).write_bytes(b"RIFF")

@@ -59,7 +59,7 @@ def webp(shade: int) -> bytes:
 
 
 def recode(store: ScreenshotStore, sha256: str, content: bytes) -> None:
-    """Replace a stored PNG by a WebP, as `webgym gc --recode webp` notes it."""
+    """Replace a stored PNG by a WebP, as earlier versions of `webgym gc` did."""
     store.webp(sha256).write_bytes(content)
     line = Recoded(
         sha256=sha256,

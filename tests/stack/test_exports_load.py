@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 from pathlib import Path
 
@@ -22,7 +21,6 @@ from webgym_cli.store.run import RunDir
 
 pytestmark = pytest.mark.stack
 HERE = Path(__file__).parent
-GUIDE = HERE.parents[1] / "docs" / "buffer.md"
 END = "<|im_end|>\n"
 READ_BY_LLAMAFACTORY = [form for form in FORMATS.builtin if FORMATS.find(form).dataset_entry is not None]
 
@@ -41,12 +39,6 @@ def said(number, *texts, **changes):
 GOOD = said(0, "click a", "click b", "click c")
 SHORT = said(1, "click d", "click e")
 BAD = said(2, "click a", "click z", outcome=UNSOLVED)
-
-
-def tar_commands():
-    """Return the shell lines by which the guide unpacks shards."""
-    (block,) = re.findall(r"```sh\n(for shard[^`]*)```", GUIDE.read_text())
-    return block
 
 
 def role(script, *arguments, home):
@@ -80,8 +72,6 @@ def loaded(run, tiny_model_dir, tmp_path_factory):
         ]:
             folder = base / f"{form}-{unit}-{objective}"
             exported(run, folder, format=form, unit=unit, objective=objective)
-            if form == "webdataset":
-                subprocess.run(["bash", "-ec", tar_commands().replace("shards/", f"{folder}/")], check=True)
             for mask in [True, False] if objective is ExportObjective.SFT else [False]:  # refused for the others
                 cases[f"{form} {unit} {objective} {mask}"] = settings(tiny_model_dir, folder, objective, mask)
     (base / "cases.json").write_text(json.dumps(cases))
@@ -148,18 +138,16 @@ def test_labels(loaded, form):
     ]
 
 
-def test_datasets_reads_parquet_and_tar(run, tmp_path):
+def test_datasets_reads_parquet(run, tmp_path):
     needs("train")
     exported(run, tmp_path / "hf", format="hf")
-    exported(run, tmp_path / "tar", format="webdataset")
-    role("datasets_load.py", tmp_path / "hf", tmp_path / "tar", tmp_path / "out.json", home=tmp_path / "home")
+    role("datasets_load.py", tmp_path / "hf", tmp_path / "out.json", home=tmp_path / "home")
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["columns"] == ["id", "messages", "images"]
-    assert found["ids"] == found["tar_ids"] == [
+    assert found["ids"] == [
         f"{made.id}/{index}" for made in (GOOD, SHORT) for index in range(len(made.steps))
     ]  # fmt: skip
     assert found["sizes"] == [[[40, 32]] * count for count in (1, 2, 3, 1, 2)]
-    assert found["tar_images"] == [1, 2, 3, 1, 2]
 
 
 def test_a_chat_server_takes_openai_messages(run, policy_server):

@@ -9,15 +9,9 @@ from typing import Annotated
 
 import typer
 
-from webgym_cli.cli import completion as complete
 from webgym_cli.errors import UsageError
 
-IdsArg = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[ID]...", help="Trajectory ids; - reads them from stdin.", autocompletion=complete.trajectories
-    ),
-]
+IdsArg = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Trajectory ids; - reads them from stdin.")]
 
 
 def read_ids(ids: list[str] | None) -> list[str] | None:

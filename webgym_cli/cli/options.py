@@ -27,7 +27,7 @@ def parse_run(text: str) -> Path:
 
 def run_argument(metavar: str, help_: str) -> Any:
     """Return an argument that names a run's folder."""
-    return typer.Argument(metavar=metavar, help=help_, parser=parse_run, autocompletion=complete.runs)
+    return typer.Argument(metavar=metavar, help=help_, parser=parse_run)
 
 
 RunArg = Annotated[Path, run_argument("RUN", "The run's folder (created by rollout and loop).")]

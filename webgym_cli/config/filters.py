@@ -29,7 +29,3 @@ class FilterSettings(ConfigSection):
     """Maximum number of eligible steps per trajectory, sampled by the seed; null: all."""
     max_steps_per_task: int | None = Field(default=None, ge=1)
     """Maximum number of eligible steps per task over all iterations read, sampled by the seed; null: all."""
-    near_duplicate_bits: int | None = Field(default=None, ge=0, le=256)
-    """Maximum Hamming distance of two screenshots' difference hashes (256 bits) at which a step counts as a duplicate
-    of a sampled one of the same task and is dropped. About 10 matches the same page with other text in a corner; null:
-    off. Decodes the screenshot of each sampled step."""

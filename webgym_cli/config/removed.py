@@ -49,6 +49,9 @@ REMOVED = {
     "browser.device_scale_factor": Removed(1, "browser.width and browser.height set the size", refused=True),
     "browser.process_minutes": Removed(120, _REPLACED),
     "browser.webgl": Removed("auto", 'browser.args=["--disable-software-rasterizer"] turns WebGL off'),
+    "filters.near_duplicate_bits": Removed(
+        None, "filters.max_steps_per_task and drop_older_repeats limit repeated steps", refused=True
+    ),
     "orm.balanced": Removed(True, "successes and failures are always as many", refused=True),
     "rl.actor.logprob_chunk": Removed(1024, "rl.actor.ppo_max_token_len_per_gpu limits the memory"),
     "rl.algorithm.normalize_by_steps": Removed(False, "rl.actor.loss_agg_mode weighs the rows", refused=True),

@@ -1,13 +1,12 @@
 """Image store: content-addressed files, each written once and before the line that references it.
 
-A PNG can be replaced by a WebP with the same pixels (`webgym gc RUN --recode webp`). Its name remains the PNG's digest;
-the folder's ledger, `3f/recoded.jsonl`, has the digest of the WebP.
+In older runs a PNG may be replaced by a WebP with the same pixels. Its name remains the PNG's digest; the folder's
+ledger, `3f/recoded.jsonl`, has the digest of the WebP.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import os
 import struct
@@ -19,7 +18,7 @@ from pydantic import Field, ValidationError
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import Record
 from webgym_cli.records.trajectory import Screenshot
-from webgym_cli.util.files import append_lines, open_regular, read_lines, write_atomic
+from webgym_cli.util.files import append_lines, open_regular, write_atomic
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # File name of a folder's ledger.
@@ -129,15 +128,6 @@ class ScreenshotStore:
             except ValidationError:
                 end = start
         return None
-
-    def ledger(self, folder: str) -> dict[str, Recoded]:
-        """Return a folder's ledger by digest; unreadable lines are ignored."""
-        path, entries = self._ledger(folder), {}
-        for _, text in read_lines(path) if path.is_file() else ():
-            with contextlib.suppress(ValidationError):
-                line = Recoded.model_validate_json(text)
-                entries[line.sha256] = line
-        return entries
 
     def note_recoded(self, folder: str, lines: Iterable[Recoded]) -> None:
         """Append to a folder's (`3f`) ledger durably. Raises `StoreError`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tarfile
 
 import pytest
 
@@ -79,11 +78,10 @@ def test_options_choose(export, options, count):
 
 
 def test_shards_into_a_folder(export, tmp_path):
-    said = export("--format", "webdataset", "-o", "shards", "--shard-size", 1)
+    said = export("--format", "hf", "-o", "shards", "--shard-size", 1)
     assert (said.returncode, said.stdout) == (0, "")
-    with tarfile.open(tmp_path / "shards" / "train-000000.tar") as tar:
-        assert len(tar.getnames()) == 4 + 6
-    again = export("--format", "webdataset", "-o", "shards")
+    assert [file.name for file in (tmp_path / "shards" / "data").iterdir()] == ["train-00000-of-00001.parquet"]
+    again = export("--format", "hf", "-o", "shards")
     assert again.returncode == 2
     assert "shards: there is something already\n  next: name another folder" in again.stderr
 

@@ -168,7 +168,7 @@ def test_a_line_that_is_damaged_after_it_was_indexed_is_named(run):
 # --- memory
 
 
-@pytest.mark.parametrize("form", ["jsonl", "json", "webdataset"])
+@pytest.mark.parametrize("form", ["jsonl", "json"])
 def test_memory_does_not_grow_with_the_export(run, tmp_path, form):
     """Ten times the records: more than a megabyte more on the disk, and next to nothing in memory."""
     peaks = []

@@ -99,7 +99,7 @@ def test_sharegpt_records_are_those_of_prepare_with_an_id(form):
     assert plain["images"] == IMAGES
 
 
-@pytest.mark.parametrize("form", ["messages", "hf", "webdataset"])
+@pytest.mark.parametrize("form", ["messages", "hf"])
 def test_messages_have_role_and_content(form):
     sample = build_step_sample(trajectory(0), 1)
     found = record(ExportOptions(form))

@@ -32,7 +32,6 @@ EVERY_FILTER = [
     "filters.drop_older_repeats=true",
     "filters.max_steps_per_trajectory=2",
     "filters.max_steps_per_task=3",
-    "filters.near_duplicate_bits=10",
 ]
 
 

@@ -185,7 +185,7 @@ def test_the_digest_knows_what_decides_the_draw(run):
             return plan.digest()
 
     before = digest()
-    others = ["seed=1", "filters.near_duplicate_bits=0", "algorithm_config.weighting=position"]
+    others = ["seed=1", "filters.max_steps_per_task=9", "algorithm_config.weighting=position"]
     assert len({before, *map(digest, others)}) == 4
     fill(run, trajectory(2, outcome=UNSOLVED))
     assert digest() == before  # nothing that can be drawn was added

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from webgym_cli.cli import completion as complete
 from webgym_cli.cli.manual import command, make_group
 from webgym_cli.cli.options import DataOptions
 from webgym_cli.cli.output import Output
@@ -19,7 +18,7 @@ app = make_group("Show the settings and their schema.")
 
 RunOpt = Annotated[
     Path | None,
-    typer.Option("--run", metavar="RUN", help="Start from the settings of this run.", autocompletion=complete.runs),
+    typer.Option("--run", metavar="RUN", help="Start from the settings of this run."),
 ]
 
 

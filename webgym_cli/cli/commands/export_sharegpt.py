@@ -12,7 +12,7 @@ from webgym_cli.cli.commands.inspect_buffer import BandOpt, IterationOpt, SiteOp
 from webgym_cli.cli.ids import IdsArg, read_ids
 from webgym_cli.cli.options import DryRunOpt, RunArg, SettingsOptions
 from webgym_cli.cli.output import Output
-from webgym_cli.errors import StoreError, WebGymError
+from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.prepare.export.options import ExportObjective, ExportOptions, ExportUnit
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ FormatOpt = Annotated[
         "--format",
         metavar="NAME",
         help="json, jsonl: ShareGPT; messages: role and content; openai: images as parts; "
-        "hf: a folder for load_dataset; webdataset: tar shards; openenv, atif: whole episodes with their tokens; "
+        "hf: a folder for load_dataset; openenv, atif: whole episodes with their tokens; "
         "online-mind2web, webvoyager, webarena-verified: folders for the official scorers; "
         "or one of your plugins.",
         autocompletion=complete.export_formats,
@@ -60,7 +60,7 @@ ImagesOpt = Annotated[
     typer.Option("--copy-images", metavar="DIR", help="Copy the screenshots to DIR (default: refer to the run's)."),
 ]
 EmbedOpt = Annotated[bool, typer.Option("--embed-images", help="openai: embed the images as data URLs.")]
-ShardOpt = Annotated[int, typer.Option("--shard-size", metavar="MB", min=1, help="hf, webdataset: shard size.")]
+ShardOpt = Annotated[int, typer.Option("--shard-size", metavar="MB", min=1, help="hf: shard size.")]
 StrictOpt = Annotated[bool, typer.Option("--strict", help="Exit with 1 if anything is damaged or missing.")]
 
 
@@ -104,6 +104,8 @@ def export_sharegpt(
     from webgym_cli.prepare.export.export import Export
     from webgym_cli.store.index.selection import TrajectoryQuery
 
+    if format_ == "webdataset":
+        raise UsageError("--format webdataset is no format any more: hf writes shards too", hint="--format hf")
     directory, settings = resolve(run, options, required=True, executes=False)
     if _needs_plugins(directory, settings, format_):
         directory, settings = resolve(run, options, required=True)

@@ -46,9 +46,7 @@ class ExportFormat:
                 f"--format {self.name} has no form for --objective {options.objective}", hint="--format messages"
             )
         if options.embed_images and not self.embeds_images:
-            raise UsageError(
-                f"--embed-images belongs to --format openai, not {self.name}; hf and webdataset always hold the images"
-            )
+            raise UsageError(f"--embed-images belongs to --format openai, not {self.name}; hf always holds the images")
         if options.copy_images and self.file_name is None:
             raise UsageError("--copy-images: the images are inside the records already")
 
@@ -104,7 +102,6 @@ FORMATS: Registry[ExportFormat] = Registry(
         "hf": f"{_PACKAGE}.shards:write_parquet",
         "openenv": f"{_PACKAGE}.sessions:write_training_traces",
         "atif": f"{_PACKAGE}.sessions:write_atif",
-        "webdataset": f"{_PACKAGE}.shards:write_tar",
         "online-mind2web": f"{_PACKAGE}.scorers:write_om2w",
         "webarena-verified": f"{_PACKAGE}.scorers:write_webarena_verified",
         "webvoyager": f"{_PACKAGE}.scorers:write_webvoyager",

@@ -1,13 +1,12 @@
-"""Export formats with images in shards: Parquet and tar. Only a few records are in memory at a time."""
+"""The export format `hf`: Parquet shards that contain the images. Only a few records are in memory at a time."""
 
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,8 +16,6 @@ from webgym_cli.prepare.export.options import ExportObjective, ExportOptions
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
 from webgym_cli.prepare.sft.conversations import Example
-from webgym_cli.store.screenshots import data_url_type
-from webgym_cli.util.strict_json import encode_json
 
 MEGABYTE = 10**6
 # Maximum bytes of buffered records and images.
@@ -37,16 +34,6 @@ def write_parquet(examples: Iterator[Example], output: ExportOutput) -> None:
     shards = ParquetShards(output.folder / "data", output.options)
     for example in examples:
         shards.add(build_messages_record(example, locate))
-    shards.close()
-
-
-# LLaMA-Factory reads no tar; unpacking all shards with two runs of tar gives these lines.
-@export_format("webdataset", file_name=None, dataset_entry={"file_name": "train.jsonl", **MESSAGES})
-def write_tar(examples: Iterator[Example], output: ExportOutput) -> None:
-    """A folder of tar shards with the images inside."""
-    shards = TarShards(output.folder, output.options.shard_megabytes * MEGABYTE)
-    for example in examples:
-        shards.add(build_messages_record(example, output.image_bytes))
     shards.close()
 
 
@@ -95,53 +82,6 @@ class ParquetShards:
         file = pq.ParquetWriter(self._shards[-1], self._schema, compression="zstd")
         self._file = self._open.enter_context(file)
         self._size = 0
-
-
-class TarShards:
-    """Writes `train-000000.tar`, ...: for each record `<key>.json` and `<key>.0.png`, `<key>.1.png`, ... in order.
-
-    The same records give the same bytes.
-    """
-
-    def __init__(self, folder: Path, limit: int) -> None:
-        """`limit`: size in bytes from which the next record starts a new shard."""
-        self._folder = folder
-        self._limit = limit
-        self._count = self._shards = 0
-        self._open = ExitStack()
-        self._tar: BinaryIO | None = None
-
-    def add(self, record: dict[str, Any]) -> None:
-        """Write a record; its images are bytes, which it references by their names in the archive."""
-        if self._tar is None or self._tar.tell() >= self._limit:
-            self._tar = self._next()
-        key = f"{self._count:09d}"
-        self._count += 1
-        suffixes = [data_url_type(image).removeprefix("image/") for image in record["images"]]
-        names = [f"{key}.{number}.{suffix}" for number, suffix in enumerate(suffixes)]
-        text = encode_json(record | {"images": names}) + "\n"
-        for name, content in ((f"{key}.json", text.encode()), *zip(names, record["images"], strict=True)):
-            self._tar.write(_member(name, content))
-
-    def close(self) -> None:
-        """Finish the last shard."""
-        if self._tar is not None:
-            self._tar.write(bytes(2 * tarfile.BLOCKSIZE))
-        self._open.close()
-
-    def _next(self) -> BinaryIO:
-        self.close()
-        path = self._folder / f"train-{self._shards:06d}.tar"
-        self._shards += 1
-        return self._open.enter_context(path.open("wb"))
-
-
-def _member(name: str, content: bytes) -> bytes:
-    """Return a tar member with time and owner 0."""
-    # Not with `TarFile`, which keeps all members in memory.
-    header = tarfile.TarInfo(name)
-    header.size = len(content)
-    return header.tobuf(tarfile.USTAR_FORMAT) + content + bytes(-len(content) % tarfile.BLOCKSIZE)
 
 
 def _schema(objective: ExportObjective) -> pa.Schema:

@@ -41,7 +41,7 @@ _IN_TIME = """, in_time AS (
     FROM {before}
 )"""
 _PAGE = """
-SELECT {place} AS place, task, iteration, step FROM (
+SELECT {place} AS place, iteration, step FROM (
     SELECT * FROM prepare_steps WHERE reason IS NULL AND {share} ORDER BY key, priority LIMIT ? OFFSET ?
 ) JOIN prepare_trajectories USING (number)
 ORDER BY key, priority
@@ -66,8 +66,6 @@ class StepCandidate:
 
     place: LineRef
     """Location of its trajectory."""
-    task: str
-    """The task's id."""
     iteration: int
     step: int
     """Index of the step, from 0."""

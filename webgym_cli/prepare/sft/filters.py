@@ -65,8 +65,6 @@ class DropReason(StrEnum):
     """A screenshot is missing, altered or can't be decoded."""
     TOO_LONG = "too_long"
     """It exceeds `cutoff_len` even without earlier rounds."""
-    NEAR_DUPLICATE = "near_duplicate"
-    """A step of the same task with nearly the same screenshot (`near_duplicate_bits`) was already sampled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +106,8 @@ def build_filters(settings: Settings) -> FilterPipeline:
 def list_content_reasons(settings: Settings) -> tuple[DropReason, ...]:
     """Return the reasons that are checked when a step is sampled, in order."""
     retokenized = [DropReason.RETOKENIZED] if settings.algorithm_config.filter_retokenized else []
-    near = [DropReason.NEAR_DUPLICATE] if settings.filters.near_duplicate_bits is not None else []
     response = (DropReason.RESPONSE_HAS_PLACEHOLDER, DropReason.RESPONSE_TOO_SHORT, *retokenized)
-    return (DropReason.DAMAGED, *response, DropReason.IMAGE_SIZE, DropReason.IMAGE_MISSING, DropReason.TOO_LONG, *near)
+    return (DropReason.DAMAGED, *response, DropReason.IMAGE_SIZE, DropReason.IMAGE_MISSING, DropReason.TOO_LONG)
 
 
 def build_reason_sql(filters: Sequence[Filter]) -> tuple[str, list[Any]]:

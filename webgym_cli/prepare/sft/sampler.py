@@ -7,18 +7,15 @@ from dataclasses import dataclass, field
 from itertools import groupby, islice
 
 from webgym_cli.config.model import Settings
-from webgym_cli.errors import StoreError
 from webgym_cli.prepare.sft.candidates import StepCandidate
 from webgym_cli.prepare.sft.convert import Converter
 from webgym_cli.prepare.sft.filters import DropReason, list_content_reasons
-from webgym_cli.prepare.sft.near_duplicates import NearDuplicateIndex
 from webgym_cli.prepare.sft.plan import PreparePlan
 from webgym_cli.prepare.sft.sampling import compute_quotas
 from webgym_cli.records.events import EventSink
 from webgym_cli.records.sample import Sample
 from webgym_cli.store.buffer import prefetch, read_or_report
 from webgym_cli.store.run import RunDir
-from webgym_cli.store.screenshots import ScreenshotStore
 
 # Steps between two progress events.
 PROGRESS_EVERY = 50
@@ -48,9 +45,6 @@ class StepSampler:
         self._converter = converter
         self._sink = sink
         self._algorithm = settings.algorithm_config
-        bits = settings.filters.near_duplicate_bits
-        self._seen = None if bits is None else NearDuplicateIndex(bits)
-        self._pictures = ScreenshotStore(run.screenshots)
         self._left = plan.shares
         wanted = self._compute_quotas()
         self._queues = {share: plan.pool.draw(share, count + count // 10 + SPARE) for share, count in wanted.items()}
@@ -66,8 +60,7 @@ class StepSampler:
             for share, count in missing.items():
                 batch = list(islice(self._queues[share], count))
                 self._left[share] -= count - len(batch)  # empty unless another table has replaced this one
-                for candidate, converted in self._convert_batch(batch):
-                    result = self._drop_near_duplicate(candidate, converted)
+                for result in self._convert_batch(batch):
                     if isinstance(result, DropReason):
                         self._drawn.dropped[result.value] += 1
                         self._left[share] -= 1
@@ -91,8 +84,8 @@ class StepSampler:
                 room -= count
         return missing
 
-    def _convert_batch(self, batch: list[StepCandidate]) -> Iterator[tuple[StepCandidate, Sample | DropReason]]:
-        """Yield the batch in order, each candidate with its sample or the reason why there is none."""
+    def _convert_batch(self, batch: list[StepCandidate]) -> Iterator[Sample | DropReason]:
+        """Yield the sample of each candidate in order, or the reason why there is none."""
         results: dict[StepCandidate, Sample | DropReason] = {}
         # By file and offset: one sequential pass, and each trajectory is parsed once for all its steps.
         in_place = sorted(batch, key=lambda candidate: (candidate.place.file, candidate.place.offset))
@@ -104,7 +97,7 @@ class StepSampler:
                     self._converter.convert(trajectory, candidate.step) if trajectory else DropReason.DAMAGED
                 )
                 self._report_progress(len(results), len(batch))
-        return ((candidate, results[candidate]) for candidate in batch)
+        return (results[candidate] for candidate in batch)
 
     def _report_progress(self, done: int, batch: int) -> None:
         """Report the number of tried steps, periodically and at the end of a batch."""
@@ -112,13 +105,3 @@ class StepSampler:
         if self._tried % PROGRESS_EVERY == 0 or done == batch:
             total = max(self._tried, sum(self._compute_quotas().values()))
             self._sink({"event": "prepare_progress", "bar": "prepare", "done": self._tried, "total": total})
-
-    def _drop_near_duplicate(self, candidate: StepCandidate, converted: Sample | DropReason) -> Sample | DropReason:
-        """Return the sample, or the reason that one with nearly the same screenshot of its task was taken."""
-        if self._seen is None or isinstance(converted, DropReason) or not converted.images:
-            return converted
-        try:
-            new = self._seen.add(candidate.task, self._pictures.get(converted.images[-1]))
-        except StoreError:
-            return DropReason.IMAGE_MISSING
-        return converted if new else DropReason.NEAR_DUPLICATE
