@@ -177,6 +177,13 @@ def test_only_the_commands_that_need_a_tiny_model_or_sites_import_testing():
     assert not {file for file in trees() if "testing" in rooms_imported(file) - {room(file)}} - allowed
 
 
+def test_only_the_fixture_sites_import_themselves():
+    """They register as an environment and as WebArena's fixture, each by its location."""
+    folder = "environments/fixture_sites"
+    users = {file for file in trees() if any(found.startswith(folder) for found in imported_files(file))}
+    assert not {file for file in users if not file.startswith(folder)}
+
+
 def test_no_file_switches_on_an_environment_s_name():
     """Only an environment's own folder knows its name; the others ask its `EnvironmentSpec`."""
     offenders = []

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from http import HTTPStatus
+from typing import Any
 
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.base import AgentAccess, Environment, EnvironmentStep, RawObservation
@@ -13,25 +15,22 @@ from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.environments.browser.tabs import new_tab, show_tab
 from webgym_cli.environments.episode_start import EpisodeStart
-from webgym_cli.environments.fixture_sites.server import SiteServer
 from webgym_cli.environments.sites.login_store import is_fixture, task_sites
 from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.environments.web.pool import WebPool
 from webgym_cli.environments.webarena.evaluation import grade
 from webgym_cli.environments.webarena.evaluation_browser import EvaluationBrowser
-from webgym_cli.environments.webarena.fixture_tasks import (
-    WORLD,
-    make_webarena_expert,
-    to_webrl_action,
-)
+from webgym_cli.environments.webarena.fixture import WORLD, make_expert, make_server
 from webgym_cli.environments.webarena.fuzzy_judge import FuzzyJudge
 from webgym_cli.environments.webarena.tasks import evaluation_of
 from webgym_cli.errors import BoundaryError
-from webgym_cli.records.action import InteractionMode
+from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element, Score
-from webgym_cli.records.webrl import AnyAction
+from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
+
+_LISTS = ("combobox", "listbox")
 
 
 class WebArenaPool(WebPool):
@@ -40,7 +39,7 @@ class WebArenaPool(WebPool):
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings, InteractionMode.SET_OF_MARKS, as_text=True)
         self.judge = FuzzyJudge(settings.judge) if settings.judge.base_url else None
-        self._fixture: SiteServer | None = None
+        self._fixture: Any = None
         self._serving = asyncio.Lock()
         self._served = AsyncExitStack()
 
@@ -50,11 +49,11 @@ class WebArenaPool(WebPool):
             stack.push_async_callback(self.judge.close)
         await super()._start(stack)
 
-    async def fixture(self) -> SiteServer:
+    async def fixture(self) -> Any:
         """Return the fixture sites, served and reachable through the egress proxy."""
         async with self._serving:
             if self._fixture is None:
-                server = await self._served.enter_async_context(SiteServer())
+                server = await self._served.enter_async_context(make_server())
                 self.gate.rules = self.gate.rules.with_places(server.places)
                 self._fixture = server
             return self._fixture
@@ -94,8 +93,8 @@ class WebArenaEnvironment(WebEnvironment):
     async def expert_action(self) -> AnyAction:
         """Return the expert's next action. Raises `UsageError` for tasks outside the fixture sites."""
         if self._expert is None:
-            self._expert = make_webarena_expert(self._task)
-        return to_webrl_action(await self._expert.act(self.session, self._seen), self._seen)
+            self._expert = make_expert(self._task)
+        return _to_webrl_action(await self._expert.act(self.session, self._seen), self._seen)
 
     async def _start_episode(self, task: Task, seed: int) -> EpisodeStart:
         """Reserve the sites, or start an episode on the fixture sites."""
@@ -105,7 +104,8 @@ class WebArenaEnvironment(WebEnvironment):
         server = await self._arena.fixture()
         token = server.open_world(WORLD)
         self._held.callback(server.episodes.pop, token, None)
-        return server.describe_start(token, task.start_url)
+        start: EpisodeStart = server.describe_start(token, task.start_url)
+        return start
 
     async def _options(self, task: Task, seed: int) -> SessionOptions:
         options = await super()._options(task, seed)
@@ -163,3 +163,20 @@ class WebArenaEnvironment(WebEnvironment):
             session.url.startswith("chrome-error:") or (await session.traffic()).status == HTTPStatus.BAD_GATEWAY
         ):
             raise BoundaryError(FailureKind.ENVIRONMENT_UNAVAILABLE, down)
+
+
+def _to_webrl_action(action: AnyAction, elements: Sequence[Element]) -> AnyAction:
+    """Return an expert's action in WebRL's action set. Raises `BoundaryError` if it has no equivalent."""
+    if isinstance(action, WebRLAction):
+        return action
+    if action.name is ActionName.NAVIGATE:
+        detail = "the expert is lost: WebRL has no action that opens an address"
+        raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, detail)
+    if action.name is not ActionName.TYPE or action.element_id is None:
+        return action
+    text = action.text or ""
+    if elements[action.element_id].role in _LISTS:
+        return WebRLAction(name=WebRLActionName.SELECT, element_id=action.element_id, text=text)
+    if text.endswith("\n"):
+        return WebRLAction(name=WebRLActionName.SEARCH, element_id=action.element_id, text=text[:-1])
+    return Action(name=ActionName.TYPE, element_id=action.element_id, text=text)

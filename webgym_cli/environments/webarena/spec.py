@@ -6,7 +6,6 @@ from typing import Any
 
 from webgym_cli.environments.registry import SITE_RESOURCES, EnvironmentSpec
 from webgym_cli.records.task import Task
-from webgym_cli.tasks.registry import select_named
 from webgym_cli.util.registry import lazy
 
 # WebArena's format requires an evaluation; this one counts as none, so that only a reward model scores the task.
@@ -22,18 +21,6 @@ _NO_EVALUATION = {
 _SITE_FIELDS = ("sites", "require_login", "storage_state", "geolocation", "require_reset", "start_urls")
 
 
-def _list_tasks(names: str) -> list[Task]:
-    from webgym_cli.environments.webarena.browse_tasks import browse_sets
-    from webgym_cli.environments.webarena.fixture_tasks import list_webarena_tasks
-
-    tasks = list_webarena_tasks()
-    sets: dict[str, list[str]] = {name: list(members) for name, members in browse_sets().items()}
-    sets["fixture"] = [name for name in tasks if name.startswith("fixture-")]
-    example = "-s tasks.train=webarena:fixture"
-    selected = sets.get(names) or select_named(names, list(tasks), "WebArena's form has no fixture task", example)
-    return [tasks[name] for name in selected]
-
-
 def _new_task_fields(task: Task) -> dict[str, Any]:
     return {name: task.extra[name] for name in _SITE_FIELDS if name in task.extra} | {"eval": _NO_EVALUATION}
 
@@ -46,10 +33,10 @@ def _group_name(task: Task) -> str:
 SPEC = EnvironmentSpec(
     name="webarena",
     benchmarks=("webarena", "visualagentbench", "webrl"),
-    list_tasks=_list_tasks,
+    list_tasks=lazy("webgym_cli.environments.webarena.fixture:list_tasks"),
     make_pool=lazy("webgym_cli.environments.webarena.environment:WebArenaPool"),
     observations=("text",),
-    require_expert=lazy("webgym_cli.environments.webarena.fixture_tasks:require_experts"),
+    require_expert=lazy("webgym_cli.environments.webarena.fixture:require_experts"),
     check_settings=lazy("webgym_cli.environments.webarena.requirements:check_settings"),
     scores_unfinished=True,
     resources=SITE_RESOURCES,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -10,21 +10,19 @@ from typing import Any
 
 import yaml
 
-from webgym_cli.config.model import Settings
+from webgym_cli.environments.fixture_sites.browse_tasks import browse_sets
 from webgym_cli.environments.fixture_sites.expert import make_expert_run
 from webgym_cli.environments.fixture_sites.expressions import draw_names, fill
 from webgym_cli.environments.fixture_sites.registry import find_site
 from webgym_cli.environments.fixture_sites.tasks import find_task
 from webgym_cli.environments.sites.login_store import is_fixture
 from webgym_cli.environments.sites.site_expert import ExpertRun
-from webgym_cli.environments.webarena.browse_tasks import browse_sets
-from webgym_cli.errors import BoundaryError, UsageError
-from webgym_cli.records.action import Action, ActionName
-from webgym_cli.records.failure import FailureKind
+from webgym_cli.environments.webarena.fixture import WORLD
+from webgym_cli.environments.webarena.tasks import read_config
+from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
-from webgym_cli.records.trajectory import Element
 from webgym_cli.records.webarena import AND, WebArenaSite
-from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
+from webgym_cli.tasks.registry import select_named
 from webgym_cli.util.text import map_texts
 
 # Fixture sites in place of WebArena's; the mail site replaces the forum.
@@ -32,9 +30,6 @@ ADDRESSES = {
     WebArenaSite.SHOPPING: "http://shop.test",
     WebArenaSite.REDDIT: "http://mail.test",
 }
-_LISTS = ("combobox", "listbox")
-# Seed of the content of all these tasks.
-WORLD = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +47,7 @@ class WebArenaFixture:
 @cache
 def load_fixtures() -> dict[str, WebArenaFixture]:
     """Return the tasks by id."""
-    text = Path(__file__).with_name("fixture_tasks.yaml").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("webarena_tasks.yaml").read_text(encoding="utf-8")
     worlds = {name: find_site(f"{name}.test").world(WORLD) for name in ("shop", "mail")}
     sets = [yaml.safe_load(text), *browse_sets().values()]
     return {task_id: _make_fixture(task_id, worlds, **fields) for tasks in sets for task_id, fields in tasks.items()}
@@ -80,20 +75,17 @@ def _make_fixture(
     return WebArenaFixture(config, find_task(expert).expert if isinstance(expert, str) else expert, drawn)
 
 
-def list_webarena_tasks() -> dict[str, Task]:
-    """Return the tasks by id."""
-    from webgym_cli.environments.webarena.tasks import read_config
-
-    return {name: read_config(fixture.config, ADDRESSES) for name, fixture in load_fixtures().items()}
-
-
-def require_experts(settings: Settings, tasks: Iterable[Task]) -> None:
-    """Raise `UsageError` for a task without an expert."""
-    for task in tasks:
-        make_webarena_expert(task)
+def list_tasks(names: str) -> list[Task]:
+    """Return tasks: a set of `browse_sets`, all others (`fixture`), or ids separated by commas. Raises `UsageError`."""
+    tasks = {name: read_config(fixture.config, ADDRESSES) for name, fixture in load_fixtures().items()}
+    sets: dict[str, list[str]] = {name: list(members) for name, members in browse_sets().items()}
+    sets["fixture"] = [name for name in tasks if name.startswith("fixture-")]
+    example = "-s tasks.train=webarena:fixture"
+    selected = sets.get(names) or select_named(names, list(tasks), "WebArena's form has no fixture task", example)
+    return [tasks[name] for name in selected]
 
 
-def make_webarena_expert(task: Task) -> ExpertRun:
+def make_expert(task: Task) -> ExpertRun:
     """Return an expert for one episode. Raises `UsageError` for a task without one."""
     if not is_fixture(task) or task.id not in load_fixtures():
         raise UsageError(
@@ -102,20 +94,3 @@ def make_webarena_expert(task: Task) -> ExpertRun:
         )
     fixture = load_fixtures()[task.id]
     return make_expert_run(fixture.expert, fixture.drawn)
-
-
-def to_webrl_action(action: AnyAction, elements: Sequence[Element]) -> AnyAction:
-    """Return an expert's action in WebRL's action set. Raises `BoundaryError` if it has no equivalent."""
-    if isinstance(action, WebRLAction):
-        return action
-    if action.name is ActionName.NAVIGATE:
-        detail = "the expert is lost: WebRL has no action that opens an address"
-        raise BoundaryError(FailureKind.ENVIRONMENT_ERROR, detail)
-    if action.name is not ActionName.TYPE or action.element_id is None:
-        return action
-    text = action.text or ""
-    if elements[action.element_id].role in _LISTS:
-        return WebRLAction(name=WebRLActionName.SELECT, element_id=action.element_id, text=text)
-    if text.endswith("\n"):
-        return WebRLAction(name=WebRLActionName.SEARCH, element_id=action.element_id, text=text[:-1])
-    return Action(name=ActionName.TYPE, element_id=action.element_id, text=text)

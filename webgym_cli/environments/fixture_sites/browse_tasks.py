@@ -29,7 +29,7 @@ _TEST, _TRAIN = (1, 6), (0, 5)
 
 
 def browse_sets() -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the tasks of each set by their ids, with the fields of `fixture_tasks.yaml`."""
+    """Return the tasks of each set by their ids, with the fields of `webarena_tasks.yaml`."""
     return {"browse-train": dict(_make_tasks(_TRAIN)), "browse-test": dict(_make_tasks(_TEST))}
 
 
