@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from webgym_cli.cli.output import Output
 
 if TYPE_CHECKING:
-    from webgym_cli.records.events import Event
+    from webgym_cli.records.events import Event, EventSink
     from webgym_cli.store.index.query import Index
     from webgym_cli.store.run import RunDir
 
@@ -30,15 +30,33 @@ def open_run_index(
         if not kept:
             run = stack.enter_context(temporary_index(run))
         # The bar is removed before the block begins, so that it does not mix with the data.
-        with output.progress() as board:
-
-            def sink(event: Event) -> None:
-                if "message" in event:
-                    output.note(str(event["message"]))
-                else:
-                    board({**event, "transient": True})  # shown as a bar only, never as data
-
+        with _show_progress(output) as sink:
             if rebuilt:
                 rebuild(run, sink)
             index = stack.enter_context(open_index(run, *more, progress=sink))
         yield index
+
+
+def update_run_index(run: RunDir, output: Output, stack: ExitStack) -> RunDir:
+    """Update a run's index, with a progress bar; return the run to open. Raises `StoreError`.
+
+    `stack`: keeps the temporary index of a run that can't be written.
+    """
+    from webgym_cli.store.index.query import update_or_copy
+
+    with _show_progress(output) as sink:
+        return update_or_copy(run, sink, stack)
+
+
+@contextmanager
+def _show_progress(output: Output) -> Iterator[EventSink]:
+    """Yield a sink whose messages are notes, and whose other events are a bar alone, never data."""
+    with output.progress() as board:
+
+        def sink(event: Event) -> None:
+            if "message" in event:
+                output.note(str(event["message"]))
+            else:
+                board({**event, "transient": True})
+
+        yield sink

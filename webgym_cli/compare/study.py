@@ -33,18 +33,20 @@ class StudyCurves(TypedDict):
     """Those of `read_step_curves`."""
 
 
-def build_study(runs: Sequence[ComparedRun]) -> dict[str, Any]:
+def build_study(runs: Sequence[ComparedRun], points: Sequence[Sequence[SuccessPoint]] | None = None) -> dict[str, Any]:
     """Return a row for each run and each group, as one JSON object. Raises `StoreError`.
 
-    A run's success is that of its newest test episodes, or of its newest training episodes without such.
+    A run's success is that of its newest test episodes, or of its newest training episodes without such. `points`:
+    what `read_points` returned for each run; None: they are read.
     """
     settings = [saved_settings(run) for run, _ in runs]
     values = [flat_values(of) for of in settings]
     different = [key for key in dict.fromkeys(key for of in values for key in of) if _differs(key, values)]
     groups: dict[str, list[dict[str, Any]]] = {}
-    for (run, index), of, flat in zip(runs, settings, values, strict=True):
+    points = points or [read_points(index) for _, index in runs]
+    for (run, _), of, flat, of_run in zip(runs, settings, values, points, strict=True):
         own = {key: flat.get(key) for key in different}
-        identity, newest = describe_run(run, of), find_newest_test(read_points(index))
+        identity, newest = describe_run(run, of), find_newest_test(of_run)
         group = groups.setdefault(json.dumps(own), [])
         group.append(
             {
@@ -66,15 +68,17 @@ def build_study(runs: Sequence[ComparedRun]) -> dict[str, Any]:
     }
 
 
-def read_study_curves(runs: Sequence[ComparedRun]) -> StudyCurves:
-    """Return the curves of each run, by its folder. Raises `StoreError`."""
+def build_study_with_curves(runs: Sequence[ComparedRun]) -> tuple[dict[str, Any], StudyCurves]:
+    """Return the study, and the curves of each run by its folder. Raises `StoreError`."""
+    points = [read_points(index) for _, index in runs]
     success: dict[str, dict[str, list[SuccessPoint]]] = {}
-    for run, index in runs:
-        for row in read_points(index):
+    for (run, _), of_run in zip(runs, points, strict=True):
+        for row in of_run:
             if row["band"] is None and row["scored"]:
                 success.setdefault(row["series"], {}).setdefault(str(run.root), []).append(row)
     metrics = [name for *_, name in STEP_CURVES]
-    return {"success": success, "optimizer_steps": {str(run.root): read_step_curves(run, metrics) for run, _ in runs}}
+    steps = {str(run.root): read_step_curves(run, metrics) for run, _ in runs}
+    return build_study(runs, points), {"success": success, "optimizer_steps": steps}
 
 
 def render_csv(study: dict[str, Any]) -> str:

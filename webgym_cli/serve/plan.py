@@ -140,7 +140,6 @@ def plan_servers(
     # Named adapters need servers that keep running, on loopback: the endpoint lets any client load adapters.
     by_name = serve.enable_lora and action == "keep" and is_loopback(serve.host)
     served = round_rank(lora_rank) if by_name else 0
-    cores = (os.cpu_count() or 1) // len(split)
     plan = ServerPlan(
         python=str(python),
         model=model,
@@ -156,7 +155,7 @@ def plan_servers(
             *(lora_args(served) if served else ()),
         ),
         extra_args=serve.extra_args,
-        env=_common_env(settings) | (_cpu_env(settings, cores) if device == "cpu" else {}),
+        env=_common_env(settings) | (_cpu_env(settings, len(split)) if device == "cpu" else {}),
         dev_mode=is_loopback(serve.host),
         startup_timeout=serve.startup_timeout,
         stop_grace=serve.stop_grace,
@@ -251,9 +250,9 @@ def _cpu_args(settings: Settings) -> list[str]:
     ]
 
 
-def _cpu_env(settings: Settings, cpus: int) -> dict[str, str]:
-    """Return the variables of the CPU backend. Half of the cores are left to the browsers."""
-    workers = settings.serve.workers
+def _cpu_env(settings: Settings, servers: int) -> dict[str, str]:
+    """Return the variables of the CPU backend. Half of a server's share of the cores is left to the browsers."""
+    workers, cpus = settings.serve.workers, (os.cpu_count() or 1) // servers
     # A worker beside the engine costs as much again for each token: both poll their shared memory all the time.
     return ({cpu_server.ONE_PROCESS: "0"} if workers == 1 else {}) | {
         # binding threads to cores fails in containers that don't have all of them

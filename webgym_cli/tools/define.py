@@ -114,11 +114,7 @@ def tool(
 
     def decorate(given: Callable[..., Any]) -> Tool:
         called = given.__name__ if name is None else name
-        if not _NAME.fullmatch(called):
-            raise UsageError(f"tool {called!r}: a name has letters, digits, _ and - only, 64 at most")
-        for what, limit in (("timeout", timeout), ("max_length", max_length)):
-            if limit is not None and limit <= 0:
-                raise UsageError(f"tool {called}: {what} must be above 0, it is {limit}")
+        _check_definition(called, {"timeout": timeout, "max_length": max_length})
         stateful = inspect.isclass(given)
         function = _method_of(called, given) if stateful else given
         context = find_context_parameter(function)
@@ -143,6 +139,15 @@ def tool(
         )
 
     return decorate if decorated is None else decorate(decorated)
+
+
+def _check_definition(name: str, limits: Mapping[str, float | None]) -> None:
+    """Raise `UsageError` for an invalid name or limit."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(f"tool {name!r}: a name has letters, digits, _ and - only, 64 at most")
+    for what, limit in limits.items():
+        if limit is not None and limit <= 0:
+            raise UsageError(f"tool {name}: {what} must be above 0, it is {limit}")
 
 
 def to_output(value: Any) -> ToolOutput:

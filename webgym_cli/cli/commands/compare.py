@@ -66,30 +66,22 @@ def compare(
     See also: webgym report, webgym show.
     """
     from webgym_cli.compare.views import build_version_tables
-    from webgym_cli.store.outputs import refuse_output_in_run
     from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
-    if html is not None:
-        refuse_output_in_run(html)
     if _compare_evaluations(output, sides, top if tasks else None, html, across=across):
         return
-    named = _parse_sides(sides)
-    if csv is not None and any(versions for _, versions in named):
-        raise UsageError("--csv: a row belongs to a run", hint="webgym compare RUN... --csv FILE")
-    if html is not None and (len(named) < 2 or any(versions for _, versions in named)):
-        raise UsageError("--html: a page compares runs", hint="webgym compare RUN_A RUN_B --html FILE")
+    named = _parse_sides(sides, csv, html)
     with ExitStack() as stack:
         runs = [(open_run(path)[0], versions) for path, versions in named]
         opened = [(run, stack.enter_context(open_run_index(run, output)), versions) for run, versions in runs]
-        if not any(versions for _, _, versions in opened):
-            pairs = [(run, index) for run, index, _ in opened]
-            if csv is not None or len(pairs) > 2:
-                _show_study(output, pairs, csv, html)
-                return
-            if len(pairs) == 2:
-                _compare_runs(output, pairs[0], pairs[1], split, top if tasks else None, html)
-                return
+        pairs = [(run, index) for run, index, versions in opened if not versions]
+        if csv is not None or len(pairs) > 2:
+            _show_study(output, pairs, csv, html)
+            return
+        if len(pairs) == 2:
+            _compare_runs(output, pairs[0], pairs[1], split, top if tasks else None, html)
+            return
         difference = _compare_versions(opened, split)
     if json:
         output.data(difference)
@@ -103,7 +95,10 @@ def _compare_evaluations(
     """Compare records of evaluations; return whether the sides are such. `top`: as for runs."""
     from webgym_cli.compare.evaluation_views import build_comparison_tables, render_record_comparison
     from webgym_cli.compare.evaluations import compare_records, find_record
+    from webgym_cli.store.outputs import refuse_output_in_run
 
+    if html is not None:
+        refuse_output_in_run(html)
     records = [record for side in sides if (record := find_record(side))]
     if not records:
         return False
@@ -128,8 +123,8 @@ def _write(output: Output, name: str, path: Path, content: bytes) -> None:
     output.note(f"{name}: {path}")
 
 
-def _parse_sides(words: Sequence[Path]) -> list[tuple[Path, list[int]]]:
-    """Return the runs, each with the versions that follow it. Raises `UsageError`."""
+def _parse_sides(words: Sequence[Path], csv: Path | None, html: Path | None) -> list[tuple[Path, list[int]]]:
+    """Return the runs, each with the versions that follow it; these have no file. Raises `UsageError`."""
     sides: list[tuple[Path, list[int]]] = []
     for word in words:
         if sides and str(word).isdecimal():
@@ -140,6 +135,10 @@ def _parse_sides(words: Sequence[Path]) -> list[tuple[Path, list[int]]]:
     if counts not in ([0], [2], [1, 1]) and any(counts):
         usage = "webgym compare RUN VERSION VERSION, or RUN_A VERSION RUN_B VERSION"
         raise UsageError("two versions are compared, of one run or of two", hint=usage)
+    if csv is not None and any(counts):
+        raise UsageError("--csv: a row belongs to a run", hint="webgym compare RUN... --csv FILE")
+    if html is not None and (len(sides) < 2 or any(counts)):
+        raise UsageError("--html: a page compares runs", hint="webgym compare RUN_A RUN_B --html FILE")
     return sides
 
 
@@ -192,12 +191,14 @@ def _compare_runs(
 
 def _show_study(output: Output, runs: Sequence[tuple[RunDir, Index]], csv: Path | None, html: Path | None) -> None:
     """Show a row for each run, and each group of seeds. `csv`: a file for the rows, or -."""
-    from webgym_cli.compare.study import build_study, read_study_curves, render_csv
+    from webgym_cli.compare.study import build_study, build_study_with_curves, render_csv
     from webgym_cli.compare.views import build_study_tables, render_study
 
-    study = build_study(runs)
-    if html is not None:
-        _write(output, "the page", html, render_study(study, read_study_curves(runs)))
+    if html is None:
+        study = build_study(runs)
+    else:
+        study, curves = build_study_with_curves(runs)
+        _write(output, "the page", html, render_study(study, curves))
     if csv == Path("-"):
         output.text(render_csv(study).rstrip("\n"))
         return

@@ -11,6 +11,7 @@ import typer
 from webgym_cli.cli import completion as complete
 from webgym_cli.cli.options import PaidOptions
 from webgym_cli.config.limits import MAX_CHAINS, MAX_EPISODES
+from webgym_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
@@ -82,13 +83,12 @@ def eval_(
     from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
     from webgym_cli.store.run import RunDir
 
+    if not benchmark:
+        raise UsageError("-b '' names no tasks", hint=f"webgym eval {subject} -b miniwob:all")
     source = str(Path(benchmark).absolute()) if Path(benchmark).is_file() else benchmark
-    values = {
-        "rollout.test_repeats": repeats,
-        "judge.protocol": protocol,
-        **{f"rollout.test_max_steps.{band}": max_steps for band in ("easy", "medium", "hard")},
-    }
-    settings = _resolve(subject, RunDir(out) if out else None, options, {**values, "tasks.test": source})
+    values = {"rollout.test_repeats": repeats, "judge.protocol": protocol, "tasks.test": source}
+    values |= {f"rollout.test_max_steps.{band}": max_steps for band in ("easy", "medium", "hard")}
+    settings = _resolve(subject, RunDir(out) if out else None, options, values)
     ids = None if subset is None else _read_ids(subset)
     chosen = Benchmark(source, ids, episodes, digest)
     directory = RunDir(out or _name_folder(subject, settings, chosen))
@@ -151,8 +151,6 @@ def _name_folder(subject: str, settings: Settings, benchmark: Any) -> Path:
 
 
 def _read_ids(file: Path) -> set[str]:
-    from webgym_cli.errors import UsageError
-
     try:
         return {line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()}
     except (OSError, UnicodeDecodeError) as error:

@@ -100,32 +100,42 @@ def export_sharegpt(
 
     See also: webgym prepare, webgym inspect-buffer, webgym import.
     """
-    from webgym_cli.cli.stage import resolve
     from webgym_cli.prepare.export.export import Export
     from webgym_cli.store.index.selection import TrajectoryQuery
 
-    if format_ == "webdataset":
-        raise UsageError("--format webdataset is no format any more: hf writes shards too", hint="--format hf")
-    directory, settings = resolve(run, options, required=True, executes=False)
-    if _needs_plugins(directory, settings, format_):
-        directory, settings = resolve(run, options, required=True)
+    directory, settings = _resolve(run, options, format_)
     chosen = ExportOptions(format_, unit, objective, copy_images, embed_images, shard_size, max_pairs)
     query = TrajectoryQuery(split=split, iteration=iteration, task=task, site=site, band=band, expression=where)
-    selected = None if (given := read_ids(ids)) is None else tuple(dict.fromkeys(given))
-    output, export = Output(), Export(directory, settings, chosen, selected, query, out)
+    output, export = Output(), Export(directory, settings, chosen, read_ids(ids), query, out)
     if dry_run:
         _plan(export, output)
         return
     with output.progress() as board:
         stats = export.execute(output.text, board)
     _show_summary(output, stats)
+    _require_exported(directory, stats, strict=strict)
+
+
+def _resolve(run: Path, options: SettingsOptions, format_: str) -> tuple[RunDir, Settings]:
+    """Return the run and its settings; its plugins are imported if they are needed."""
+    from webgym_cli.cli.stage import resolve
+
+    if format_ == "webdataset":
+        raise UsageError("--format webdataset is no format any more: hf writes shards too", hint="--format hf")
+    directory, settings = resolve(run, options, required=True, executes=False)
+    if _needs_plugins(directory, settings, format_):
+        directory, settings = resolve(run, options, required=True)
+    return directory, settings
+
+
+def _require_exported(run: RunDir, stats: ExportStats, *, strict: bool) -> None:
     if strict and stats.damaged:
         raise StoreError(
-            f"{directory.root}: {stats.damaged} lines or records are damaged or lack screenshots, and were left out",
-            hint=f"webgym inspect-buffer {directory.root} --verify",
+            f"{run.root}: {stats.damaged} lines or records are damaged or lack screenshots, and were left out",
+            hint=f"webgym inspect-buffer {run.root} --verify",
         )
     if not stats.records:
-        raise WebGymError(f"{directory.root}: nothing was exported", hint=f"webgym inspect-buffer {directory.root}")
+        raise WebGymError(f"{run.root}: nothing was exported", hint=f"webgym inspect-buffer {run.root}")
 
 
 def _needs_plugins(run: RunDir, settings: Settings, format_: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from webgym_cli.cli.options import RunArg, StageOptions
 from webgym_cli.records.groups import Split
 
 if TYPE_CHECKING:
+    from webgym_cli.cli.output import Output
     from webgym_cli.config.model import Settings
     from webgym_cli.records.trajectory import PromptSpec
 
@@ -57,7 +58,6 @@ def import_(
       webgym import messages episodes.jsonl runs/a --images shots/
       webgym import webrl results/ runs/w -c webrl
       webgym import run runs/a runs/b --where "success AND policy = 'oracle'"
-      webgym import webgym train_trajectories.pt.iteration3 runs/a --images /data/logs/images
 
     Exit codes: 75.
 
@@ -72,33 +72,28 @@ def import_(
 
     directory, settings = resolve(run, options)
     output = options.open_output()
-    plan = plan_import(
-        directory,
-        format_,
-        path.absolute(),
-        iteration=iteration,
-        split=split,
-        images=images and images.absolute(),
-        prompt=_make_prompt(settings),
-        where=where,
-    )
-    # An explicit --split needs no caution.
-    if plan.format.caution and split is None:
+    asked: dict[str, Any] = {"iteration": iteration, "split": split, "where": where}
+    asked |= {"images": images and images.absolute()}
+    plan = plan_import(directory, format_, path.absolute(), prompt=_make_prompt(settings), **asked)
+    if plan.format.caution and split is None:  # an explicit --split needs no caution
         output.note(f"note: {plan.format.caution}")
     if options.dry_run:
-        summary = Importer(plan, directory, lambda event: None, dry=True).execute()
-        output.show(summary)
+        output.show(summary := Importer(plan, directory, lambda event: None, dry=True).execute())
         require_imported(summary, plan)
         return
-    own_options = {"format_": absolute_place(plan.name), "path": plan.path, "split": split}
-    own_options |= {"iteration": iteration, "images": plan.images, "where": where}
+    own_options = {"format_": absolute_place(plan.name), "path": plan.path, **asked, "images": plan.images}
     with stage("import", directory, settings, output, own_options) as at:
         summary = Importer(plan, at.run, at.sink).execute()
         at.sink(make_event(**summary, message=format_import(summary)))
-    for why, examples in summary["examples"].items():
-        output.note(f"  {why}: {examples[0]}")
+    _note_examples(output, summary)
     require_imported(summary, plan)
     output.next_step(f"webgym inspect-buffer {run}")
+
+
+def _note_examples(output: Output, summary: dict[str, Any]) -> None:
+    """Show an example of each reason for which something was left out."""
+    for why, examples in summary["examples"].items():
+        output.note(f"  {why}: {examples[0]}")
 
 
 def _make_prompt(settings: Settings) -> PromptSpec:

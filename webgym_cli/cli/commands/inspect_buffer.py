@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -75,7 +76,6 @@ def inspect_buffer(
     Examples:
       webgym inspect-buffer runs/a --reward 1 -q | webgym export-sharegpt runs/a - > sft.json
       webgym inspect-buffer runs/a --where "steps > 8 and site = 'example.com' and agreement < 1"
-      webgym inspect-buffer runs/a --sql "select page_site, count(*) from steps group by all" --json
       webgym inspect-buffer runs/* --sql "select run, iteration, avg(success::int) from trajectories group by all"
 
     Exit codes: 3.
@@ -84,33 +84,33 @@ def inspect_buffer(
     """
     from webgym_cli.cli.stage import resolve
     from webgym_cli.store.index.selection import TrajectoryQuery
-    from webgym_cli.store.run import open_run
 
     directory, settings = resolve(runs[0], options, required=True, executes=False)
-    more = [open_run(path)[0] for path in runs[1:]]
-    if more and (sql is None or reindex):
-        raise UsageError("several runs are only queried together", hint='webgym inspect-buffer RUN RUN --sql "..."')
-    query = TrajectoryQuery(
-        split=split, iteration=iteration, task=task, reward=reward, failure=failure, site=site, band=band
-    )
+    query = TrajectoryQuery(split, iteration, task, reward, failure, site, band)
+    more = _open_more(runs[1:], only=sql is not None and not reindex)
     _check_exclusive_options(query != TrajectoryQuery() or where is not None, sql=sql is not None, verify=verify)
     output = Output(as_json=options.json, quiet=quiet)
-    if verify and not reindex:  # updating the index would hide lines that are missing
-        _verify(directory, output)
+    if verify:
+        _verify(directory, output, reindex=reindex)
         return
     with open_run_index(directory, output, *more, rebuilt=reindex) as index:
-        if verify:
-            _verify(directory, output)
-            return
+        query = query if where is None else replace(query, expression=index.check_where(where))
         if sql is not None:
             _run_sql(directory, index, sql, output)
-            return
-        if where is not None:
-            query = replace(query, expression=index.check_where(where))
-        if quiet:
+        elif quiet:
             _print_ids(directory, index, query, output)
         else:
             _show_summary(directory, settings, index, query, top, output)
+
+
+def _open_more(runs: Sequence[Path], *, only: bool) -> list[RunDir]:
+    """Return the other runs. Raises `UsageError` unless they are `only` queried."""
+    from webgym_cli.store.run import open_run
+
+    more = [open_run(path)[0] for path in runs]
+    if more and not only:
+        raise UsageError("several runs are only queried together", hint='webgym inspect-buffer RUN RUN --sql "..."')
+    return more
 
 
 def _check_exclusive_options(chosen: bool, *, sql: bool, verify: bool) -> None:
@@ -171,11 +171,14 @@ def _show_summary(
         output.note(f"no trajectory matches; webgym inspect-buffer {run.root} shows what there is")
 
 
-def _verify(run: RunDir, output: Output) -> None:
+def _verify(run: RunDir, output: Output, *, reindex: bool) -> None:
     """Show the findings of the verification: all of them with `--json`. Raises `StoreError` if there are any."""
     from webgym_cli.cli.commands.inspect_tables import show_findings
     from webgym_cli.inspect.verify import verify
 
+    if reindex:  # not without: an update of the index would hide lines that are missing
+        with open_run_index(run, output, rebuilt=True):
+            pass
     with output.progress() as board:
         report = verify(run, board)
     if output.as_json:

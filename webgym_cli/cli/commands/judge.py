@@ -16,7 +16,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.groups import Split
 
 if TYPE_CHECKING:
-    from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection
+    from webgym_cli.rewards.selection import ScoringQuery
 
 IterationOpt = Annotated[str, typer.Option("--iteration", metavar="N|all", help="Only this iteration.")]
 UnjudgedOpt = Annotated[bool, typer.Option("--unjudged", help="Only trajectories without a verdict (default).")]
@@ -65,15 +65,10 @@ def judge(
     from webgym_cli.loop.judging import judge as judge_run
     from webgym_cli.rewards.judge.client import require_judge
     from webgym_cli.rewards.judge.scorer import JudgeScorer
-    from webgym_cli.rewards.selection import ScoringSelection, plan_scoring
+    from webgym_cli.rewards.selection import plan_scoring
 
     ids = read_ids(ids)
-    selections = {
-        ScoringSelection.UNJUDGED: ("--unjudged", unjudged),
-        ScoringSelection.FAILED: ("--failed", failed),
-        ScoringSelection.ALL: ("--all", all_),
-    }
-    query = build_query(ids, split, iteration, selections)
+    query = build_query(ids, split, iteration, {"--unjudged": unjudged, "--failed": failed, "--all": all_})
     if against is not None:
         _show_agreement(run, against, query, precision, as_json=options.json)
         return
@@ -95,23 +90,24 @@ def build_query(
     ids: Sequence[str] | None,
     split: Split | None,
     iteration: str,
-    selections: Mapping[ScoringSelection, tuple[str, bool]],
+    selections: Mapping[str, bool],
 ) -> ScoringQuery:
-    """Return what the options select; `selections`: the option of each, and whether it is given.
+    """Return what the options select; `selections`: whether each of the options that exclude each other is given.
 
     Raises `UsageError` where they make no sense.
     """
-    from webgym_cli.rewards.selection import ScoringQuery
+    from webgym_cli.rewards.selection import ScoringQuery, ScoringSelection
 
     if iteration != "all" and not iteration.isdecimal():
         raise UsageError(f"--iteration takes a number or all, got {iteration!r}")
-    given = [selection for selection, (_, is_given) in selections.items() if is_given]
+    given = [option for option, is_given in selections.items() if is_given]
     if len(given) > 1:
-        raise UsageError(f"{' and '.join(selections[selection][0] for selection in given)} exclude each other")
+        raise UsageError(f"{' and '.join(given)} exclude each other")
+    known = {"--failed": ScoringSelection.FAILED, "--all": ScoringSelection.ALL}
     return ScoringQuery(
         split=split,
         iteration=None if iteration == "all" else int(iteration),
-        selection=given[0] if given else None,
+        selection=known.get(given[0], ScoringSelection.UNJUDGED) if given else None,
         ids=None if ids is None else tuple(ids),
     )
 

@@ -86,13 +86,8 @@ def loop(
 
     directory, settings = resolve(run, options)
     output = options.open_output()
-    own_options: dict[str, Any] = {
-        "iterations": iterations,
-        "eval_every": eval_every,
-        "until": until,
-        "min_success": min_success,
-        "keep_going": keep_going,
-    }
+    own_options: dict[str, Any] = {"iterations": iterations, "eval_every": eval_every}
+    own_options |= {"until": until, "min_success": min_success, "keep_going": keep_going}
     plan = plan_loop(directory, settings, phase=Phase(phase), **own_options)
     deadline = find_deadline(directory, stop_before, os.environ)
     if options.dry_run:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from webgym_cli.cli.options import DryRunOpt, JsonOpt, MaxCallsOpt, MaxCostOpt, PaidOptions, RunArg, TrustOpt
 from webgym_cli.cli.output import Output
+
+if TYPE_CHECKING:
+    from webgym_cli.store.run import RunDir
+    from webgym_cli.store.state import RunningCommand
 
 
 def resume(
@@ -34,7 +40,6 @@ def resume(
     from pydantic import validate_call
 
     from webgym_cli.cli.stage import trust as trust_runs
-    from webgym_cli.config.trust import POLICY, is_own, refuse_foreign, require_trust, select_executed
     from webgym_cli.store.run import open_run
     from webgym_cli.store.state import read_running_command
 
@@ -46,12 +51,7 @@ def resume(
         return
     if trust:
         trust_runs(directory)
-    if not is_own(directory.root):
-        # it names files to read and to write, which a stranger's note must not choose
-        if interrupted.command in ("generate", "import", "eval"):
-            why = f"its {interrupted.command} reads and writes files that its author chose"
-            raise refuse_foreign(directory.root, why)
-        require_trust(directory.root, select_executed({POLICY: interrupted.options.get("policy")}))
+    _require_trust(directory, interrupted)
     output.note(
         f"{'would resume' if dry_run else 'resuming'} `webgym {interrupted.command}`, begun {interrupted.since}"
     )
@@ -61,3 +61,15 @@ def resume(
     # state.json holds texts; the commands take types.
     options = PaidOptions(json=json, dry_run=dry_run, max_cost=max_cost, max_judge_calls=max_judge_calls)
     validate_call(command)(**{place: run}, options=options, **interrupted.options)
+
+
+def _require_trust(run: RunDir, interrupted: RunningCommand) -> None:
+    """Raise `UsageError` for a command of a run that was made elsewhere, unless nothing of it is executed."""
+    from webgym_cli.config.trust import POLICY, is_own, refuse_foreign, require_trust, select_executed
+
+    if is_own(run.root):
+        return
+    # it names files to read and to write, which a stranger's note must not choose
+    if interrupted.command in ("generate", "import", "eval"):
+        raise refuse_foreign(run.root, f"its {interrupted.command} reads and writes files that its author chose")
+    require_trust(run.root, select_executed({POLICY: interrupted.options.get("policy")}))

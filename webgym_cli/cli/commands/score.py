@@ -63,13 +63,12 @@ def score(
     from webgym_cli.loop import scoring
     from webgym_cli.rewards.check_scorer import CheckScorer
     from webgym_cli.rewards.orm.scorer import OrmScorer
-    from webgym_cli.rewards.selection import ScoringSelection, plan_scoring
+    from webgym_cli.rewards.selection import plan_scoring
 
     if check and orm is not None:
         raise UsageError("--check and --orm exclude each other")
     ids = read_ids(ids)
-    selections = {ScoringSelection.UNJUDGED: ("--unscored", unscored), ScoringSelection.ALL: ("--all", all_)}
-    query = build_query(ids, split, iteration, selections)
+    query = build_query(ids, split, iteration, {"--unscored": unscored, "--all": all_})
     directory, settings = resolve(run, options, _settings_of(orm), required=True)
     settings = settings if check else scoring.resolve_orm_model(settings)
     output = options.open_output()
@@ -80,12 +79,10 @@ def score(
     own_options = {"ids": ids, "check": check, "split": split, "iteration": iteration}
     own_options |= {"unscored": unscored, "all_": all_}
     with stage("score", directory, settings, output, own_options) as at:
-        if check:
-            at.execute(lambda context: scoring.check(context, plan))
-            unreadable = 0
-        else:
-            unreadable = at.execute(lambda context: scoring.score(context, plan))["unreadable"]
-    output.next_step(f"webgym score {run}" if unreadable else f"webgym inspect-buffer {run}")
+        work = scoring.check if check else scoring.score
+        summary = at.execute(lambda context: work(context, plan))
+    again = summary.get("unreadable")
+    output.next_step(f"webgym score {run}" if again else f"webgym inspect-buffer {run}")
 
 
 def _settings_of(orm: str | None) -> dict[str, str]:

@@ -61,19 +61,18 @@ def setup(
     from webgym_cli.jobs.signals import run_async
     from webgym_cli.train.deepspeed_ops import build_ops
     from webgym_cli.venvs.browser import execute_browser, plan_browser
-    from webgym_cli.venvs.doctor import check_kernels
     from webgym_cli.venvs.locate import resolve_device
     from webgym_cli.venvs.setup import execute_setup, plan_setup
 
     settings = options.load()
     parts: Sequence[str] = role or ["all"]
     wanted = ("browser", "serve", "train") if "all" in parts else tuple(dict.fromkeys(parts))
-    output = options.open_output()
-    flavour = resolve_device(device or settings.venvs.device)
+    output, usual = options.open_output(), resolve_device(settings.venvs.device)
+    flavour = resolve_device(device or usual)
     plan = plan_setup(settings, [part for part in wanted if part != "browser"], flavour)
     browser = plan_browser(_finder(settings)) if "browser" in wanted else None
     if options.dry_run:
-        for part in (*(one.to_json() for one in plan), *([browser.to_json()] if browser else [])):
+        for part in [*(one.to_json() for one in plan), *([browser.to_json()] if browser else [])]:
             output.data({"event": "plan", "stage": "setup", **part})
         return
 
@@ -86,14 +85,20 @@ def setup(
     if browser:
         execute_browser(browser, say, run, _finder(settings), partial(_consent, output, system_packages))
     execute_setup(plan, say, run)
-    if "train" in wanted and flavour == resolve_device(settings.venvs.device):
+    if "train" in wanted and flavour == usual:
         build_ops(settings, flavour, say, run)
-    kernels = check_kernels(settings) if "serve" in wanted else None
-    if kernels and kernels.fix:
-        output.note(f"{kernels.name}: {kernels.version}. {kernels.fix}")
-    if flavour != resolve_device(settings.venvs.device):
+    _note_kernels(settings, output, served="serve" in wanted)
+    if flavour != usual:
         output.note(f"commands use this flavour only with the setting venvs.device: {flavour}")
     output.next_step("webgym doctor")
+
+
+def _note_kernels(settings: Settings, output: Output, *, served: bool) -> None:
+    from webgym_cli.venvs.doctor import check_kernels
+
+    kernels = check_kernels(settings) if served else None
+    if kernels and kernels.fix:
+        output.note(f"{kernels.name}: {kernels.version}. {kernels.fix}")
 
 
 def _consent(output: Output, is_given: bool, commands: Sequence[Sequence[str]]) -> bool:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from webgym_cli.cli.options import RunArg, StageOptions
 from webgym_cli.cli.output import Output
 from webgym_cli.errors import JobError, MissingStageError, UsageError
+
+if TYPE_CHECKING:
+    from webgym_cli.config.model import Settings
+    from webgym_cli.store.run import RunDir
 
 
 def track(run: RunArg, options: StageOptions) -> None:
@@ -22,10 +28,7 @@ def track(run: RunArg, options: StageOptions) -> None:
     See also: webgym report, webgym doctor.
     """
     from webgym_cli.cli.stage import resolve
-    from webgym_cli.jobs.signals import run_async
     from webgym_cli.store.lock import lock_run
-    from webgym_cli.store.run import new_attempt
-    from webgym_cli.tracking.execute import LOG, Tracker
     from webgym_cli.tracking.pending import read_pending
     from webgym_cli.tracking.plan import plan_tracking
 
@@ -45,17 +48,26 @@ def track(run: RunArg, options: StageOptions) -> None:
     if not directory.metrics.is_file():
         raise MissingStageError(f"{run}: there are no metrics to send", hint=f"webgym rollout {run}")
     with lock_run(directory, f"track {directory.root}"):
-        logs = new_attempt(directory)
-        tracker = Tracker(directory, settings, logs, lambda event: None)
-
-        async def work() -> str:
-            try:
-                return await tracker.send_all()
-            finally:
-                await tracker.close(in_time=False)
-
-        if failure := run_async(work()):
-            raise JobError(f"Weights & Biases: {failure}; log: {logs / LOG}", hint=f"webgym track {run}")
+        _send(directory, settings)
     output.show(facts)
     if not facts["events"]:
         output.note("all events were sent before")
+
+
+def _send(run: RunDir, settings: Settings) -> None:
+    """Send all pending events. Raises `JobError`."""
+    from webgym_cli.jobs.signals import run_async
+    from webgym_cli.store.run import new_attempt
+    from webgym_cli.tracking.execute import LOG, Tracker
+
+    logs = new_attempt(run)
+    tracker = Tracker(run, settings, logs, lambda event: None)
+
+    async def work() -> str:
+        try:
+            return await tracker.send_all()
+        finally:
+            await tracker.close(in_time=False)
+
+    if failure := run_async(work()):
+        raise JobError(f"Weights & Biases: {failure}; log: {logs / LOG}", hint=f"webgym track {run.root}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,8 +33,8 @@ def view(runs: RunsArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
 
     See also: webgym show, webgym report, webgym label, webgym inspect-buffer.
     """
-    from webgym_cli.cli.run_index import open_run_index
-    from webgym_cli.compare.study import build_study, read_study_curves
+    from webgym_cli.cli.run_index import update_run_index
+    from webgym_cli.compare.study import build_study_with_curves
     from webgym_cli.compare.views import render_study
     from webgym_cli.inspect.viewer import ViewServer
     from webgym_cli.report.facts import gather_facts
@@ -41,16 +42,15 @@ def view(runs: RunsArg, port: PortOpt = 0, open_: OpenOpt = False) -> None:
 
     output = Output()
     opened = [run for path in runs for run in _find_runs(path)]
-    for run in opened:  # what an index lacks is read here, where there is a progress bar
-        with open_run_index(run, output):
-            pass
-    server = ViewServer(
-        opened,
-        lambda run, index: render_report(gather_facts(run, index, 0, None)),
-        lambda pairs, links: render_study(build_study(pairs), read_study_curves(pairs), links),
-        port,
-    )
-    serve_pages(server, output, open_=open_)
+    with ExitStack() as stack:
+        server = ViewServer(
+            # What an index lacks is read here, where there is a progress bar; the server opens it.
+            [update_run_index(run, output, stack) for run in opened],
+            lambda run, index: render_report(gather_facts(run, index, 0, None)),
+            lambda pairs, links: render_study(*build_study_with_curves(pairs), links),
+            port,
+        )
+        serve_pages(server, output, open_=open_)
 
 
 def _find_runs(path: Path) -> Iterator[RunDir]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -80,7 +80,7 @@ class Export:
     run: RunDir
     settings: Settings
     options: ExportOptions
-    ids: tuple[str, ...] | None = None
+    ids: Sequence[str] | None = None
     """Ids of the trajectories; None: all that `prepare` could use, and for preferences the judged failures too."""
     query: TrajectoryQuery = field(default_factory=TrajectoryQuery)
     """Additional filter; its expression is the user's."""

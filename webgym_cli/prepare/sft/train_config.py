@@ -48,11 +48,7 @@ def build_train_config(
     parameters are frozen.
     """
     algorithm = settings.algorithm_config
-    if device == "cpu" and algorithm.bf16:
-        raise SettingsError(
-            "algorithm_config.bf16: training in bf16 on this CPU would be several hundred times slower",
-            hint="repeat the command with -s algorithm_config.bf16=false",
-        )
+    _refuse_slow_bf16(algorithm, device)
     config: dict[str, Any] = {
         "model_name_or_path": model,
         "stage": "sft",
@@ -85,6 +81,14 @@ def build_train_config(
     elif device == "cpu":
         config["use_cpu"] = True
     return config | settings.train.extra
+
+
+def _refuse_slow_bf16(algorithm: AlgorithmSettings, device: str) -> None:
+    if device == "cpu" and algorithm.bf16:
+        raise SettingsError(
+            "algorithm_config.bf16: training in bf16 on this CPU would be several hundred times slower",
+            hint="repeat the command with -s algorithm_config.bf16=false",
+        )
 
 
 def build_wandb_env(settings: Settings, *, run_id: str | None) -> str:

@@ -160,7 +160,7 @@ def open_index(
     from webgym_cli.store.index.schema import TABLES
 
     with ExitStack() as stack:
-        runs = [_update(one, progress, stack) for one in (run, *more)]
+        runs = [update_or_copy(one, progress, stack) for one in (run, *more)]
         spill = stack.enter_context(tempfile.TemporaryDirectory(prefix="webgym-index-"))
         connection = duckdb.connect(
             config={
@@ -188,8 +188,8 @@ def open_index(
             connection.close()
 
 
-def _update(run: RunDir, progress: EventSink | None, stack: ExitStack) -> RunDir:
-    """Update a run's index; return the run, or the run with a temporary index."""
+def update_or_copy(run: RunDir, progress: EventSink | None, stack: ExitStack) -> RunDir:
+    """Update a run's index; return the run, or the run with a temporary index. Raises `StoreError`."""
     from webgym_cli.store.index.build import update
 
     try:
