@@ -83,6 +83,11 @@ def test_settings_and_options(tmp_path, run, arguments, said):
     assert not (run / "train_trajectories").exists()
 
 
+def test_an_evaluation_names_its_own_option(tmp_path):
+    message, _ = refused(2, "eval", "oracle", "-b", "", cwd=tmp_path)
+    assert "-b" in message and "tasks.train" not in message
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -8,7 +8,8 @@ from statistics import stdev
 import pytest
 
 from tests.report.runs import did
-from webgym_cli.compare.study import build_study, render_csv
+from webgym_cli.compare import study as study_module
+from webgym_cli.compare.study import build_study, build_study_with_curves, render_csv
 from webgym_cli.compare.views import build_study_tables
 from webgym_cli.config.load import load
 from webgym_cli.records.statistics import mean_interval
@@ -64,3 +65,11 @@ def test_the_interval_of_a_mean_is_students(count):
     quantile = {2: 12.706, 21: 2.086, 40: 2.086}[count]  # beyond the table a little wide
     low, high = mean_interval(values)
     assert (high - low) / 2 == pytest.approx(quantile * stdev(values) / count**0.5)
+
+
+def test_the_points_of_a_run_are_read_once(tmp_path, monkeypatch):
+    run, read = RunDir(tmp_path / "a"), []
+    create_or_open(run, load())
+    monkeypatch.setattr(study_module, "read_points", lambda index: read.append(index) or [])
+    study, curves = build_study_with_curves([(run, "an index")])
+    assert (len(study["runs"]), curves["success"], read) == (1, {}, ["an index"])

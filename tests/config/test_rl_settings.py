@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from webgym_cli.config.load import load
-from webgym_cli.config.rl import ActorSettings, CriticSettings, OptimSettings, RlSettings
+from webgym_cli.config.rl import ActorSettings, CriticOptimSettings, CriticSettings, RlSettings
 from webgym_cli.config.suggest import explain, keys_of, suggest
 from webgym_cli.errors import SettingsError
 
@@ -16,7 +16,7 @@ def test_a_run_sets_them_like_all_others(tmp_path, monkeypatch):
     monkeypatch.setenv("WEBGYM_RL__ACTOR__OPTIM__BETAS", "[0.8, 0.9]")
     made = load([file], ["train.algorithm=gae", "rl.algorithm.kl_ctrl.type=adaptive", "rl.trainer.deepspeed=x.json"])
     assert (made.train.algorithm, made.rl.data.group_by, made.rl.trainer.deepspeed) == ("gae", "start", "x.json")
-    assert made.rl.critic.optim == OptimSettings(lr=1e-5, weight_decay=0)
+    assert made.rl.critic.optim == CriticOptimSettings(lr=1e-5, weight_decay=0)
     assert made.rl.actor.optim.betas == (0.8, 0.9)
     assert made.rl.algorithm.kl_ctrl.type == "adaptive"
 

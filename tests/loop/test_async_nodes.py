@@ -41,7 +41,6 @@ def run(tmp_path, tiny_model_dir, cluster):
         f"venvs.serve={python}",
         "serve.replicas=1",
         "serve.port=0",
-        "serve.stop_grace=2",
     )
     yield made
     psutil.wait_procs(made.find_servers(), 30)

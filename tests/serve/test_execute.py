@@ -88,7 +88,7 @@ def pretend(tmp_path, model_folder):
         python = tmp_path / "python"
         python.write_text(f"#!/bin/sh\n{script}\n")
         python.chmod(0o755)
-        settings = load(overrides=["serve.port=0", "serve.stop_grace=1", *overrides])
+        settings = load(overrides=["serve.port=0", *overrides])
         return PolicyServer(plan_servers(settings, str(model), python, "cpu")[0], tmp_path / "logs", sink)
 
     return make
@@ -227,7 +227,7 @@ async def test_a_swap_that_did_nothing_is_caught_and_made_good(policy_server, se
     assert reasons(events) == ["vLLM still answers like the previous weights"]
     assert events[-1]["how"] == "restart"
     assert len(stops) == 1
-    assert stops[0] < policy_server.plan.stop_grace + 10  # requests were in flight
+    assert stops[0] < execute.STOP_GRACE + 10  # requests were in flight
     assert gone(tree) == []
     assert said(await chat(policy_server)) != before
     events.clear()

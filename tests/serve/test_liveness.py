@@ -32,6 +32,7 @@ async def fleet(tmp_path, monkeypatch):
     """Returns how to make servers that count as hanging after a second; `events` is what they told."""
     monkeypatch.setattr(execute, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(execute, "SILENCE", 0.3)
+    monkeypatch.setattr(execute, "STOP_GRACE", 0.5)
     monkeypatch.setattr(ports, "_CONNECT_SECONDS", 0.05)
     monkeypatch.setattr(liveness, "LOOK_SECONDS", 0.2)
     monkeypatch.setattr(liveness, "_MAX_TICK", 0.1)
@@ -39,7 +40,7 @@ async def fleet(tmp_path, monkeypatch):
 
     async def make(*overrides, restarts=2):
         model, events = weights(tmp_path / "model", b"one"), []
-        settings = load(overrides=["serve.port=0", "serve.stop_grace=0.5", "serve.stall_timeout=1", *overrides])
+        settings = load(overrides=["serve.port=0", "serve.stall_timeout=1", *overrides])
         made.append(
             Fleet(plan_servers(settings, model, python, "cpu"), tmp_path / "logs", events.append, restarts=restarts)
         )

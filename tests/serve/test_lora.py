@@ -22,7 +22,7 @@ async def fleet(tmp_path, monkeypatch):
     made, base, python = [], weights(tmp_path / "base", b"base"), fake_python(tmp_path)
 
     def make(*overrides, device="cpu", rank=4, restarts=0):
-        settings = load(overrides=["serve.port=0", "serve.stop_grace=2", *overrides])
+        settings = load(overrides=["serve.port=0", *overrides])
         plans = plan_servers(settings, base, python, device, phases=True, lora_rank=rank)
         events = []
         made.append(Fleet(plans, tmp_path / "logs", events.append, restarts=restarts))

@@ -35,7 +35,7 @@ async def new_fleet(tmp_path, monkeypatch):
     made, clusters = [], []
 
     def make(cluster, *, restarts=0, lora_rank=0, digests=None, phases=False, may_shrink=False):
-        given = ["venvs.device=cuda", f"venvs.serve={fake_python(tmp_path)}", "serve.stop_grace=2", "serve.port=0"]
+        given = ["venvs.device=cuda", f"venvs.serve={fake_python(tmp_path)}", "serve.port=0"]
         settings, digests = load(overrides=[*given, "serve.replicas=1"]), digests or Digests()
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
         plans = plan_servers(settings, "", tmp_path / "python", "cuda", phases=phases, lora_rank=lora_rank)

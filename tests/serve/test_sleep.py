@@ -57,7 +57,7 @@ async def fleet(tmp_path, models, monkeypatch):
     made, python = [], fake_python(tmp_path)
 
     def make(*overrides, gpus=("0",), nvml=None, restarts=0, timeout=20, memory_gb=10):
-        settings = load(overrides=["serve.port=0", "serve.stop_grace=2", *overrides])
+        settings = load(overrides=["serve.port=0", *overrides])
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", ",".join(gpus))
         plans = plan_servers(settings, models[0], python, "cuda", phases=True)
         plans = [replace(plan, sleep=replace(plan.sleep, timeout=timeout, memory_gb=memory_gb)) for plan in plans]

@@ -34,7 +34,7 @@ def settings_for(model="tiny", role="", seed=7, train=None, **algorithm) -> Sett
             "seed": seed,
             "policy_config": {"base_model": str(model), "template": "qwen3_vl_nothink"},
             "algorithm_config": SMALL | algorithm,
-            "train": {"stop_grace": 5, "check_template": False} | (train or {}),
+            "train": {"check_template": False} | (train or {}),
             "venvs": {"train": str(role), "device": "cpu"},
         }
     )

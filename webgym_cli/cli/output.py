@@ -231,7 +231,8 @@ class ProgressBoard:
         from webgym_cli.cli.live_view import LiveView
 
         shown = [dict(snapshot) for _, snapshot in sorted(self._snapshots.items(), reverse=True)]  # train before test
-        self._board = LiveView(shown[0], beside=shown[1] if len(shown) > 1 else None) if shown else None
+        first, beside = (*shown, None, None)[:2]
+        self._board = LiveView(first, beside=beside) if first else None
         for name, task in self._tasks.items():
             if self._bars is not None:
                 self._bars.update(task, visible=self._has_bar(name))

@@ -165,7 +165,10 @@ def _rate(side: Mapping[str, Any] | None) -> str:
 
 def format_points(of: float | None) -> str:
     """Format a difference of shares in percentage points."""
-    return NONE if of is None else ("+" if of > 0 else "") + format_percent(of).replace(" %", " pp")
+    if of is None:
+        return NONE
+    points = format_percent(of).replace(" %", " pp")
+    return f"+{points}" if of > 0 else points
 
 
 def _sure(row: ComparedRow) -> str:

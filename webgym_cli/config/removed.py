@@ -58,6 +58,9 @@ REMOVED = {
     "rl.algorithm.whiten_advantages": Removed(None, "the estimator says so (train.algorithm)", refused=True),
     "rl.critic.loss_agg_mode": Removed("token-mean", "the critic's loss is a mean over tokens", refused=True),
     "rl.replay.successes_only": Removed(True, "only successful episodes are replayed", refused=True),
+    "rl.critic.optim.betas": Removed([0.9, 0.999], "the critic's are torch's defaults", refused=True),
+    "rl.critic.optim.lr_warmup_steps": Removed(0, "the critic has no warm-up", refused=True),
+    "rollout.test_sampling.min_p": Removed(None, "policy_config.min_p holds for test episodes too", refused=True),
     "serve.enforce_eager": _pass_to_vllm(False, "--enforce-eager"),
     "serve.max_num_batched_tokens": _pass_to_vllm(None, "--max-num-batched-tokens", "N"),
     "serve.mm_processor_cache_gb": _pass_to_vllm(4, "--mm-processor-cache-gb", "N"),
@@ -68,6 +71,8 @@ REMOVED = {
     "webarena.login": Removed("auto", "sites.NAME.login sets it for a site", refused=True),
     "webarena.login_hours": Removed(12.0, "sites.NAME.login_hours sets it for a site", refused=True),
     "webarena.reset_timeout": Removed(600.0, "sites.NAME.reset_timeout sets it for a site", refused=True),
+    "serve.stop_grace": Removed(15.0, "a server has 15 s to end"),
+    "train.stop_grace": Removed(30.0, "a trainer has 30 s to end"),
     "tasks.pool_bounds": Removed([0.2, 0.8], "a task is hard up to 0.2 and easy from 0.8 on", refused=True),
 }
 

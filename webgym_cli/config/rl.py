@@ -43,23 +43,44 @@ class RlModelSettings(ConfigSection):
     """Layers with an adapter: `all-linear` (all linear layers except the output layer), or comma-separated names."""
 
 
-class OptimSettings(ConfigSection):
+class AdamWSettings(ConfigSection):
     """AdamW with a constant learning rate."""
 
     lr: float = Field(default=1e-6, gt=0)
     """Learning rate after the warm-up."""
     weight_decay: float = Field(default=0.01, ge=0)
     """AdamW's decoupled weight decay coefficient."""
-    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
-    """AdamW's decay rates of the first and second moment."""
     eps: float = Field(default=1e-8, ge=0)
     """AdamW's epsilon, added to the denominator."""
+
+
+class OptimSettings(AdamWSettings):
+    """The actor's optimizer."""
+
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.999)
+    """AdamW's decay rates of the first and second moment."""
     lr_warmup_steps: int = Field(default=0, ge=0)
     """Number of optimizer steps of the linear warm-up from 0."""
 
     def rate(self, step: int) -> float:
         """Return the learning rate of an optimizer step, counted from 0."""
         return self.lr * min(1.0, (step + 1) / (self.lr_warmup_steps + 1))
+
+
+class CriticOptimSettings(AdamWSettings):
+    """The critic's optimizer, with torch's betas and without a warm-up."""
+
+    @property
+    def betas(self) -> tuple[float, float]:
+        """Return AdamW's decay rates of the first and second moment."""
+        return (0.9, 0.999)
+
+    def rate(self, step: int) -> float:
+        """Return the learning rate of an optimizer step."""
+        return self.lr
+
+
+AnyOptimSettings = OptimSettings | CriticOptimSettings
 
 
 class KlControlSettings(ConfigSection):
@@ -184,7 +205,7 @@ class CriticSettings(ConfigSection):
     path: str | None = None
     """Initial model of the critic, a critic or a policy; null: the critic of the previous training, or the policy in
     the first one."""
-    optim: OptimSettings = OptimSettings.model_construct(lr=1e-5)
+    optim: CriticOptimSettings = CriticOptimSettings.model_construct(lr=1e-5)
     grad_clip: float = Field(default=1.0, gt=0)
     """Maximum gradient norm (clipping threshold)."""
     cliprange_value: float = Field(default=0.5, gt=0)

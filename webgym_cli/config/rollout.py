@@ -31,8 +31,6 @@ class TestSampling(ConfigSection):
     """Nucleus sampling; null: `policy_config.top_p`."""
     top_k: int | None = Field(default=None, ge=-1)
     """Number of most likely tokens that are sampled from; -1 or 0: all; null: `policy_config.top_k`."""
-    min_p: float | None = Field(default=None, ge=0, le=1)
-    """Minimum probability relative to the most likely token; null: `policy_config.min_p`."""
 
 
 class RolloutSettings(ConfigSection):

@@ -57,8 +57,6 @@ class ServeSettings(ConfigSection):
     """Data type of the weights; use float32 on CPUs without bfloat16 support."""
     startup_timeout: float = Field(default=600.0, gt=0)
     """Time limit for the server to become healthy, in seconds."""
-    stop_grace: float = Field(default=15.0, gt=0)
-    """Time between SIGTERM and SIGKILL, in seconds."""
     cpu_kvcache_gb: float = Field(default=1.0, gt=0, allow_inf_nan=False)
     """Size of the KV cache of each worker in GiB (CPU only). vLLM fills it with zeros at its start."""
     extra_args: tuple[str, ...] = ()

@@ -63,4 +63,5 @@ def name_runs_near(path: Path) -> str:
     names = [str(file.parent) for folder in folders for file in sorted(folder.glob("*/run.json"))]
     if near := difflib.get_close_matches(str(path), names, n=1):
         return f"; did you mean {near[0]}?"
-    return f"; there are {', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}" if names else ""
+    more = ", ..." if len(names) > _NAMED else ""
+    return f"; there are {', '.join(names[:_NAMED])}{more}" if names else ""

@@ -28,8 +28,6 @@ class TrainSettings(ConfigSection):
     stall_minutes: float = Field(default=30.0, gt=0)
     """Time without progress after which a training is stopped, in minutes: nothing new in its logs and its folder. It
     is at least ten times the longest such time before, so that it follows the training's own step time."""
-    stop_grace: float = Field(default=30.0, gt=0)
-    """Time between SIGTERM and SIGKILL, in seconds."""
     executor: Literal["local", "ray"] = "local"
     """`local`: this machine; `ray`: this machine and others of the Ray cluster (`rollout.ray_address`)."""
     nodes: int | None = Field(default=None, ge=1)

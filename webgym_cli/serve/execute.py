@@ -25,6 +25,8 @@ from webgym_cli.venvs.locate import venv_environ
 # Interval between health checks and between liveness checks.
 POLL_SECONDS = 1.0
 LOG = "vllm.log"
+# Time between SIGTERM and SIGKILL of a server, in seconds.
+STOP_GRACE = 15.0
 # Silence of a server that is reported, in seconds.
 SILENCE = 20.0
 
@@ -144,7 +146,7 @@ class PolicyServer:
             self.plan.argv(self._model, self._port, self._adapters),
             env=venv_environ(Path(self.plan.python)) | self.plan.env_for(self._model),
             log=self.log,
-            grace=self.plan.stop_grace,
+            grace=STOP_GRACE,
         )
         try:
             await self._until_healthy(self._job, began)
@@ -173,7 +175,9 @@ class PolicyServer:
             self._sink(failed | {"reason": why, "message": f"weights not loaded in place: {why}"})
             await self._restart(model)
         self._model, self._asleep = model, False
-        how, words = ("in_place", "awake again" if waking else "in place") if not why else ("restart", "by a restart")
+        how, words = "in_place", "awake again" if waking else "in place"
+        if why:
+            how, words = "restart", "by a restart"
         seconds = round(time.monotonic() - began, 2)
         message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
         self._sink(

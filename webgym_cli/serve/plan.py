@@ -67,7 +67,6 @@ class ServerPlan:
     dev_mode: bool
     """Whether weights can be swapped in place."""
     startup_timeout: float
-    stop_grace: float
     stall_timeout: float
     """Silence after which a running server counts as dead, in seconds."""
     sleep: SleepPolicy
@@ -158,7 +157,6 @@ def plan_servers(
         env=_common_env(settings) | (_cpu_env(settings, len(split)) if device == "cpu" else {}),
         dev_mode=is_loopback(serve.host),
         startup_timeout=serve.startup_timeout,
-        stop_grace=serve.stop_grace,
         stall_timeout=serve.stall_timeout,
         sleep=SleepPolicy(action),
         lora_rank=served,

@@ -56,7 +56,8 @@ def estimate_sizes(model: Iterable[Tensor], config: dict[str, Any], zero_stage: 
     (parameters, trained, stored), lora = measure(model, config), config.get("finetuning_type") == "lora"
     half = bool(config.get("bf16") or config.get("fp16") or config.get("pure_bf16"))
     precise = 2 if half and (zero_stage is not None or config.get("pure_bf16")) else 4
-    weights = trained * precise + (0 if lora else (parameters - trained) * (2 if half else 4))
+    frozen = 0 if lora else parameters - trained
+    weights = trained * precise + frozen * (2 if half else 4)
     copied = 0 if zero_stage is None or zero_stage == 3 else weights
     states = copied + trained * (2 * precise if zero_stage is None else 12)
     return CheckpointSizes(weights, 0 if config.get("save_only_model") else states, stored if lora else 0)

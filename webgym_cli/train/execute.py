@@ -21,7 +21,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train import deepspeed_ops, disk, publish, working_dir
 from webgym_cli.train.extension_locks import remove_stale_locks
 from webgym_cli.train.failure import trainer_error
-from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.process_env import STOP_GRACE, child_environment
 from webgym_cli.train.progress import TRAINER_LOG, StallDetector, TrainerLogTail
 from webgym_cli.train.ray_nodes import train_on_nodes
 from webgym_cli.train.registry import find_backend
@@ -44,7 +44,7 @@ async def execute(plan: TrainPlan, run: RunDir, settings: Settings, log_dir: Pat
     began = time.monotonic()
     for note in plan.notes:
         sink({"event": "train_note", "message": note})
-    await _outlive_predecessor(plan, settings.train.stop_grace)
+    await _outlive_predecessor(plan)
     _require_space(plan, settings, sink)
     backend = find_backend(plan.algorithm)
     # The trainer reads DeepSpeed's pickles, unless the backend rebuilds the parent's states for it.
@@ -88,10 +88,10 @@ def _require_space(plan: TrainPlan, settings: Settings, sink: EventSink) -> None
     disk.require_space(plan.folder.parent, plan.disk_bytes - sum(map(disk.size_of, there)))
 
 
-async def _outlive_predecessor(plan: TrainPlan, grace: float) -> None:
+async def _outlive_predecessor(plan: TrainPlan) -> None:
     """Wait until the guard of a just killed webgym has ended that webgym's trainer. Raises `JobError`."""
     folder = str(plan.adopted or plan.folder)
-    deadline = time.monotonic() + grace + KILL_MARGIN
+    deadline = time.monotonic() + STOP_GRACE + KILL_MARGIN
     while alive := [process.pid for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == folder]:
         if time.monotonic() > deadline:
             raise JobError(
@@ -135,7 +135,7 @@ async def _run_trainer(plan: TrainPlan, env: dict[str, str], limits: TrainSettin
     follower = TrainerLogTail(plan.folder / TRAINER_LOG)
     follower.skip()
     memory = GpuMemory.of(plan.launch.placement.device, sink)
-    job = Job.spawn(plan.launch.argv, env=env, log=log, cwd=plan.folder, grace=limits.stop_grace)
+    job = Job.spawn(plan.launch.argv, env=env, log=log, cwd=plan.folder, grace=STOP_GRACE)
     stall = StallDetector(plan.folder, log, limits.stall_minutes * 60)
     deadline, look = time.monotonic() + plan.time_limit, 0.0
     try:

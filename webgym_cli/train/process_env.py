@@ -14,6 +14,9 @@ from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.venvs.locate import trainer_environ
 from webgym_cli.venvs.wandb_mode import wandb_environment, wandb_mode, with_key
 
+# Time between SIGTERM and SIGKILL of a trainer, in seconds.
+STOP_GRACE = 30.0
+
 
 def count_processes(settings: Settings, device: str, environ: Mapping[str, str]) -> int:
     """Return the trainer's processes on this machine: the setting, else one for each GPU it can use, one on CPU.

@@ -23,7 +23,7 @@ from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.extension_locks import remove_stale_locks
 from webgym_cli.train.failure import trainer_error
-from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.process_env import STOP_GRACE, child_environment
 from webgym_cli.train.registry import find_backend
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.venvs.locate import role_python
@@ -56,7 +56,7 @@ class TrainingActor(NodeActor):
         place, command = plan.launch.placement, find_backend(plan.algorithm).command
         argv = command(python, plan.launch.file, processes=place.local, nodes=place.nodes)
         log = logs / f"train.node-{rank}.log"
-        self._job = Job.spawn(argv, env=env, log=log, cwd=plan.folder, grace=settings.train.stop_grace)
+        self._job = Job.spawn(argv, env=env, log=log, cwd=plan.folder, grace=STOP_GRACE)
 
     async def poll(self) -> bool:
         """Return whether the trainer is done. Raises `JobError` if it failed."""
@@ -136,7 +136,7 @@ async def train_on_nodes(
             works.append(train_here(shared | build_rendezvous(NODE_RANK=0)))
             await gather_or_cancel(*map(_wait_for_cause, works))
         finally:
-            grace = settings.train.stop_grace + 2 * KILL_MARGIN
+            grace = STOP_GRACE + 2 * KILL_MARGIN
             await asyncio.gather(*(end_actor(cluster, one.handle, grace) for one in trainers))
 
 

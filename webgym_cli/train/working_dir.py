@@ -138,11 +138,10 @@ def is_complete(checkpoint: Path) -> bool:
 def is_resumable(checkpoint: Path, world_size: int) -> bool:
     """Return whether `world_size` processes can resume from here with the losses of an uninterrupted training."""
     needed = [checkpoint / "scheduler.pt"]
-    needed += (
-        [checkpoint / f"rng_state_{rank}.pth" for rank in range(world_size)]
-        if world_size > 1
-        else [checkpoint / ("rng_state.pth" if (checkpoint / "rng_state.pth").exists() else "rng_state_0.pth")]
-    )
+    if world_size == 1 and (checkpoint / "rng_state.pth").exists():
+        needed.append(checkpoint / "rng_state.pth")
+    else:
+        needed += [checkpoint / f"rng_state_{rank}.pth" for rank in range(world_size)]
     if shards := list(checkpoint.glob(OPTIMIZER_STATES)):
         needed += [*shards, *checkpoint.glob("global_step*/*_model_states.pt")]
         if len(shards) != world_size or not (checkpoint / "latest").is_file():

@@ -96,10 +96,12 @@ class WebActions:
         for name, argument in self.arguments.items():
             needing = [called for called, form in forms.items() if form.takes(name)]
             allowing = [called for called, form in forms.items() if form.takes(name) is False]
-            uses = [f"For {_enumerate(needing)}"] if needing else []
-            uses += [f"{'optional' if needing else 'Optional'} for {_enumerate(allowing)}"] if allowing else []
+            uses = [f"for {_enumerate(needing)}"] if needing else []
+            if allowing:
+                uses.append(f"optional for {_enumerate(allowing)}")
             if uses:
-                described = f"{argument.schema['description']} {'; '.join(uses)}."
+                text = "; ".join(uses)
+                described = f"{argument.schema['description']} {text[0].upper()}{text[1:]}."
                 properties[name] = {**argument.schema, "description": described}
         parameters = {"type": "object", "properties": properties, "required": ["action"]}
         description = "Acts on the web page that the last screenshot shows."

@@ -25,9 +25,6 @@ from webgym_cli.rewards.judge.question import QuestionKind
 from webgym_cli.rewards.judge.session import JudgeSession
 from webgym_cli.store.run import now
 
-# Protocol of judgements that were stored without a protocol name.
-BUILT_IN = "webgym"
-
 
 class Judge:
     """A judge with its connections; call `close` at the end."""

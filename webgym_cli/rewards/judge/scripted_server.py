@@ -102,7 +102,9 @@ def refuse(status: int, message: str) -> web.Response:
 def _format(job: str, reply: Mapping[str, Any]) -> str:
     """Return a reply in the form of its question: published protocols have their own."""
     yes, no = _FORMS.get(job, ("", ""))
-    return f"{reply['reason']}\n{yes if reply['verdict'] == 'yes' else no}" if yes else json.dumps(reply)
+    if not yes:
+        return json.dumps(reply)
+    return f"{reply['reason']}\n{yes if reply['verdict'] == 'yes' else no}"
 
 
 def decide(job: str, data: Mapping[str, Any]) -> dict[str, Any]:

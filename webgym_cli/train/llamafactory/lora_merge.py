@@ -20,7 +20,7 @@ from webgym_cli.records.training_files import ADAPTER, ADAPTER_WEIGHTS
 from webgym_cli.store.adapters import ADAPTER_CONFIG
 from webgym_cli.store.weights import is_complete_file
 from webgym_cli.train import failure, working_dir
-from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.process_env import STOP_GRACE, child_environment
 from webgym_cli.train.training_plan import TrainPlan
 from webgym_cli.util.files import write_atomic
 
@@ -89,7 +89,7 @@ async def _export(plan: TrainPlan, settings: Settings, log: Path) -> None:
     """Run LLaMA-Factory's export to its end. Raises `JobError`."""
     argv = [plan.launch.argv[0], "export", CONFIG]
     env = child_environment(plan.launch.env, settings, plan.launch.python)
-    merging = Job.run(argv, env=env, log=log, cwd=plan.folder, grace=settings.train.stop_grace)
+    merging = Job.run(argv, env=env, log=log, cwd=plan.folder, grace=STOP_GRACE)
     try:
         code = await asyncio.wait_for(merging, plan.time_limit)
     except TimeoutError:

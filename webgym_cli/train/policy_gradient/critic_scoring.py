@@ -14,7 +14,7 @@ from webgym_cli.jobs.process import Job
 from webgym_cli.store import checkpoints
 from webgym_cli.store.run import RunDir
 from webgym_cli.train.policy_gradient.backend import CRITIC
-from webgym_cli.train.process_env import child_environment
+from webgym_cli.train.process_env import STOP_GRACE, child_environment
 from webgym_cli.util.files import write_lines
 from webgym_cli.venvs.locate import role_python
 
@@ -59,7 +59,7 @@ async def success_probabilities(
         write_lines(states, facts)
         argv = [str(python), "-m", _MODULE, str(critic), str(policy), str(states), str(values)]
         env = child_environment({"HF_HUB_OFFLINE": "1"}, settings, python)
-        code = await Job.run(argv, env=env, log=log, cwd=Path(folder), grace=settings.train.stop_grace)
+        code = await Job.run(argv, env=env, log=log, cwd=Path(folder), grace=STOP_GRACE)
         if code != 0:
             raise JobError(
                 f"the critic {critic} can't be asked (exit status {code}); log: {log}",

@@ -13,7 +13,7 @@ import torch
 from torch import distributed
 
 from webgym_cli.config.deepspeed import is_offloaded, zero_stage
-from webgym_cli.config.rl import OptimSettings
+from webgym_cli.config.rl import AnyOptimSettings
 from webgym_cli.trainer.engine.distributed import DistributedContext
 from webgym_cli.trainer.model.inputs import Inputs
 from webgym_cli.trainer.options import TrainingError, read_object
@@ -51,7 +51,7 @@ class PlainEngine:
     """torch's AdamW on float32 weights, replicated in every process."""
 
     def __init__(
-        self, module: Any, world: DistributedContext, optim: OptimSettings, grad_clip: float, *, bf16: bool
+        self, module: Any, world: DistributedContext, optim: AnyOptimSettings, grad_clip: float, *, bf16: bool
     ) -> None:
         self.module = module.to(world.device)
         self._world, self._grad_clip, self._bf16 = world, grad_clip, bf16
@@ -184,7 +184,7 @@ def autocast(world: DistributedContext, *, bf16: bool) -> Any:
     return torch.autocast(world.device.type, torch.bfloat16, enabled=bf16)
 
 
-def deepspeed_config(path: Path, optim: OptimSettings, grad_clip: float, *, bf16: bool) -> dict[str, Any]:
+def deepspeed_config(path: Path, optim: AnyOptimSettings, grad_clip: float, *, bf16: bool) -> dict[str, Any]:
     """Return a DeepSpeed configuration for these settings. Raises `TrainingError` for an invalid file.
 
     "auto" values follow the settings, or DeepSpeed's defaults. One call is one micro-batch; the trainer marks the last

@@ -10,7 +10,7 @@ import torch
 
 import webgym_cli.trainer.model.critics as critics
 import webgym_cli.trainer.model.model as model
-from webgym_cli.config.rl import OptimSettings
+from webgym_cli.config.rl import AnyOptimSettings
 from webgym_cli.trainer.data import Batch
 from webgym_cli.trainer.engine.distributed import DistributedContext
 from webgym_cli.trainer.engine.engine import (
@@ -98,12 +98,12 @@ class ModelFactory:
             chunk=self.options.model.logprob_chunk,
         )
 
-    def _engine(self, module: Any, optim: OptimSettings, grad_clip: float) -> TrainEngine:
+    def _engine(self, module: Any, optim: AnyOptimSettings, grad_clip: float) -> TrainEngine:
         config = self._deepspeed(optim, grad_clip)
         if config is not None:
             return DeepSpeedEngine(module, self.world, config)
         return PlainEngine(module, self.world, optim, grad_clip, bf16=self.bf16)
 
-    def _deepspeed(self, optim: OptimSettings, grad_clip: float) -> dict[str, Any] | None:
+    def _deepspeed(self, optim: AnyOptimSettings, grad_clip: float) -> dict[str, Any] | None:
         path = self.options.trainer.deepspeed
         return None if path is None else deepspeed_config(Path(path), optim, grad_clip, bf16=self.bf16)
