@@ -1,14 +1,18 @@
 """The benchmark of GPUs: its arithmetic, its baselines, and a real run of its tiny shapes."""
 
+import ast
 import json
+import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from benchmarks import gpu, gpu_cases, rl_data
 from benchmarks.gpu import regressions, save
 from benchmarks.gpu_cases import QUICK, TINY, WHOLE, Device, Measurement, too_large
-from benchmarks.harness import Row, Series
+from benchmarks.harness import ROOT, Row, Series
 from benchmarks.rl import VOCABULARY
 from benchmarks.rl_bench import Bench
 from benchmarks.rl_gpu import peak, step_flops
@@ -166,6 +170,38 @@ def test_a_run_that_is_slower_than_the_baseline_fails(tmp_path, jobs, monkeypatc
     made.seconds = now
     assert gpu.main([]) == status
     assert ("slower: tiny full tokens_per_s" in capsys.readouterr().err) == bool(status)
+
+
+def imports(nodes) -> Iterator[str]:
+    """Yield what is imported outside of functions, as `a.b` and its parents."""
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            within = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for alias in node.names:
+                parts = f"{within}{alias.name}".split(".")
+                yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from imports(node.orelse)
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from imports(ast.iter_child_nodes(node))
+
+
+def file_of(module: str) -> Path | None:
+    """Return the project's file of a module; the trainer's tests import each other from their folder."""
+    inside = module.replace(".", "/")
+    places = [ROOT / folder / f"{inside}{end}" for folder in (".", "tests/trainer") for end in (".py", "/__init__.py")]
+    return next((place for place in places if place.is_file()), None)
+
+
+def test_a_bare_gpu_machine_has_all_that_is_imported():
+    entries = {"benchmarks.gpu", "benchmarks.rl_job", "webgym_cli.trainer.__main__", "runner", "role_device"}
+    known, new = set(), entries
+    while new:
+        known |= new
+        trees = [ast.parse(file.read_text()).body for file in map(file_of, new) if file]
+        new = {module for tree in trees for module in imports(tree)} - known
+    packages = {module for module in known if "." not in module and not file_of(module)} - sys.stdlib_module_names
+    assert packages == {"torch", "transformers", "pydantic", "safetensors"}, "transformers brings safetensors"
 
 
 def test_without_a_gpu_nothing_is_measured(jobs, capsys):

@@ -21,6 +21,8 @@ from tiny import (
 
 from webgym_cli.testing import tiny_model_build
 from webgym_cli.trainer.data import read_batch
+from webgym_cli.trainer.model.inputs import FLASH_ARGUMENTS
+from webgym_cli.trainer.model.model import load_network
 from webgym_cli.trainer.options import TrainingError
 from webgym_cli.trainer.ppo.batch_targets import load_targets
 from webgym_cli.trainer.ppo.ppo_trainer import PolicyGradientTrainer
@@ -96,6 +98,16 @@ def plain(model, place, rows):
             logs = network(input_ids=ids[None], **given).logits[0, :-1].log_softmax(-1)
         found.append(logs.gather(-1, ids[1:, None])[:, 0][mask[1:]])
     return torch.cat(found)
+
+
+def test_the_vision_tower_is_not_given_the_lengths_of_the_text():
+    given = []
+    with scratch() as place:
+        network = load_network(vision_model(place / "model"), "sdpa", torch.float32)
+    tower = network.model.visual
+    tower.forward = lambda *inputs, **options: given.append((inputs, options))
+    tower("pixels", grid_thw="grid", **dict.fromkeys(FLASH_ARGUMENTS, 1))
+    check.assertEqual(given, [(("pixels",), {"grid_thw": "grid"})])
 
 
 def test_log_probs_with_pictures_equal_a_plain_forward_pass():

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from webgym_cli.util.text import escape_control, format_count, hide_passwords, replace_control
+from webgym_cli.util.text import escape_control, first_line, format_count, hide_passwords, replace_control
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,14 @@ from webgym_cli.util.text import escape_control, format_count, hide_passwords, r
 def test_passwords_of_urls_are_hidden(text, hidden):
     assert hide_passwords(text) == hidden
     assert "PW" not in json.dumps(hide_passwords({"rollout": {"policy": [text, 1, None]}}))
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [(ImportError("\n  torchvision is missing\nsee"), "torchvision is missing"), (OSError(), "OSError")],
+)
+def test_an_error_is_told_in_a_line_that_says_something(error, line):
+    assert first_line(error) == line
 
 
 def test_control_characters_are_replaced():

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from webgym_cli.config.model import FROZEN_FOR_A_RUN, Settings
 from webgym_cli.config.model_defaults import MODEL_DEPENDENT, resolve_model_defaults
-from webgym_cli.config.renamed import rename_keys
+from webgym_cli.config.renamed import find_section, rename_keys
 from webgym_cli.config.secrets import add_settings_secrets, refuse_keys
 from webgym_cli.config.sources import (
     ENVIRONMENT,
@@ -138,7 +138,7 @@ def changed_frozen_keys(before: Settings, after: Settings) -> list[str]:
 
 def is_frozen(key: str) -> bool:
     """Whether a setting is frozen for a run."""
-    return any(key == name or key.startswith(f"{name}.") for name in FROZEN_FOR_A_RUN)
+    return bool(find_section(key, FROZEN_FOR_A_RUN))
 
 
 def is_same_model(one: Any, other: Any) -> bool:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from webgym_cli.config.load import flat_values
 from webgym_cli.config.model import Settings
+from webgym_cli.config.renamed import find_section
 
 
 class _Partner(NamedTuple):
@@ -54,7 +55,7 @@ def list_ineffective(settings: Settings) -> list[str]:
     changed = [key for key, value in values.items() if value != usual.get(key)]
     notes = []
     for partner in _PARTNERS:
-        given = [key for key in changed if any(key == name or key.startswith(f"{name}.") for name in partner.names)]
+        given = [key for key in changed if find_section(key, partner.names)]
         if given and not partner.holds(settings):
             notes.append(f"{', '.join(given)}: no effect: {partner.reason}")
     return notes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -83,13 +83,16 @@ class RenamedSettingWarning(FutureWarning):
 
 def current_name(key: str) -> str:
     """Return the current name of a dotted key or section."""
-    old = _find(key, RENAMED)
+    old = find_section(key, RENAMED)
     return RENAMED[old] + key[len(old) :] if old else key
 
 
-def _find(key: str, names: Mapping[str, str]) -> str:
-    """Return the entry of `names` that is the dotted key or a section that contains it; empty if there is none."""
-    return next((name for name in names if key == name or key.startswith(f"{name}.")), "")
+def find_section(key: str, names: Collection[str]) -> str:
+    """Return the longest of `names` that is the dotted key or a section that contains it; empty if there is none."""
+    # names are looked up, not tried one by one: each start of a command asks this for hundreds of keys
+    while key and key not in names:
+        key = key.rpartition(".")[0]
+    return key
 
 
 def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, Any] = _NONE) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def rename_keys(flat: Mapping[str, Any], source: str = "", usual: Mapping[str, A
     """
     removed = {key: value for key, value in flat.items() if key in REMOVED}
     renamed = {key: value for key, value in flat.items() if key not in removed and current_name(key) == key}
-    unused = {key: name for key in renamed if (name := _find(key, WITHOUT_EFFECT))}
+    unused = {key: name for key in renamed if (name := find_section(key, WITHOUT_EFFECT))}
     notes = [f"{name} has no effect: {WITHOUT_EFFECT[name]}" for name in dict.fromkeys(unused.values())]
     ignored, refused = list_notes(removed, stored=source.startswith("run "))
     if refused and source:

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from webgym_cli.config.judge import SCRIPTED
+from webgym_cli.config.renamed import find_section
 from webgym_cli.errors import SettingsError, StoreError
 from webgym_cli.util.files import read_json, write_json
 from webgym_cli.util.urls import is_loopback
@@ -82,11 +83,11 @@ def select_executed(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _find_rule(key: str) -> Callable[[Any], bool]:
-    name = re.sub(r"^sites\.[^.]+\.(reset$|url$|accounts\.)", r"sites.NAME.\1", key)
-    name = re.sub(r"(?<=^sites\.NAME\.accounts\.)[^.]+", "ROLE", name)
+    if key.startswith("sites."):
+        key = re.sub(r"^sites\.[^.]+\.(reset$|url$|accounts\.)", r"sites.NAME.\1", key)
+        key = re.sub(r"(?<=^sites\.NAME\.accounts\.)[^.]+", "ROLE", key)
     # a free-form mapping may be given by the key of one entry
-    rules = (rule for executed, rule in _EXECUTED.items() if f"{name}.".startswith(f"{executed}."))
-    return next(rules, lambda value: False)
+    return _EXECUTED.get(find_section(key, _EXECUTED), lambda value: False)
 
 
 def is_own(run: Path) -> bool:

@@ -15,6 +15,7 @@ from PIL import Image
 from webgym_cli.imports.source import NotUnderstood, SkipReason
 from webgym_cli.store.screenshots import PNG_SIGNATURE
 from webgym_cli.util.files import open_regular
+from webgym_cli.util.text import first_line
 
 # Maximum number of pixels of an image: a larger one is no screenshot.
 MAX_PIXELS = 100_000_000
@@ -104,4 +105,4 @@ def _encode(image: Image.Image) -> bytes:
 def _describe_error(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return "not there"
-    return (error.strerror if isinstance(error, OSError) and error.strerror else str(error)).splitlines()[0]
+    return error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)

@@ -228,19 +228,19 @@ def refuse_changes(run: RunDir, settings: Settings, sources: Mapping[str, str] |
 
     The base model may be changed before the first episode, and if it is unavailable.
     """
-    from webgym_cli.config.load import BASE_MODEL, changed_frozen_keys, flat_values, parse_saved
+    from webgym_cli.config.load import BASE_MODEL, changed_frozen_keys, flat_values
     from webgym_cli.config.model_defaults import MODEL_DEPENDENT
 
     if not run.exists:
         return
-    before, after = saved_settings(run), parse_saved(settings.model_dump(mode="json"))
-    changed = changed_frozen_keys(before, after)
+    before = saved_settings(run)
+    changed = changed_frozen_keys(before, settings)
     if BASE_MODEL in changed:
         changed = [key for key in changed if key not in MODEL_DEPENDENT]
         if not _has_begun(run) or _is_out_of_reach(run, before.policy_config.base_model):
             changed.remove(BASE_MODEL)
     if changed:
-        old, new, of = flat_values(before), flat_values(after), sources or {}
+        old, new, of = flat_values(before), flat_values(settings), sources or {}
         differences = [f"{key} ({old[key]}, not {new[key]} as in {of.get(key, 'this command')})" for key in changed]
         raise SettingsError(
             f"{run.root}: a run keeps these settings: {', '.join(differences)}",

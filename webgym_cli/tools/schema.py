@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 
 from webgym_cli.errors import UsageError
+from webgym_cli.util.text import first_line
 
 _KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 # Maximum length of the reason why an argument is invalid, in characters.
@@ -48,8 +49,7 @@ def argument_model(
         model = create_model(name, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields)
         model.model_json_schema()
     except (PydanticUserError, TypeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(f"tool {name}: its parameters have no JSON schema: {reason}") from error
+        raise UsageError(f"tool {name}: its parameters have no JSON schema: {first_line(error)}") from error
     return model
 
 

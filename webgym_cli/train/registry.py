@@ -29,7 +29,10 @@ _POLICY_GRADIENT = "webgym_cli.train.policy_gradient.backend:POLICY_GRADIENT"
 
 def find_backend(name: str) -> TrainingBackend:
     """Return the backend of an algorithm. Raises `UsageError`, or `SettingsError` for an unknown name."""
-    if name in ESTIMATORS.names():
+    # first those that need no look at the installed packages
+    if name in BACKENDS.builtin:
+        return BACKENDS.find(name)
+    if name in ESTIMATORS.builtin or name in ESTIMATORS.names():
         return BACKENDS.find(_POLICY_GRADIENT)
     if ":" in name or name in BACKENDS.names():
         return BACKENDS.find(name)

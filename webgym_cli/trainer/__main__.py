@@ -21,6 +21,7 @@ from webgym_cli.trainer.ppo.ppo_trainer import PolicyGradientTrainer
 from webgym_cli.trainer.ppo.trainer import Trainer
 from webgym_cli.trainer.webrl.webrl_trainer import WebRLTrainer
 from webgym_cli.util.registry import import_plugins
+from webgym_cli.util.text import first_line
 
 
 def trainer_class(options: TrainerOptions) -> type[Trainer]:
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> int:
         return 1
     except torch.OutOfMemoryError as error:
         advice = "lower actor.ppo_max_token_len_per_gpu, or let DeepSpeed divide or offload"
-        sys.stderr.write(f"webgym: the GPU's memory is full: {advice} ({str(error).splitlines()[0]})\n")
+        sys.stderr.write(f"webgym: the GPU's memory is full: {advice} ({first_line(error)})\n")
         return 1
     return 0
 

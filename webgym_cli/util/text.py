@@ -17,6 +17,11 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text that says something; the name of its class if there is none."""
+    return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__).strip()
+
+
 def format_count(count: int, noun: str) -> str:
     """Return a number with its noun: `1 step`, `1,200 steps`."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

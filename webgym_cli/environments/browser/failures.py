@@ -10,6 +10,7 @@ from typing import TypeVar
 from webgym_cli.environments.browser.cdp import CDPError
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.util.text import first_line
 
 CRASH_SIGNS = ("crashed", "has been closed", "connection closed", "target closed", "browser closed", "disconnected")
 # Error texts for a page that was replaced during a call.
@@ -52,8 +53,7 @@ def to_boundary_error(error: Exception, doing: str, *, navigation: bool = False)
     from playwright.async_api import Error
     from playwright.async_api import TimeoutError as PlaywrightTimeout
 
-    text = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
-    message = f"{doing} failed: {text}"
+    message = f"{doing} failed: {first_line(error)[:300]}"
     if not isinstance(error, ScriptError) and has_sign(error, (*CRASH_SIGNS, *PAGE_GONE)):
         return BoundaryError(FailureKind.BROWSER_CRASHED, message)
     if isinstance(error, PlaywrightTimeout):

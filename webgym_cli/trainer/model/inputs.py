@@ -12,6 +12,9 @@ from torch.nn.utils.rnn import pad_sequence
 from webgym_cli.trainer.data import AGAIN, Picture, TrainRow
 from webgym_cli.trainer.options import TrainingError
 
+FLASH_ARGUMENTS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+"""Arguments of flash attention: where the sequences of a packed row end, and how long the longest is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Packed:
@@ -38,7 +41,7 @@ class Packed:
     def flash_arguments(self) -> dict[str, torch.Tensor | int]:
         """Return the keyword arguments with which flash attention and `attention.py` separate the sequences."""
         starts, longest = self.cu_seqlens, int(self.cu_seqlens.diff().max())
-        return {"cu_seq_lens_q": starts, "cu_seq_lens_k": starts, "max_length_q": longest, "max_length_k": longest}
+        return dict(zip(FLASH_ARGUMENTS, (starts, starts, longest, longest), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,10 +19,11 @@ from torch import nn
 import webgym_cli.trainer.model.attention as attention
 from webgym_cli.config.rl import RlModelSettings
 from webgym_cli.records.training_files import ADAPTER_WEIGHTS, VISION
-from webgym_cli.trainer.model.inputs import Inputs
+from webgym_cli.trainer.model.inputs import FLASH_ARGUMENTS, Inputs
 from webgym_cli.trainer.model.logprobs import token_log_probs
 from webgym_cli.trainer.options import TrainingError
 from webgym_cli.trainer.sampling import Truncation
+from webgym_cli.util.text import first_line
 
 
 class PolicyModel(nn.Module):  # type: ignore[misc]
@@ -94,8 +95,7 @@ def model_folder(model: str) -> Path:
     try:
         return Path(snapshot_download(model))
     except (OSError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError) as error:
-        reason = str(error).splitlines()[0]
-        raise TrainingError(f"{model}: no folder, and not to be had from the hub: {reason}") from error
+        raise TrainingError(f"{model}: no folder, and not to be had from the hub: {first_line(error)}") from error
 
 
 def attention_implementation(options: RlModelSettings, device: torch.device) -> str:
@@ -123,8 +123,16 @@ def load_network(folder: Path, implementation: str, dtype: torch.dtype, *, trust
             folder, dtype=dtype, attn_implementation=implementation, trust_remote_code=trusted
         )
     except (OSError, ValueError, ImportError) as error:
-        raise TrainingError(f"{folder}: is no model that can be trained: {str(error).splitlines()[0]}") from error
+        raise TrainingError(f"{folder}: is no model that can be trained: {first_line(error)}") from error
+    for name, module in network.named_modules():
+        if f"{name.rpartition('.')[2]}." in VISION:
+            module.register_forward_pre_hook(_without_lengths, with_kwargs=True)
     return network
+
+
+def _without_lengths(_: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+    """Leave out the lengths of packed sequences: transformers 5.17 hands the text's arguments to the vision tower."""
+    return inputs, {name: value for name, value in options.items() if name not in FLASH_ARGUMENTS}
 
 
 def image_processor(folder: Path, network: Any, *, trusted: bool = False) -> Any | None:
@@ -136,7 +144,7 @@ def image_processor(folder: Path, network: Any, *, trusted: bool = False) -> Any
     try:
         return transformers.AutoImageProcessor.from_pretrained(folder, trust_remote_code=trusted)
     except (OSError, ValueError, ImportError) as error:
-        raise TrainingError(f"{folder}: has no usable image processor: {str(error).splitlines()[0]}") from error
+        raise TrainingError(f"{folder}: has no usable image processor: {first_line(error)}") from error
 
 
 def configure_training(network: Any, options: RlModelSettings) -> None:
@@ -166,7 +174,7 @@ def _adapt(network: Any, options: RlModelSettings) -> None:
     try:
         inject_adapter_in_model(config, network)
     except ValueError as error:
-        raise TrainingError(f"model.target_modules: {str(error).splitlines()[0]}") from error
+        raise TrainingError(f"model.target_modules: {first_line(error)}") from error
 
 
 def load_adapter(network: Any, folder: Path) -> None:
@@ -177,7 +185,7 @@ def load_adapter(network: Any, folder: Path) -> None:
     try:
         saved = load_file(folder / ADAPTER_WEIGHTS)
     except OSError as error:
-        raise TrainingError(f"{folder}: holds no LoRA adapter: {str(error).splitlines()[0]}") from error
+        raise TrainingError(f"{folder}: holds no LoRA adapter: {first_line(error)}") from error
     wanted = {_peft_name(name): tuple(value.shape) for name, value in held.items()}
     if wanted != {name: tuple(value.shape) for name, value in saved.items()}:
         raise TrainingError(f"{folder}: the adapter there is of other layers, or has another rank")
