@@ -5,6 +5,7 @@
     "[role=checkbox],[role=radio],[role=tab],[role=option],[role=menuitem],[role=menuitemcheckbox],[role=menuitemradio]," +
     "[role=switch],[role=textbox],[role=searchbox],[role=combobox],[role=slider],[role=spinbutton],[role=treeitem]," +
     "[contenteditable=''],[contenteditable=true],[contenteditable=plaintext-only],[aria-sort]" + (extra ? `,${extra}` : "");
+  const FRAMES = 4; // levels from what is seen of a field to what is around both
   const rootOf = (element) => element.shadowRoot || window.truthRoots?.get(element);
   const above = (node) => node.assignedSlot || node.parentElement || node.getRootNode().host || null;
   const deep = (x, y) => {
@@ -28,7 +29,8 @@
       if (at.matches(KINDS)) return at;
       // a row that is a label, too: a person sees the row
       if (at.localName === "label" && at.control) return at.closest("[role=option],[role=treeitem]") || at.control;
-      const outer = above(at);
+      const outer = above(at), label = at.closest("label")?.control;
+      if (label && pointer(at)) return label;
       if (pointer(at) && !(outer && pointer(outer))) return at;
     }
     return null;
@@ -52,8 +54,16 @@
   const thick = (found) => { const { width, height } = found.getBoundingClientRect(); return Math.min(width, height) >= 3; };
   const controls = [...new Set([...seen.keys()].map(whole))].filter((found) => seen.get(found) >= 2 && thick(found));
   const tell = (found) => `${found.localName}${found.className ? "." + String(found.className.baseVal ?? found.className).split(" ")[0] : ""} ${text(found).slice(0, 40)}`;
+  // the frame of a field stands for it
+  const framed = (hit) => {
+    for (let at = hit, level = 0; at && level < FRAMES; at = above(at), level++) {
+      const fields = controls.filter((one) => one !== at && at.contains(one));
+      if (fields.length) return fields.length === 1 && /^(input|textarea)$/.test(fields[0].localName) ? fields[0] : null;
+    }
+    return null;
+  };
   return { controls: controls.map(tell), at: points.map(([x, y]) => {
-    const found = whole(control(deep(x, y)));
+    const hit = deep(x, y), found = whole(control(hit)) || framed(hit);
     const index = controls.indexOf(found);
     return found && index < 0 ? -2 : index;
   }) };

@@ -83,6 +83,8 @@ webgym.kinds = (() => {
     return matches(element, any) ? (matches(element, sure) ? 2 : 1) : 0;
   });
 
+  // What listens to the mouse for all that is on it.
+  const GRIDS = "table,tbody,thead,[role=grid],[role=treegrid],[role=table]";
   const HOVERED = `${NATIVE},[role^=menuitem],[tabindex]`;
 
   // Whether controls that are hidden now are shown while the mouse is over an element: by a style sheet, or by a listener.
@@ -92,7 +94,7 @@ webgym.kinds = (() => {
     const holds = (selector) => Array.prototype.some.call(element.querySelectorAll(selector), hides);
     const { showing, shows } = hoverIndex(element.getRootNode());
     return matches(element, shows) && showing.some(({ over, part }) => matches(element, over) && holds(part)) ||
-      entered.has(element) && !roots.has(element) && holds(HOVERED);
+      entered.has(element) && !roots.has(element) && !cursorOf(element)?.startsWith("g") && !matches(element, GRIDS) && holds(HOVERED);
   });
 
   const CELLS = ":is([role=grid],[role=treegrid]) :is([role=gridcell],td:not([role]))";
@@ -103,6 +105,12 @@ webgym.kinds = (() => {
     const grid = element.closest("[role=grid],[role=treegrid]");
     for (let at = element; at && at !== parentOf(grid); at = parentOf(at)) if (at !== element && listens(at)) return true;
     return false;
+  };
+
+  // The head of a column whose cells show that they are clicked, unlike itself, such as a calendar's.
+  const isDayHead = (head) => {
+    const cell = head.closest("table")?.querySelector("td");
+    return Boolean(cell && cursorOf(cell)) && !cursorOf(head);
   };
 
   // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a grid's cell.
@@ -124,6 +132,7 @@ webgym.kinds = (() => {
     // a change of the cursor starts another element, such as a button within something draggable
     const cursor = cursorOf(element);
     if (cursor && !(parent && cursorOf(parent) === cursor)) return 2;
+    if (cursor && cursor !== "pointer" && listens(element)) return 2; // a thing on a surface that is moved, too
     if ((role === "gridcell" || element.localName === "td") && matches(element, CELLS)) return isCell(element) ? 0.5 : 0;
     if (element.localName === "canvas") return 1;
     if (HOLDERS.has(role) || element.localName === "label" || matches(element, TIPPED)) return 0;
@@ -137,6 +146,7 @@ webgym.kinds = (() => {
     const isPart = element.matches(PARTS);
     // The listener delegates to controls within.
     if (isPart && !element.draggable && element.querySelector(NATIVE)) return 0;
+    if (matches(element, "th") && isDayHead(element)) return 0;
     const most = matches(element, "li,[role=listitem]") ? LIST_DELEGATION : DELEGATION;
     for (let above = parent, steps = 0; above && steps < most; above = parentOf(above), steps++) {
       if (above === above.ownerDocument.body) return 0;

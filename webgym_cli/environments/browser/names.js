@@ -13,9 +13,7 @@ webgym.names = (() => {
   const HOLDERS = new Set(["textbox", "searchbox", "combobox", "listbox", "slider", "spinbutton", "video", "audio"]);
   const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
     "data-title", "data-tip", "aria-description", "data-language"];
-  // Test-id attributes.
   const TEST_IDS = ["data-testid", "data-test-id", "data-test", "data-cy"];
-  // Utility classes, which only affect layout or colour.
   const UTILITIES = new RegExp("^(?:absolute|align|animate|bg|border|bottom|col|cursor|divide|duration|ease|fill|flex|font|gap|" +
     "grid|h|inset|items|justify|leading|left|line|list|m[trblxy]?|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]?|" +
     "place|pointer|relative|right|ring|rounded|row|scale|scroll|select|self|shadow|shrink|size|space|stroke|text|top|tracking|" +
@@ -23,11 +21,9 @@ webgym.names = (() => {
   const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50;
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
-  const TICKED = /^(checkbox|radio|switch)$/;
-  // Maximum number of ancestor levels searched for a field's label.
-  const BESIDE = 6;
-  // Roles of input fields by type.
-  const PURPOSES = /^(search|email|tel|url|password)$/;
+  // Maximum number of levels searched for a field's label, and for a text that tells equal names apart; its length.
+  const BESIDE = 6, AROUND = 8, LONGEST_CONTEXT = 40;
+  const TICKED = /^(checkbox|radio|switch)$/, PURPOSES = /^(search|email|tel|url|password)$/;
   const closed = new WeakMap();
 
   // References taken before the page's scripts run, also because a form's fields can shadow the form's properties.
@@ -35,8 +31,8 @@ webgym.names = (() => {
     const get = Object.getOwnPropertyDescriptor(kind.prototype, name).get;
     return (object) => Reflect.apply(get, object, []);
   };
-  const openRoot = getter(Element, "shadowRoot"), assignedSlot = getter(Element, "assignedSlot");
-  const parentNode = getter(Node, "parentNode"), titleOf = getter(Document, "title");
+  const openRoot = getter(Element, "shadowRoot"), assignedSlot = getter(Element, "assignedSlot"), parentNode = getter(Node, "parentNode");
+  const titleOf = getter(Document, "title");
 
   // Within `atOnce` no script of the page runs: what is computed then for an element holds until its end.
   let turn = 0, depth = 0;
@@ -63,7 +59,7 @@ webgym.names = (() => {
     matches(element, ":defined"); // an isolated world has no custom elements of its own
   const mayHide = () => Array.prototype.some.call(document.querySelectorAll("body :not(form)"), mayHost);
   const hosts = () => Array.prototype.filter.call(document.querySelectorAll("body :not(form)"), mayHost).slice(0, MOST_HOSTS)
-    .map((element) => { asked.add(element); return element; });
+    .map((element) => asked.add(element) && element);
 
   const closedSlot = (element, host) =>
     Array.from(closed.get(host).querySelectorAll("slot")).find((slot) => slot.assignedNodes().includes(element));
@@ -97,6 +93,7 @@ webgym.names = (() => {
     const told = (element.getAttribute("role") || "").trim().toLowerCase().split(/\s+/)[0];
     if (told && told !== "presentation" && told !== "none") return told;
     const tag = element.localName;
+    if (tag === "input" && element.getAttribute("aria-haspopup") === "listbox") return "combobox";
     if (tag === "input") return INPUT_ROLES[element.type] || (element.hasAttribute("list") ? "combobox" : "textbox");
     if (tag === "td" && element.closest("[role=grid],[role=treegrid]")) return "gridcell";
     if (tag === "select") return element.multiple || element.size > 1 ? "listbox" : "combobox";
@@ -116,6 +113,13 @@ webgym.names = (() => {
     }
     return text;
   };
+
+  // The same without boxes to tick and the names of icons, if there are other words.
+  const BESIDES = "[role=img],[role=checkbox],[role=radio],[role=switch]";
+  const wordsOf = memo((element) => {
+    const words = textOf(element, { left: MOST_NODES, unread: (node) => matches(node, BESIDES) });
+    return words.trim() ? words : textOf(element);
+  });
 
   const partOf = (node, work) => {
     const tag = node.localName;
@@ -156,13 +160,20 @@ webgym.names = (() => {
 
   // The column header of a cell, or of a field in a cell or in the header itself.
   const CELLS = "td,[role=gridcell],[role=cell]";
+  const headsOf = memo((table) => Array.from(table.querySelectorAll(table.querySelector("thead") ? "thead th,[role=columnheader]" :
+    "[role=columnheader],tr:first-child>th")));
+  // Of grids that draw their header apart, by the columns' numbers.
+  const numberedOf = memo((grid) => new Map(headsOf(grid).map((head) => [head.getAttribute("aria-colindex"), textOf(head)])
+    .filter(([number, text]) => number && text.trim())));
   const headOf = (element) => {
     const cell = element.closest?.("td,th,[role=gridcell],[role=cell],[role=columnheader]");
     if (!cell || matches(cell, "th,[role=columnheader]")) return cell ? textOf(cell) : "";
-    const heads = cell.closest("table,[role=grid],[role=table],[role=treegrid]")?.querySelectorAll("thead th,[role=columnheader],tr:first-child>th");
+    const grid = cell.closest("[role=grid],[role=table],[role=treegrid]"), number = cell.getAttribute("aria-colindex");
+    if (grid && number && numberedOf(grid).has(number)) return numberedOf(grid).get(number);
+    const table = cell.closest("table,[role=grid],[role=table],[role=treegrid]"), heads = table ? headsOf(table) : [];
     const row = Array.from(cell.parentElement.children), cells = row.filter((other) => matches(other, CELLS));
-    const at = (heads?.length === row.length ? row : cells).indexOf(cell);
-    return heads?.[at] ? textOf(heads[at]) : "";
+    const at = (heads.length === row.length ? row : cells).indexOf(cell);
+    return heads[at] ? textOf(heads[at]) : "";
   };
 
   // The row header of a field: its header cell, else the nearest preceding cell with text.
@@ -203,10 +214,40 @@ webgym.names = (() => {
   // after it, also a control.
   const besideOf = (element, role) => {
     const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
-    for (let at = element, level = 0; at && level < BESIDE && at.localName !== "body"; at = parentOf(at), level++) {
-      const found = sides.map((side) => towards(at, side, { words: !ticked }));
-      const text = found.find(Boolean);
+    for (const at of levelsOf(element)) {
+      const found = sides.map((side) => towards(at, side, { words: !ticked })), text = found.find(Boolean);
       if (text || found.includes(null)) return text || "";
+    }
+    return "";
+  };
+
+  // An element and those around it that contain more than the one before.
+  const levelsOf = function* (element) {
+    for (let at = element, level = 0; at && level < BESIDE && at.localName !== "body"; at = parentOf(at)) {
+      if (!at.previousSibling && !at.nextSibling) continue;
+      level++;
+      yield at;
+    }
+  };
+
+  // The label of a form's row whose control is no native field; null if there is none.
+  const rowLabelOf = (element) => {
+    for (const at of levelsOf(element)) {
+      const before = at.previousElementSibling, label = before?.localName === "label" ? before : before?.querySelector("label");
+      if (before) return label && !label.control && textOf(label);
+    }
+    return null;
+  };
+
+  // What tells an element from equal ones: its cell, else the nearest text that is not theirs too.
+  const contextOf = (element, equals) => {
+    const cell = element.closest(CELLS);
+    if (cell && cell !== element && cellName(cell)) return cellName(cell);
+    const own = oneLine(textOf(element));
+    for (let at = parentOf(element), level = 0; at && level < AROUND && at.localName !== "body"; at = parentOf(at), level++) {
+      if (equals.every((other) => at.contains(other))) return "";
+      const text = oneLine(textOf(at, { left: MOST_NODES, words: true, unread: (node) => node === element }), LONGEST_CONTEXT);
+      if (text && text !== own) return text;
     }
     return "";
   };
@@ -227,7 +268,7 @@ webgym.names = (() => {
     const labels = () => Array.from(element.labels || [], (label) => textOf(label)).join(" ");
     const content = () => {
       if (tag === "input") return { submit: element.value || "Submit", reset: element.value || "Reset", button: element.value }[element.type];
-      return isField || HOLDERS.has(role) ? "" : textOf(element);
+      return isField || HOLDERS.has(role) ? "" : wordsOf(element);
     };
     const takes = isField && !/^(button|submit|reset|image)$/.test(element.type) || editable(element) || TICKED.test(role) ||
       HOLDERS.has(role) && tag !== "video" && tag !== "audio";
@@ -241,7 +282,7 @@ webgym.names = (() => {
       () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
       () => isField || tag === "iframe" ? element.getAttribute("name") : "",
-      () => isField ? !/[\d:]/.test(element.id) && element.id : iconOf(element),
+      () => isField ? !/[\d:]/.test(element.id) && element.id : rowLabelOf(element) || iconOf(element),
       () => headOf(element), () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element)),
       () => isField && element.id,
       () => TEST_IDS.map((id) => element.getAttribute(id)).find(Boolean)?.replace(/[-_]+/g, " "),
@@ -253,7 +294,7 @@ webgym.names = (() => {
     return "";
   });
 
-  return Object.freeze({ atOnce, memo, matches, roleOf, nameOf, byIds, textOf, oneLine, editable, rootOf,
+  return Object.freeze({ atOnce, memo, matches, roleOf, nameOf, contextOf, byIds, textOf, wordsOf, oneLine, editable, rootOf,
     parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

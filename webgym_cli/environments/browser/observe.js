@@ -8,7 +8,7 @@
 //   through()         return the points of a list at which a click reaches such a frame;
 //   watchListeners()  start recording click listeners.
 webgym.observe = (() => {
-  const { atOnce, matches, memo, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
+  const { atOnce, contextOf, matches, memo, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
   const { valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { interest, isZone, reacts, remembered, reveals, watchListeners } = webgym.kinds;
@@ -34,7 +34,7 @@ webgym.observe = (() => {
   const THIN = 8;
   let marks = [], left = 0;
 
-  const wordsOf = memo((element) => oneLine(textOf(element)));
+  const wordsOf = memo((element) => oneLine(webgym.names.wordsOf(element)));
 
   // A wrapper that stands for the one field in it: what is clicked there, else what has a border or background.
   const frameOf = (element, seen) => {
@@ -68,11 +68,13 @@ webgym.observe = (() => {
   // editor's field.
   const facing = (element) => {
     const isTicked = element.localName === "input" && HIDDEN_INPUTS.test(element.type);
-    const seen = place(element, isTicked);
+    const seen = place(element), hidden = isTicked && !seen && place(element, true);
     if (isTicked && seen && !isSmall(seen)) return seen;
     const labels = isTicked ? Array.from(element.labels || []) : [];
+    // a button that is a label with a hidden box or field in it; a label of several parts has its own picture of the box
     const around = labels.find((label) => label.contains(element));
     if (around && place(around)) return place(around);
+    if (hidden && !isSmall(hidden)) return hidden;
     if (matches(element, FIELDS) && !isUnused(element)) {
       const wrapper = frameOf(element, seen);
       if (wrapper) return wrapper;
@@ -80,7 +82,7 @@ webgym.observe = (() => {
     for (const label of labels) if (place(label)) return place(label);
     const writes = matches(element, "textarea,[role=textbox]") || editable(element);
     const editor = writes && (!seen || isSmall(seen)) && parentOf(element)?.closest?.(EDITORS);
-    return (editor && place(editor)) || seen;
+    return (editor && place(editor)) || seen || hidden;
   };
 
   // A transparent or dimming overlay without content.
@@ -126,17 +128,36 @@ webgym.observe = (() => {
       (inner.sure === 3 && nameOf(inner.element) && nameOf(inner.element) === nameOf(outer.element));
   };
 
+  // Whether a cell has a text of its own beside a control.
+  const hasWordsBeside = (cell, { element }) =>
+    Boolean(oneLine(textOf(cell, { left: MOST_FOUND, words: true, unread: (node) => node === element })));
+
+  // An icon in a field's frame that does what the field does.
+  const isFieldIcon = ({ element, sure }, index) => {
+    if (sure !== 1 || wordsOf(element) || matches(element, "[aria-label],[title],canvas")) return false;
+    for (let at = parentOf(element), level = 0; at && level < 3; at = parentOf(at), level++) {
+      const fields = Array.from(at.querySelectorAll(FIELDS));
+      if (fields.length) return fields.length === 1 && index.has(fields[0]);
+    }
+    return false;
+  };
+
   // For two nested elements: "outer" or "inner" if that one only repeats or frames the other one, else null.
   const needless = (outer, inner) => {
     // lines of an editor that receives drops are not what is typed in
     if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
     if (outer.isZone || inner.isZone) return outer.isZone && inner.sure < 3 && alike(outer, inner) ? "outer" : null;
+    if (outer.sure < 1 && hasWordsBeside(outer.element, inner)) return null;
     if (outer.sure <= 1 || isSurface(outer)) return inner.sure < 1 ? "inner" : "outer";
     if (isLeading(outer, inner)) return "inner";
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
-    // a column header is more than the field that filters the column
-    if (matches(outer.element, "th,[role=columnheader]") && matches(inner.element, "input,select") && textOf(outer.element).trim()) return null;
+    // a column header is more than what filters the column
+    if (matches(outer.element, "th,[role=columnheader]") && inner.sure === 3 && !wordsOf(inner.element) && wordsOf(outer.element)) return null;
     if (inner.sure < 3 && matches(outer.element, WHOLE)) return "inner";
+    // the words of a tree's item
+    if (inner.sure < 3 && outer.sure === 3 && alike(outer, inner)) return "inner";
+    // a picture in the box that it fills
+    if (inner.sure < 3 && area(inner) * 2 > area(outer) && !wordsOf(inner.element) && !wordsOf(outer.element)) return "inner";
     // the track of a slider, a frame without words of its own
     if (outer.sure < 3 && inner.sure === 3 && matches(inner.element, FIELDS) && !wordsOf(outer.element)) return "outer";
     const isAlike = alike(outer, inner);
@@ -153,6 +174,7 @@ webgym.observe = (() => {
     for (const face of faces.keys()) if (index.has(face)) dropped.add(index.get(face));
     for (const find of found) {
       if (find.element.localName === "option") continue;
+      if (isFieldIcon(find, index)) dropped.add(find);
       for (let above = parentOf(find.element); above; above = parentOf(above)) {
         const isPart = find.sure === 1 || find.sure < 3 && faces.has(above) && matches(faces.get(above).element, MOVED);
         if (isPart && faces.has(above)) dropped.add(find);
@@ -227,9 +249,15 @@ webgym.observe = (() => {
     for (const [id, { face, within }] of marks.entries()) {
       if (within.length && !kept[id].aim) kept[id].point = pointOf(face, kept[id].box, within);
     }
+    const equals = new Map();
+    for (const { element } of kept) {
+      const key = `${roleOf(element)} ${nameOf(element)}`;
+      equals.set(key, [...(equals.get(key) || []), element]);
+    }
     return kept.map((find, id) => {
-      const { element, face, point } = find, box = visiblePart(find);
-      const states = [...statesOf(element), ...(find.reveals ? ["shows more on hover"] : [])];
+      const { element, face, point } = find, others = equals.get(`${roleOf(element)} ${nameOf(element)}`);
+      const context = others.length > 1 && contextOf(element, others), box = visiblePart(find);
+      const states = [...statesOf(element), ...(find.reveals ? ["shows more on hover"] : []), ...(context ? [`in ${context}`] : [])];
       const told = { id, role: roleOf(element), name: nameOf(element), value: find.value ?? valueOf(element, face), states,
         node: numberOf(element), point, box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
       if (detail) told.detail = { ...element.dataset, class: element.getAttribute("class") || "", id: element.id, tag: element.localName, typed: element.value ?? "" };

@@ -36,7 +36,7 @@ webgym.values = (() => {
     const options = optionsOf(element);
     return [
       (matches(element, ":disabled") || element.closest("[aria-disabled=true]")) && "disabled",
-      (element.readOnly === true || is("readonly")) && "readonly",
+      (element.readOnly === true && role !== "combobox" || is("readonly")) && "readonly",
       (element.required === true || is("required")) && "required",
       wrong && `invalid${message() && `: ${message()}`}`,
       isMixed && "mixed",

@@ -1,0 +1,87 @@
+"""What component libraries draw: which of their parts is the control, and what it is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.environments.browser.test_observe import session, show
+from webgym_cli.environments.browser.observe import list_elements
+from webgym_cli.environments.browser.session import BrowserSession
+
+pytestmark = pytest.mark.browser
+__all__ = ["session"]
+
+UNSEEN = "position:absolute;opacity:0;width:13px;height:13px"
+BOX = "display:inline-block;width:160px;height:30px;border:1px solid"
+CASES = {
+    "buttons that are labels with a hidden box": (
+        f"<label><input type=radio name=s style='{UNSEEN}'><span style='cursor:pointer;padding:9px'>S</span></label>"
+        f"<label><input type=checkbox checked style='{UNSEEN}'><span style='cursor:pointer'>Box</span></label>",
+        [("radio", "S", "", ("unchecked",)), ("checkbox", "Box", "checked", ())],
+    ),
+    "a tree's item with a handle, a box and its words": (
+        "<div role=treeitem style='width:200px'><span role=img aria-label=holder>=</span>"
+        "<span role=checkbox aria-label='Select Fruit' tabindex=0>o</span><span onclick=1 style='cursor:pointer'>Fruit"
+        "</span></div>",
+        [("treeitem", "Fruit", "", ()), ("checkbox", "Select Fruit", "", ("unchecked",))],
+    ),
+    "a field deep in the row of its label, and what is none": (
+        "<div><div><label>City</label></div><div><div><div><div><div><div><div><div><input type=search></div></div>"
+        "</div></div></div></div></div></div></div><div><div><label>Colour</label></div><div><div><div "
+        f"style='{BOX};cursor:pointer'><i class=x-icon onclick=1 style='display:block;height:26px'></i></div></div></div>"
+        "</div>",
+        [("searchbox", "City", "", ()), ("generic", "Colour", "", ())],
+    ),
+    "a field with an icon that opens it": (
+        f"<label for=d>Born</label><div style='{BOX}'><span><i class=el-icon onmousedown=1 style='display:inline-block;"
+        "width:14px;height:14px'></i></span><input id=d style='width:120px'></div>",
+        [("textbox", "Born", "", ())],
+    ),
+    "a list behind a field without keys": (
+        "<input readonly aria-haspopup=listbox aria-label=Place value=Rome>",
+        [("combobox", "Place", "Rome", ())],
+    ),
+    "a calendar's heads are not clicked, its days are": (
+        "<table onclick=1><thead><tr><th>Mo<th>Tu</tr></thead><tr><td style='cursor:pointer'>1<td style='cursor:pointer'>2"
+        "</table>",
+        [("cell", "1", "1", ()), ("cell", "2", "2", ())],
+    ),
+    "things that are moved on a surface that is moved": (
+        "<div style='cursor:grab;width:300px;height:90px' title=Plane><div id=n role=group tabindex=0 style='width:60px'>"
+        "Ask</div><p>Work</p></div><script>n.addEventListener('mousedown', () => {})</script>",
+        [("generic", "Ask Work", "", ()), ("group", "Ask", "", ())],
+    ),
+    "a grid whose header is drawn apart, with a control beside a cell's text": (
+        "<div role=grid onmousedown=1><table><thead><tr><th role=columnheader aria-colindex=2 aria-sort=none>City"
+        "<button aria-label=' ' style='width:14px;height:14px'></button></th></tr></thead></table><table>"
+        "<tr role=row aria-rowindex=4><td role=gridcell aria-colindex=1><input type=checkbox aria-label=Paid></td>"
+        "<td role=gridcell aria-colindex=2>Oslo <b style='cursor:pointer'>v</b></td></tr></table></div>",
+        [
+            ("columnheader", "City", "", ()),
+            ("button", "City", "", ()),
+            ("checkbox", "Paid", "", ("unchecked",)),
+            ("generic", "v", "", ()),
+            ("gridcell", "row 4, column City", "Oslo v", ()),
+        ],
+    ),
+    "equal names by what is beside them": (
+        "<ul><li>Anna <button>Edit</button></li><li>Bob <button>Edit</button></li></ul><table role=grid><tr><th>Do</tr>"
+        "<tr><td><button>Go</button></td></tr><tr><td><button>Go</button></td></tr></table>",
+        [
+            ("button", "Edit", "", ("in Anna",)),
+            ("button", "Edit", "", ("in Bob",)),
+            ("button", "Go", "", ("in row 1, column Do",)),
+            ("button", "Go", "", ("in row 2, column Do",)),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_what_a_component_is(session: BrowserSession, tmp_path: Path, case: str):
+    html, expected = CASES[case]
+    await show(session, tmp_path, html)
+    told = [seen.element for seen in await list_elements(session)]
+    assert [(one.role, one.name, one.value, one.states) for one in told] == expected
