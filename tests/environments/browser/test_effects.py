@@ -56,6 +56,16 @@ async def test_a_date_goes_into_its_sections(session: BrowserSession, tmp_path: 
     assert [int(one.value) for one in listed] == [3, 17, 2024]
 
 
+async def test_a_drag_rests_where_a_page_looks_at_intervals(session: BrowserSession, tmp_path: Path):
+    watches = """<button id=a>A</button><p><button id=b>B</button></p><script>let at = 0, timer;
+    a.onmousedown = () => { timer = setInterval(() => { document.title = document.elementFromPoint(...at).id }, 50) };
+    onmousemove = ({ x, y }) => { at = [x, y] }; onmouseup = () => clearInterval(timer)</script>"""
+    await show(session, tmp_path, watches)
+    assert len(await list_elements(session)) == 2
+    assert await perform(session, ActionName.DRAG, element_id=0, to_element_id=1) is None
+    assert await session.evaluate("() => document.title") == "b"
+
+
 async def test_a_date_that_the_sections_do_not_take_is_told(session: BrowserSession, tmp_path: Path):
     refuses = "<script>addEventListener('beforeinput', (event) => event.preventDefault(), true)</script>"
     await show(session, tmp_path, SECTIONS + refuses)

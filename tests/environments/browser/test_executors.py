@@ -181,8 +181,21 @@ ZONE = """() => {
 }"""
 
 
-PICKER = """window.picked = showOpenFilePicker({ types: [] }).then(async ([handle]) =>
-  [handle.name, await (await handle.getFile()).text(), handle instanceof FileSystemFileHandle])"""
+PICKERS = {
+    "file": """window.picked = showOpenFilePicker({ types: [] }).then(async ([handle]) => {
+      const saved = await showSaveFilePicker({ suggestedName: 'cv.txt' }), text = await (await handle.getFile()).text();
+      await new Blob([text]).stream().pipeTo(await saved.createWritable());
+      return [saved.name, await (await saved.getFile()).text(), handle instanceof FileSystemFileHandle];
+    })""",
+    "folder": """window.picked = showDirectoryPicker().then(async (folder) => {
+      for await (const [name] of folder) {
+        const target = await folder.getFileHandle('new.txt', { create: true }), stream = await target.createWritable();
+        await stream.write(await (await (await folder.getFileHandle(name)).getFile()).text());
+        await stream.close();
+        return [name, await (await target.getFile()).text(), folder instanceof FileSystemDirectoryHandle];
+      }
+    })""",
+}
 
 
 async def test_files_are_dropped_where_a_click_asks_for_none(session: BrowserSession):
@@ -193,9 +206,10 @@ async def test_files_are_dropped_where_a_click_asks_for_none(session: BrowserSes
     assert await ask(session, "document.title") == "cv.txt"
 
 
-async def test_a_file_picker_of_a_script_gets_the_file(session: BrowserSession):
+@pytest.mark.parametrize("kind", PICKERS)
+async def test_a_picker_of_a_script_gets_the_file(session: BrowserSession, kind: str):
     session.options = replace(session.options, action_timeout=4.0)
-    await session.evaluate("(script) => { b.setAttribute('onclick', script); }", PICKER)
+    await session.evaluate("(script) => { b.setAttribute('onclick', script); }", PICKERS[kind])
     assert await act(session, MARKS, ActionName.CLICK, "Press") is None
     # Else this click's chooser, which comes late under load, would get the file.
     while not session.pages.file_requests:  # noqa: ASYNC110

@@ -30,8 +30,8 @@ CASES = {
     "a field deep in the row of its label, and what is none": (
         "<div><div><label>City</label></div><div><div><div><div><div><div><div><div><input type=search></div></div>"
         "</div></div></div></div></div></div></div><div><div><label>Colour</label></div><div><div><div "
-        f"style='{BOX};cursor:pointer'><i class=x-icon onclick=1 style='display:block;height:26px'></i></div></div></div>"
-        "</div>",
+        f"style='{BOX};cursor:pointer'><i class=x-icon onclick=1 style='display:block;height:26px'></i></div></div>"
+        "</div></div>",
         [("searchbox", "City", "", ()), ("generic", "Colour", "", ())],
     ),
     "a field with an icon that opens it": (
@@ -44,13 +44,13 @@ CASES = {
         [("combobox", "Place", "Rome", ())],
     ),
     "a calendar's heads are not clicked, its days are": (
-        "<table onclick=1><thead><tr><th>Mo<th>Tu</tr></thead><tr><td style='cursor:pointer'>1<td style='cursor:pointer'>2"
-        "</table>",
+        "<table onclick=1><thead><tr><th>Mo<th>Tu</tr></thead><tr><td style='cursor:pointer'>1"
+        "<td style='cursor:pointer'>2</table>",
         [("cell", "1", "1", ()), ("cell", "2", "2", ())],
     ),
     "things that are moved on a surface that is moved": (
-        "<div style='cursor:grab;width:300px;height:90px' title=Plane><div id=n role=group tabindex=0 style='width:60px'>"
-        "Ask</div><p>Work</p></div><script>n.addEventListener('mousedown', () => {})</script>",
+        "<div style='cursor:grab;width:300px;height:90px' title=Plane><div id=n role=group tabindex=0 "
+        "style='width:60px'>Ask</div><p>Work</p></div><script>n.addEventListener('mousedown', () => {})</script>",
         [("generic", "Ask Work", "", ()), ("group", "Ask", "", ())],
     ),
     "a grid whose header is drawn apart, with a control beside a cell's text": (
@@ -65,6 +65,20 @@ CASES = {
             ("generic", "v", "", ()),
             ("gridcell", "row 4, column City", "Oslo v", ()),
         ],
+    ),
+    "a row whose cells are listed, and cells that only lay out": (
+        "<div role=grid onmousedown=1><div role=row style='cursor:pointer' onclick=1><div role=gridcell>Ann</div></div>"
+        "<table role=presentation><tr><td>6am</td></tr></table></div>",
+        [("gridcell", "row 1, column 1", "Ann", ())],
+    ),
+    "a box by its label's name": (
+        "<label aria-label='Select this row'><input type=checkbox></label><button aria-label=Expand>v</button>",
+        [("checkbox", "Select this row", "", ("unchecked",)), ("button", "Expand", "", ())],
+    ),
+    "a row with a hidden box hides no control": (
+        f"<div id=r><label><input type=checkbox style='{UNSEEN}'><i style='padding:9px'>Row</i></label></div>"
+        "<script>r.addEventListener('mouseenter', () => {})</script>",
+        [("checkbox", "Row", "", ("unchecked",))],
     ),
     "equal names by what is beside them": (
         "<ul><li>Anna <button>Edit</button></li><li>Bob <button>Edit</button></li></ul><table role=grid><tr><th>Do</tr>"

@@ -21,9 +21,11 @@ _NAMED_FILES = 20
 _COPY_KEYS = ("control+c", "control+x", "control+insert", "shift+delete")
 _PASTE_KEYS = ("control+v", "control+shift+v", "shift+insert")
 _FOCUS = """([x, y]) => {
-  const found = document.elementFromPoint(x, y)?.closest(
-    "input,select,textarea,button,a[href],summary,[tabindex],[contenteditable]");
-  found?.focus();
+  const kinds = "input,select,textarea,button,a[href],summary,[tabindex],[contenteditable]";
+  const hit = document.elementFromPoint(x, y), around = hit?.closest(kinds);
+  // the track of a slider has its handle within
+  const parts = hit?.parentElement?.querySelectorAll("[role=slider],input[type=range]") || [];
+  (parts.length === 1 && !around?.matches("[role=slider],input") ? parts[0] : around)?.focus();
 }"""
 
 

@@ -90,14 +90,15 @@ webgym.kinds = (() => {
   // Whether controls that are hidden now are shown while the mouse is over an element: by a style sheet, or by a listener.
   const reveals = memo((element) => {
     const isHidden = (part) => !part.checkVisibility({ visibilityProperty: true, opacityProperty: true }) || !part.offsetHeight;
-    const hides = (part) => isHidden(part) && (matches(part, HOVERED) || part.querySelector(HOVERED));
+    // a transparent box to tick lies over its picture
+    const hides = (part) => isHidden(part) && !matches(part, "input") && (matches(part, HOVERED) || part.querySelector(HOVERED));
     const holds = (selector) => Array.prototype.some.call(element.querySelectorAll(selector), hides);
     const { showing, shows } = hoverIndex(element.getRootNode());
     return matches(element, shows) && showing.some(({ over, part }) => matches(element, over) && holds(part)) ||
       entered.has(element) && !roots.has(element) && !cursorOf(element)?.startsWith("g") && !matches(element, GRIDS) && holds(HOVERED);
   });
 
-  const CELLS = ":is([role=grid],[role=treegrid]) :is([role=gridcell],td:not([role]))";
+  const CELLS = ":is([role=grid],[role=treegrid]) :is([role=gridcell],td:not([role],:is([role=presentation],[role=none]) td))";
 
   // A cell that can be selected: by the keys that move the focus among cells, or by a listener above it.
   const isCell = (element) => {

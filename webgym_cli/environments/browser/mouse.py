@@ -15,6 +15,8 @@ MODIFIERS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
 _DRAG_MOVES = 8
 # Seconds for which a thing is held before it is moved: boards tell a drag from a scroll by it.
 _HOLD = 0.3
+# Seconds for which it rests at the end: some look where it is at intervals.
+_REST = 0.1
 
 
 async def click(
@@ -48,5 +50,6 @@ async def drag(session: BrowserSession, start: Point, end: Point, hold: float = 
         if end != start:
             await mouse.move(*end, steps=_DRAG_MOVES)
             await mouse.move(*end)
+            await asyncio.sleep(_REST)
         await mouse.up()
         session.pointer = end

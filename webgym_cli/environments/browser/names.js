@@ -246,7 +246,7 @@ webgym.names = (() => {
     const own = oneLine(textOf(element));
     for (let at = parentOf(element), level = 0; at && level < AROUND && at.localName !== "body"; at = parentOf(at), level++) {
       if (equals.every((other) => at.contains(other))) return "";
-      const text = oneLine(textOf(at, { left: MOST_NODES, words: true, unread: (node) => node === element }), LONGEST_CONTEXT);
+      const text = oneLine(textOf(at, { left: MOST_NODES, words: true, unread: (node) => node === element || node.control }), LONGEST_CONTEXT);
       if (text && text !== own) return text;
     }
     return "";
@@ -265,7 +265,7 @@ webgym.names = (() => {
   const nameOf = memo((element) => {
     const tag = element.localName, isField = /^(input|select|textarea)$/.test(tag);
     const role = roleOf(element), host = element.getRootNode().host;
-    const labels = () => Array.from(element.labels || [], (label) => textOf(label)).join(" ");
+    const labels = () => Array.from(element.labels || [], (label) => label.getAttribute("aria-label") || textOf(label)).join(" ");
     const content = () => {
       if (tag === "input") return { submit: element.value || "Submit", reset: element.value || "Reset", button: element.value }[element.type];
       return isField || HOLDERS.has(role) ? "" : wordsOf(element);

@@ -147,6 +147,8 @@ webgym.observe = (() => {
     // lines of an editor that receives drops are not what is typed in
     if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
     if (outer.isZone || inner.isZone) return outer.isZone && inner.sure < 3 && alike(outer, inner) ? "outer" : null;
+    // a row whose cells are listed
+    if (inner.sure < 1 && outer.sure === 2 && matches(outer.element, "tr,[role=row]")) return "outer";
     if (outer.sure < 1 && hasWordsBeside(outer.element, inner)) return null;
     if (outer.sure <= 1 || isSurface(outer)) return inner.sure < 1 ? "inner" : "outer";
     if (isLeading(outer, inner)) return "inner";

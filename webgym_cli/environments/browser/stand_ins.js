@@ -1,5 +1,5 @@
-// Runs in a page's own world before its scripts. It replaces two functions that fail under automation: the file picker,
-// which is cancelled, by a file input; and writing to the clipboard, which is denied, by a copy that our scripts hear.
+// Runs in a page's own world before its scripts. It replaces functions that fail under automation: the pickers of files
+// and folders, which are cancelled, by a file input or a download; and writing to the clipboard, which is denied, by a copy that our scripts hear.
 // It also tells our scripts of the timers that an input starts: what they change belongs to the action.
 (() => {
   const SOON_MS = 100, LATE_MS = 1000;
@@ -25,18 +25,48 @@
   } });
 
   const refuse = (message) => new DOMException(message, "NotAllowedError");
-  const handle = (file) => {
-    const values = { kind: "file", name: file.name, getFile: async () => file, queryPermission: async () => "granted",
-      requestPermission: async () => "granted", createWritable: async () => { throw refuse("The file can't be changed."); } };
-    return Object.defineProperties(Object.create(FileSystemFileHandle.prototype), Object.fromEntries(
-      Object.entries(values).map(([name, value]) => [name, { value }])));
+  const granted = async () => "granted";
+  const made = (kind, name, values) => Object.defineProperties(Object.create(kind.prototype), Object.getOwnPropertyDescriptors(
+    { kind: kind === FileSystemFileHandle ? "file" : "directory", name, queryPermission: granted, requestPermission: granted, ...values }));
+  const handle = (file) => made(FileSystemFileHandle, file.name, {
+    getFile: async () => file, createWritable: async () => { throw refuse("The file can't be changed."); } });
+
+  // A file that is saved is a download.
+  const target = (name) => {
+    let kept = [];
+    const createWritable = async () => {
+      const parts = [], put = async (data) => { parts.push(data?.type === "write" ? data.data : data); };
+      const save = async () => {
+        kept = parts;
+        Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob(parts)), download: name }).click();
+      };
+      const nothing = async () => undefined;
+      return Object.assign(new WritableStream({ write: put, close: save }), { write: put, close: save, seek: nothing, truncate: nothing });
+    };
+    return made(FileSystemFileHandle, name, { createWritable, getFile: async () => new File(kept, name) });
   };
+
+  // A folder has the files that are given.
+  const folder = (files) => {
+    const handles = new Map(files.map((file) => [file.name, handle(file)]));
+    const entries = async function* () { yield* handles; };
+    const getFileHandle = async (name, options) => {
+      if (!handles.has(name) && !options?.create) throw new DOMException(name, "NotFoundError");
+      return handles.get(name) || handles.set(name, target(name)).get(name);
+    };
+    return made(FileSystemDirectoryHandle, "files", { entries, [Symbol.asyncIterator]: entries, getFileHandle,
+      keys: async function* () { yield* handles.keys(); }, values: async function* () { yield* handles.values(); } });
+  };
+
+  const pick = (multiple) => new Promise((done) => {
+    const input = Object.assign(document.createElement("input"), { type: "file", multiple });
+    input.onchange = () => done(Array.from(input.files));
+    input.click();
+  });
   if (window.showOpenFilePicker) {
-    window.showOpenFilePicker = (options) => new Promise((done) => {
-      const input = Object.assign(document.createElement("input"), { type: "file", multiple: Boolean(options?.multiple) });
-      input.onchange = () => done(Array.from(input.files, handle));
-      input.click();
-    });
+    window.showOpenFilePicker = async (options) => (await pick(Boolean(options?.multiple))).map(handle);
+    window.showDirectoryPicker = async () => folder(await pick(true));
+    window.showSaveFilePicker = async (options) => target(options?.suggestedName || "untitled");
   }
   const clipboard = window.Clipboard?.prototype;
   if (!clipboard) return;
