@@ -37,7 +37,7 @@ class FileReport:
     rubrics: Counter[str] = field(default_factory=Counter)
     """Number of rubrics by shape."""
     sites: set[int] = field(default_factory=set)
-    """Hashes of the sites of the tasks' URLs."""
+    """Hashes of the tasks' sites: their names, or those of the URLs."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as data."""
@@ -89,7 +89,7 @@ class Checker:
         report.environments[task.environment] += 1
         given = value.get("rubric")
         report.rubrics[rubric_shape(value.get("evaluator_reference") if given is None else given)] += 1
-        if site := site_of(task.start_url):
+        if site := task.site or site_of(task.start_url):
             report.sites.add(site_hash(site))
         return task
 

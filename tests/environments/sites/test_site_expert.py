@@ -82,8 +82,19 @@ def test_an_expert_may_catch_that_something_is_missing():
             return "no button"
 
     episode = run(work)
-    names = [episode.next(URL, scene(Find="button"), "x") for _ in range(13)]
-    assert {one.name for one in names[:-1]} == {"scroll"} and names[-1].text == "no button"
+    *scrolls, last = [episode.next(URL, scene(Find="button"), "x") for _ in range(5)]  # nothing moves
+    assert [one.direction for one in scrolls] == ["down", "up", "down", "up"] and last.text == "no button"
+
+
+def test_a_long_page_is_looked_through_before_an_element_is_missed():
+    def work(page):
+        yield page.click("Delete")
+
+    episode = run(work)
+    moved = [scene(**{f"at {place}": "button"}) for place in range(12)]
+    asked = [episode.next(URL, elements, "x").direction for elements in moved]
+    assert asked == ["down"] * 4 + ["up"] * 4 + ["down"] * 4
+    assert episode.next(URL, scene(Delete="button"), "x").name == "click"
 
 
 @pytest.mark.parametrize(
@@ -105,12 +116,21 @@ def test_what_an_expert_does_wrong_is_a_failure_at_its_line(step, words):
     assert f"(test_site_expert.py:{line})" in str(caught.value) or "ZeroDivisionError" in words
 
 
+def test_a_task_without_an_argument_of_its_expert_fails_once_the_expert_acts():
+    def work(page, title):
+        yield page.click(title)
+
+    episode = run(work)
+    with pytest.raises(BoundaryError, match=r"the expert desk failed: TypeError: .*'title'"):
+        act(episode, scene(Find="button"))
+
+
 def test_a_missing_element_is_reported_with_those_that_are_there():
     def work(page):
         yield page.click("Delete")
 
     episode = run(work)
-    for _ in range(12):
+    for _ in range(4):
         act(episode, scene(Find="button"))
     with pytest.raises(
         BoundaryError, match=r"no element that is called 'Delete', but 'Find' \(test_site_expert.py:\d+\)"

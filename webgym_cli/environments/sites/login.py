@@ -58,8 +58,8 @@ class LoginManager:
                 raise BoundaryError(
                     FailureKind.ENVIRONMENT_ERROR,
                     f"{login} did not let {account.account} in: {why}{detail}",
-                    hint=f"check {account_key(login)}.account and the variable {account.password_env_var}, "
-                    f"then: {login_command(login)}",
+                    hint=f"check {account_key(login)}.account and the variable {account.password_env_var}, and that "
+                    f"this role may see {site.proof_page or 'the first page'}, then: {login_command(login)}",
                 )
             async with session.guard("keeping the login"):
                 return dict(await session.page.context.storage_state())

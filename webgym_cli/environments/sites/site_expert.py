@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 ActionPlan = Generator[Any, Any, Any]
 _TEXT = "() => document.body ? document.body.innerText.slice(0, 200000) : ''"
 _SCROLLS, _WAITS = 4, 5
+# Scrolls that move nothing, after which the page has no such element: two each way, as a page may still be loading.
+_STILL = 4
 # Maximum number of names in a message.
 _NAMES = 12
 # Roles of text fields, and of lists of options.
@@ -58,11 +60,16 @@ class ExpertPage:
 
     def find(self, name: str, *roles: str) -> ActionPlan:
         """Return the element of this name, of any role without `roles`. Raises `LookupError` if there is none."""
-        for _ in range(3 * _SCROLLS):
+        still = 0  # scrolls in a row that moved nothing
+        for left in reversed(range(3 * _SCROLLS + 1)):
             for element in self.elements:
                 if element.name == name and (not roles or element.role in roles):
                     return element
-            yield self._look_around()
+            if still == _STILL or not left:
+                break
+            before = self.elements
+            yield self._look_around(turn=still > 0)
+            still = still + 1 if self.elements == before else 0
         shown = ", ".join(repr(element.name) for element in self.elements[:_NAMES])
         raise LookupError(f"{self.url} shows no element that is called {name!r}, but {shown or 'nothing'}")
 
@@ -130,10 +137,12 @@ class ExpertPage:
         """End the episode with an answer."""
         return Action(name=ActionName.ANSWER, text=text)
 
-    def _look_around(self) -> Action:
+    def _look_around(self, *, turn: bool = False) -> Action:
         # Down first, then up: elements that were passed are above.
-        if self._pages_down >= _SCROLLS:
+        if self._pages_down >= _SCROLLS or (turn and self._pages_down > 0):
             self._pages_down = -_SCROLLS
+        elif turn:
+            self._pages_down = 0
         self._pages_down += 1
         return self.scroll("down" if self._pages_down > 0 else "up")
 
@@ -186,9 +195,14 @@ class ExpertRun:
         self._function = function
         self._seconds = function.timeout or seconds
         self._page = ExpertPage()
-        self._plan = _answer_at_end(function.function(**function.bound({**given, "page": self._page})))
+        self._plan = self._start(given)
         self._workers = Workers()
         self._waited = False
+
+    def _start(self, given: Mapping[str, Any]) -> Generator[AnyAction, None, None]:
+        # A generator: a task that lacks an argument fails at the first action, and only if the expert acts.
+        arguments = self._function.bound({**given, "page": self._page})
+        yield from _answer_at_end(self._function.function(**arguments))
 
     async def act(self, session: BrowserSession, elements: Sequence[Element]) -> AnyAction:
         """Return the next action on the open page. Raises `BoundaryError` if the expert can't continue."""
