@@ -17,6 +17,7 @@ from tests.records.made import CRASHED, store_images, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.store.buffer import append
 from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.state import read_running_command
 
 WEBGYM = [sys.executable, "-m", "webgym_cli"]
 
@@ -135,3 +136,25 @@ def test_nothing_to_resume_is_no_error(webgym, run):
     said = webgym("resume", run.root)
     assert (said.returncode, said.stdout) == (0, "")
     assert "nothing was interrupted" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "kept"),
+    [
+        ("gateway", ("run", "--split", "test", "--port", "8931"), {"split": "test", "port": 8931, "host": "127.0.0.1"}),
+        (
+            "eval",
+            ("http://127.0.0.1:9/v1", "-b", "tasks.jsonl", "--episodes", "1", "--subset", "ids.txt", "-o", "run"),
+            {"episodes": 1},
+        ),
+    ],
+)
+def test_resume_knows_the_options_of_what_was_interrupted(webgym, tmp_path, command, arguments, kept):
+    (tmp_path / "tasks.jsonl").write_text('{"id": "t", "instruction": "Go.", "start_url": "http://a.test/"}\n')
+    (tmp_path / "ids.txt").write_text("t\n")
+    policy = ("--policy", "http://127.0.0.1:9/v1") if command == "gateway" else ()
+    webgym(command, *arguments, *policy, "-s", "rollout.policy_wait=0", "-s", "tasks.test=tasks.jsonl")
+    state = read_running_command(RunDir(tmp_path / "run"))
+    assert (state.command, {name: state.options[name] for name in kept}) == (command, kept)
+    if command == "eval":
+        assert Path(state.options["subset"]) == tmp_path / "ids.txt"

@@ -118,6 +118,15 @@ async def test_a_bad_frame_gets_the_protocols_error(address, frame, code):
         assert json.loads(await socket.recv())["data"]["code"] == code
 
 
+@pytest.mark.parametrize("body", [b'{"split": "train", "index": 1e400}', b'{"split": "train", "index": "\\ud800"}'])
+async def test_values_that_json_can_not_hold_are_refused(address, body):
+    async with httpx.AsyncClient(trust_env=False) as client:
+        refused = await client.post(
+            f"{address}/webgym/task", content=body, headers={"Content-Type": "application/json"}
+        )
+        assert (refused.status_code, refused.json()["detail"][0]["loc"]) == (422, ["body", "index"])
+
+
 async def test_bad_arguments_in_an_episode_are_the_policys_errors(address):
     async with socket_of(address) as socket:
         await ask(socket, "reset", **TASK)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 
@@ -69,7 +70,8 @@ def make_requests(session, other):
         ("GET", path, key, b"") for path in ("/", "/v1", "/sessions/../x", "/v1/%00", "/metrics", "/v1/completions")
     ]
     made += [("POST", CALLS[0], key, json.dumps(ask("x", url)).encode()) for url in PICTURES]
-    rewards = ("nan", "1", [1], True, None, 1e7, -1e7, {"reward": 1})
+    rewards = ("nan", "1", [1], True, None, 1e7, -1e7, 10**400, {"reward": 1})
+    made += [("POST", path, key | JSON | {"Content-Encoding": "gzip"}, b"\x1f\x8bno") for path in (*CALLS, *own)]
     made += [("POST", own[0], key, json.dumps({"reward": value}).encode()) for value in rewards]
     made += [("POST", own[0], key, b'{"reward": Infinity}'), ("POST", own[1], key, json.dumps({"x": 1}).encode())]
     made += [
@@ -85,7 +87,7 @@ def make_requests(session, other):
     return made
 
 
-async def test_500_hostile_requests_are_refused_and_recorded_nowhere(tmp_path, tmp_path_factory):
+async def test_500_hostile_requests_are_refused_and_recorded_nowhere(tmp_path, tmp_path_factory, caplog):
     model = build_model(tmp_path_factory.mktemp("model"))
     async with gateway(tmp_path / "run", model) as world:
         session, other = await world.open(), await world.open()
@@ -98,11 +100,22 @@ async def test_500_hostile_requests_are_refused_and_recorded_nowhere(tmp_path, t
             assert {"message", "type", "code"} <= reply.json()["error"].keys(), where
             assert session["key"] not in reply.text
         assert len(requests) == 500 and not world.upstream.bodies
+        await _send_no_http(world.server.address)
+        assert not [record for record in caplog.records if record.exc_info]  # a client must not fill the log
         assert (await world.chat(session["key"])).status_code == 200
         counts = (await world.post(f"/sessions/{session['id']}/end", session["key"], {"reward": 1})).json()
         assert (counts["calls"], counts["reward"]) == (1, 1)
         for path in (*CALLS, f"/sessions/{session['id']}/reward", f"/sessions/{session['id']}/end"):
             assert (await world.post(path, session["key"], ask())).status_code == 401  # a replayed key
+
+
+async def _send_no_http(address):
+    host, port = address.split(":")
+    for head in (b"FOO / HTTP/1.1", b"POST / HTTP/1.1\r\nX\0: 1", b"GET / HTTP/9.9", b"\x16\x03\x01\x02"):
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(head + b"\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), 30)).startswith(b"HTTP/1.0 400")
+        writer.close()
 
 
 @pytest.mark.parametrize("path", [*CALLS, "/sessions"])

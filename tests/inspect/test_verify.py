@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pyarrow as pa
@@ -305,6 +306,17 @@ def test_images_that_nobody_names_are_counted_and_no_finding(run):
     found = checked(run)
     assert found["images"] == {"named": 5, "stored": 6, "unnamed": 1}
     assert found["findings"] == []
+
+
+def test_an_image_of_a_helper_s_call_is_named_and_checked(run):
+    kept = ScreenshotStore(run.screenshots).put(png(200))
+    run.sessions.mkdir()
+    (run.sessions / "s1.jsonl").write_text(json.dumps({"event": "call", "screenshot": {"sha256": kept.sha256}}) + "\n")
+    found = checked(run)
+    assert (found["images"], found["findings"]) == ({"named": 6, "stored": 6, "unnamed": 0}, [])
+    image_of(run, kept).unlink()
+    finding = only(run)
+    assert (finding["kind"], finding["file"]) == ("image_missing", str(image_of(run, kept)))
 
 
 def test_re_encoded_images_are_sound_and_altered_ones_named(run):

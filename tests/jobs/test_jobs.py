@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from webgym_cli.errors import JobError
-from webgym_cli.jobs.guard import descendants
+from webgym_cli.jobs.guard import descendants, start_time
 from webgym_cli.jobs.process import Job, last_lines
 
 FAMILY = """
@@ -183,6 +183,26 @@ def test_nothing_outlives_a_killed_parent(log):
         parent.kill()
         parent.wait()
     assert gone([*tree, *guards])
+
+
+async def test_what_a_killed_guard_leaves_ends_with_the_job_and_nothing_else(spawn, log):
+    job, other = spawn(FAMILY + "time.sleep(600)"), await asyncio.create_subprocess_exec("sleep", "600")
+    try:
+        tree = family(log)
+        deadline = time.monotonic() + 20
+        while not set(tree) <= job._family.keys() and time.monotonic() < deadline:
+            job.poll()
+            await asyncio.sleep(0.05)
+        job._family[other.pid] = str(int(start_time(other.pid)) - 1)  # the id was another process's before
+        os.kill(job.pid, signal.SIGKILL)
+        assert await job.wait(0.01) == 128 + signal.SIGKILL
+        assert len(alive(tree)) >= 4  # the kernel ends the command alone
+        await job.stop()
+        assert alive(tree) == []
+        assert other.returncode is None
+    finally:
+        other.kill()
+        await other.wait()
 
 
 async def test_two_jobs_do_not_hold_each_other(tmp_path):

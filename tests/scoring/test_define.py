@@ -88,6 +88,7 @@ def test_numbers_and_mappings_are_verdicts(value, verdict):
         {"reward": 1, "acc": float("nan")},
         {"reward": 1, "acc": float("-inf")},
         {"reward": 1, "n": 10**400},
+        10**400,
     ],
 )
 def test_anything_else_is_none(value):

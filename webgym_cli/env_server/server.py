@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -11,9 +12,11 @@ from functools import partial
 from typing import Any
 
 import uvicorn
+from fastapi.exceptions import RequestValidationError
 from openenv.core.env_server.http_server import create_fastapi_app
 from openenv.core.env_server.types import ConcurrencyConfig, ServerMode
-from starlette.responses import PlainTextResponse
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from webgym_cli.env_server.adapter import CONNECTION, NAME, BrowserEnvironment, WebAction, WebObservation, WebState
@@ -106,7 +109,14 @@ def make_app(host: SessionHost, token: str, sessions: int, session_timeout: floa
         # The simulation mode adds HTTP routes that open a browser context a request, outside of all sessions.
         mode=ServerMode.PRODUCTION,
     )
+    app.add_exception_handler(RequestValidationError, _refuse_values)
     return _Guard(app, host, token)
+
+
+async def _refuse_values(request: Request, error: RequestValidationError) -> Response:
+    """Answer a body of wrong types. Without the values: FastAPI can't write infinite numbers, nor lone surrogates."""
+    detail = [{name: one[name] for name in ("type", "loc", "msg")} for one in error.errors()]
+    return Response(json.dumps({"detail": detail}), status_code=422, media_type="application/json")
 
 
 @asynccontextmanager

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import math
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import StoreError, WebGymError
@@ -170,10 +170,9 @@ def _read_key(request: web.Request) -> str:
 
 
 def _read_reward(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise RequestError(400, "reward: a finite number", "invalid_value")
-    if abs(value) > _MAX_REWARD:
-        raise RequestError(400, f"reward: at most {_MAX_REWARD:g}", "invalid_value")
+    # a comparison, which NaN fails: other tests of numbers raise for the largest integers of JSON
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MAX_REWARD:
+        raise RequestError(400, f"reward: a number, at most {_MAX_REWARD:g}", "invalid_value")
     return float(value)
 
 
@@ -195,6 +194,8 @@ async def _answer_errors(
         return _error(RequestError(503, str(error)[:300], "not_stored", "server_error"))
     except web.HTTPException as error:
         return _error(RequestError(error.status, error.reason, "http_error"))
+    except (HttpProcessingError, web.RequestPayloadError) as error:  # a body that is not encoded as its headers say
+        return _error(RequestError(400, f"the body can't be read: {error}"[:300], "http_error"))
 
 
 def _error(error: RequestError) -> web.Response:

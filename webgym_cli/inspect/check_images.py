@@ -25,8 +25,8 @@ def check_images(
 ) -> dict[str, int]:
     """Check the images folder by folder, two at a time.
 
-    Returns the number of images referenced by trajectories (`named`), of stored files (`stored`), and of stored files
-    without reference (`unnamed`), of which `webgym gc` keeps those of agents' calls.
+    Returns the number of referenced images (`named`), of stored files (`stored`), and of stored files without reference
+    (`unnamed`).
     """
     counts = {"named": 0, "stored": 0, "unnamed": 0}
     there, folders = set(store.folders()), references.folders()
@@ -70,10 +70,11 @@ def _report(
     path = store.path(named[0].sha256)
     if isinstance(look[0], FindingKind):
         steps = f"{len(named)} steps" if len(named) > 1 else "a step"
-        findings.add(look[0], path, "", f"{look[1]}; {steps} of {_line(named[0], sources)} on show it")
+        first = f"{steps} of {_line(named[0], sources)} on show it" if named[0].width else "an agent's call shows it"
+        findings.add(look[0], path, "", f"{look[1]}; {first}")
         return
     for reference in named:
-        if (reference.width, reference.height) != look:
+        if reference.width and (reference.width, reference.height) != look:
             recorded = f"{reference.width}x{reference.height}"
             detail = f"it is {look[0]}x{look[1]}, {_line(reference, sources)} has {recorded}"
             findings.add(FindingKind.IMAGE_SIZE, path, "", detail)

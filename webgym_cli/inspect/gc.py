@@ -103,7 +103,7 @@ def _find(run: RunDir, even_with_damage: bool, sink: EventSink | None) -> Iterat
             "line names",
         )
     # The calls of open sessions and of helpers are in no trajectory.
-    for sha256 in (*read_dataset_images(run), *_find_digests(run.sessions, _NAMED)):
+    for sha256 in (*read_dataset_images(run), *read_call_images(run)):
         named.add(sha256)
     store = ScreenshotStore(run.screenshots)
     for folder in store.folders():
@@ -141,6 +141,11 @@ def read_dataset_images(run: RunDir) -> Iterator[str]:
     """Yield the digests of the images that the prepared dataset references."""
     # A training may still use it, regardless of its age.
     return _find_digests(run.dataset, _IN_DATASET)
+
+
+def read_call_images(run: RunDir) -> Iterator[str]:
+    """Yield the digests of the images of agents' calls, of helpers too."""
+    return _find_digests(run.sessions, _NAMED)
 
 
 def _find_digests(folder: Path, pattern: re.Pattern[bytes]) -> Iterator[str]:

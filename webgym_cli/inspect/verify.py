@@ -12,6 +12,7 @@ import pyarrow as pa
 from webgym_cli.inspect.check_images import check_images
 from webgym_cli.inspect.check_records import check_records
 from webgym_cli.inspect.findings import FindingKind, Findings
+from webgym_cli.inspect.gc import read_call_images
 from webgym_cli.inspect.references import References
 from webgym_cli.records.events import EventSink, make_event
 from webgym_cli.records.judgement import Judgement
@@ -43,6 +44,8 @@ def verify(run: RunDir, sink: EventSink) -> dict[str, Any]:
     check = _Check(run, findings, fragments.list_sources(run), Catalog(run))
     check.truth()
     check.compare_with_metrics()
+    for sha256 in read_call_images(run):  # those of helpers and of open sessions are in no trajectory
+        check.references.add(sha256)
     check_records(run, findings)
     images = check_images(ScreenshotStore(run.screenshots), check.references, check.sources, check.findings)
     return {

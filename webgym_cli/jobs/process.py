@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from webgym_cli.jobs import guard
 
 # Seconds after the grace period before the guard itself is killed.
 KILL_MARGIN = 10.0
+# Seconds between two looks at the processes of a job.
+_LOOK = 1.0
 
 
 class Job:
@@ -25,6 +28,9 @@ class Job:
         self._process = process
         self._lifeline: int | None = lifeline
         self._grace = grace
+        self._family: dict[int, str] = {}
+        """Start times of the guard's descendants by process id: what a killed guard leaves running."""
+        self._next_look = 0.0
         self.log = log
         """The file that the command writes to."""
 
@@ -77,7 +83,8 @@ class Job:
         code = self._process.poll()
         if code is not None:
             self._release()
-            return 128 - code if code < 0 else code  # the guard got a signal before its handlers were set
+            return 128 - code if code < 0 else code  # the guard was killed, or had no handlers yet
+        self._note_family()
         return None
 
     async def wait(self, poll_seconds: float = 0.1) -> int:
@@ -91,11 +98,32 @@ class Job:
         if self.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:
-            return await asyncio.wait_for(self.wait(), self._grace + KILL_MARGIN)
+            code = await asyncio.wait_for(self.wait(), self._grace + KILL_MARGIN)
         except TimeoutError:
             tree = guard.descendants(self.pid)
             guard.signal_all([*tree, self.pid], signal.SIGKILL)
-            return await self.wait()
+            code = await self.wait()
+        if self._family and (self._process.returncode or 0) < 0:
+            await asyncio.to_thread(guard.end_processes, self._find_orphans, self._grace)
+        return code
+
+    def _note_family(self) -> None:
+        """Note the guard's descendants, at most once in a while."""
+        if (now := time.monotonic()) < self._next_look:
+            return
+        self._next_look = now + _LOOK
+        family = {pid: began for pid in guard.descendants(self.pid) if (began := guard.start_time(pid)) is not None}
+        if guard.start_time(self.pid) is not None:  # else they may have left it while they were read
+            self._family = family
+
+    def _find_orphans(self) -> list[int]:
+        """Return what a killed guard has left: the noted processes and their descendants, never another's."""
+        children = guard.children_by_parent()
+        for noted in guard.same_processes(self._family.items()):
+            for pid in guard.descendants(noted, children):
+                if (began := guard.start_time(pid)) is not None:
+                    self._family.setdefault(pid, began)
+        return guard.same_processes(self._family.items())
 
     def _release(self) -> None:
         if self._lifeline is not None:

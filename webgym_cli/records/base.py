@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from datetime import UTC, datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, ValidationError
 
@@ -31,6 +31,11 @@ def _check(text: str) -> str:
 
 # Timestamp in ISO 8601 with time zone; kept as written, so that a record serializes to the same bytes.
 Moment = Annotated[str, AfterValidator(_check)]
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value is a number that a float can hold; integers of JSON may be larger."""
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 def describe_invalid(error: ValidationError) -> str:

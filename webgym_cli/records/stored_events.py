@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import suppress
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from webgym_cli.records.base import Moment, Record, moment_of
+from webgym_cli.records.base import Moment, Record, is_finite, moment_of
 
 
 def _finite(value: Any) -> Any:
     """Return None for NaN and infinity: JSON has no number for a diverged loss."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return None if isinstance(value, int | float) and not is_finite(value) else value
 
 
 def _finite_numbers(value: Any) -> dict[str, float]:
     given = value.items() if isinstance(value, dict) else ()
-    numbers = {name: number for name, number in given if isinstance(number, int | float)}
-    return {name: float(number) for name, number in numbers.items() if math.isfinite(number)}
+    return {name: float(number) for name, number in given if is_finite(number)}
 
 
 def _seconds(value: Any) -> float | None:
-    fits = isinstance(value, int | float) and math.isfinite(value) and value >= 0
-    return float(value) if fits else None
+    return float(value) if is_finite(value) and value >= 0 else None
 
 
 def _moment(value: Any) -> float | None:

@@ -74,7 +74,7 @@ def parse_reward(value: Any) -> RewardResult:
         value = value["reward"]
     try:
         number = float(value) if not isinstance(value, str | bytes) else math.nan
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"a {type(value).__name__} is no reward") from None
     # NaN would spread through every mean of the run.
     if not math.isfinite(number):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from webgym_cli.records.base import is_finite
 from webgym_cli.records.stored_events import TrainingEvent
 from webgym_cli.records.training_files import TRAINER_LOG
 from webgym_cli.store.metrics import read_records
@@ -57,7 +57,7 @@ def read_step_curves(run: RunDir, metrics: Iterable[str]) -> dict[str, list[dict
     logged = [line for line in read_optimizer_steps(run) if "loss" in line]
     curves = {}
     for metric in metrics:
-        known = [line for line in logged if isinstance(line.get(metric), int | float) and math.isfinite(line[metric])]
+        known = [line for line in logged if is_finite(line.get(metric))]
         size = -(-len(known) // POINTS) or 1
         parts = [known[start : start + size] for start in range(0, len(known), size)]
         if parts:

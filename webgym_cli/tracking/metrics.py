@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from webgym_cli.records.base import is_finite
 from webgym_cli.records.series import is_served_elsewhere
 from webgym_cli.store.run import RunDir
 from webgym_cli.store.training_logs import find_trainer_logs, read_trainer_log
@@ -55,7 +55,7 @@ def _numbers(facts: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             yield from ((f"{name}/{inner}", number) for inner, number in _numbers(value) if key not in _LEFT_OUT)
         elif isinstance(value, list) and len(value) == len(bounds := _BOUNDS.get(key, ())):
             yield from _numbers({f"{name}_{bound}": number for bound, number in zip(bounds, value, strict=True)})
-        elif isinstance(value, int | float) and math.isfinite(value):
+        elif is_finite(value):
             yield name, value
 
 

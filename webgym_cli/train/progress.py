@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from webgym_cli.errors import JobError
+from webgym_cli.records.base import is_finite
 from webgym_cli.records.events import TrainerStep
 from webgym_cli.records.training_files import TRAINER_LOG as TRAINER_LOG
 
@@ -178,4 +178,4 @@ class StallDetector:
 
 def _number(value: Any) -> float | None:
     """Return a finite number, else None: NaN is not valid JSON."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    return float(value) if is_finite(value) else None

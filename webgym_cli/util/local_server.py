@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from typing import Self
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from webgym_cli.errors import UsageError, WebGymError
 
 # Seconds that open requests have to finish on shutdown.
 _SHUTDOWN = 1.0
+# What clients cause that send no HTTP, or leave in the middle of a body.
+_CLIENT_ERRORS = (HttpProcessingError, web.RequestPayloadError, ConnectionResetError)
 
 
 class LocalServer:
@@ -29,6 +33,7 @@ class LocalServer:
 
     async def __aenter__(self) -> Self:
         """Start listening. Raises `UsageError` if the port is taken."""
+        logging.getLogger("aiohttp.server").addFilter(_is_ours)
         runner = web.AppRunner(self._app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN)
         await runner.setup()
         try:
@@ -81,6 +86,11 @@ class SecretServer(LocalServer):
             raise web.HTTPBadRequest(text=" ".join([str(error), error.hint])) from error
         response.headers["Cache-Control"] = "no-store"
         return response
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether an error is the server's: those of clients would fill the log."""
+    return not (record.exc_info and isinstance(record.exc_info[1], _CLIENT_ERRORS))
 
 
 def respond(page: bytes) -> web.Response:

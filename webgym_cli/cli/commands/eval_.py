@@ -95,6 +95,7 @@ def eval_(
     plan = plan_evaluation(directory, settings, chosen)
     output = options.open_output()
     own_options: dict[str, Any] = {"subject": _name_subject(settings), "benchmark": source, "digest": digest}
+    own_options |= {"episodes": episodes, "subset": subset and str(subset.absolute())}
     if options.dry_run:
         check_model("eval", directory, settings, own_options)
         output.show(plan.to_json())

@@ -47,5 +47,6 @@ def gateway(
     if options.dry_run:
         output.show({"event": "plan", "stage": "gateway", "split": split, "policy": acting, "host": host, "port": port})
         return
-    with stage("gateway", directory, settings, output, {"policy": policy}) as at:
+    own_options = {"split": split, "policy": policy, "host": host, "port": port}
+    with stage("gateway", directory, settings, output, own_options) as at:
         at.execute(lambda context: serve_gateway(context, split, acting, host, port))
