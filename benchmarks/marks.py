@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.harness import Row, Series, reported, say
 from benchmarks.marks_apps import App, AppState, install, serve
 from benchmarks.marks_aside import ASIDE, install_aside
+from benchmarks.marks_cost import measure_cost
 from benchmarks.marks_labels import count_labels
 from benchmarks.marks_states import APPS
 from webgym_cli.config.load import load
@@ -30,6 +31,8 @@ NAME = "marks"
 _TRUTH = (Path(__file__).parent / "marks_truth.js").read_text(encoding="utf-8")
 _STEP = 8
 _SETTLE = 1.5
+# A look takes at most ten times as long as a plain pass.
+_CHEAP = 0.1
 _TARGETS = {"recall": 0.99, "precision": 0.99, "duplicates": 0.01, "unnamed": 0.03}
 _TARGETS |= {"labels over others": 0.01, "labels over text": 0.01, "labels read": 0.99}
 
@@ -76,16 +79,20 @@ async def _count(environment: WebEnvironment, app: App, state: AppState, *, show
     return counts
 
 
-async def _measure_app(pool: WebPool, app: App, url: str, *, show: bool) -> Counter[str]:
+async def _measure_app(pool: WebPool, app: App, url: str, *, show: bool) -> tuple[Counter[str], Row]:
+    """Return the counts of an application's marks, and the row of what a look at each of its states costs."""
     counts, environment = Counter[str](), pool.new()
+    costs = list[tuple[float, float]]()
     try:
         for state in app.states:
             await _show_state(environment, url, state)
             counts += await _count(environment, app, state, show=show)
             counts["states"] += 1
+            costs.append(await measure_cost(environment.session))
     finally:
         await environment.close()
-    return counts
+    looks, passes = (Series(times) for times in zip(*costs, strict=True))
+    return counts, Row(app.name, "look_cpu_ms", looks, "plain pass over boxes and styles", passes, target=_CHEAP)
 
 
 def _rows(name: str, counts: Counter[str]) -> list[Row]:
@@ -120,8 +127,8 @@ async def _measure(folder: Path, only: list[str], *, show: bool) -> list[Row]:
         for app in (app for app in APPS if not only or app.name in only):
             say(app.name)
             with serve(app, folder) as url:
-                counts = await _measure_app(pool, app, url, show=show)
-            rows += _rows(app.name, counts)
+                counts, cost = await _measure_app(pool, app, url, show=show)
+            rows += [*_rows(app.name, counts), cost]
             totals[app.is_aside] += counts
     names = {False: "all", True: "kept aside"}
     return [*rows, *(row for aside, counts in totals.items() if counts for row in _rows(names[aside], counts))]

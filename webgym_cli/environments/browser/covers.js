@@ -1,7 +1,7 @@
 // Which boxes lie over which, from one pass over the page: a hit test walks over the whole page, and is needed only where
 // boxes overlap.
 webgym.covers = (() => {
-  const { getter, matches, memo, parentOf } = webgym.names;
+  const { getter, matches, memo, parentOf, styleOf } = webgym.names;
   const { allOf, clip, documentOf, intersect, offsetOf, rectOf } = webgym.frames;
   const parentNode = getter(Node, "parentNode");
   // Above any z-index; and pixels by which neighbours may overlap.
@@ -35,15 +35,22 @@ webgym.covers = (() => {
     return 0;
   };
 
+  // Read once: all children of an element ask for it.
+  const boxStyleOf = memo((element) => {
+    const { position, transform, display, overflow } = styleOf(element);
+    return { position, transform, display, overflow };
+  });
+
   // What the scrolling and clipping elements around an element leave of the viewport; null if there are none.
   const limitsOf = memo((element) => {
-    const { position } = getComputedStyle(element), frame = frameOf(element);
+    const { position } = boxStyleOf(element);
     for (let at = parentOf(element); at && at.localName !== "body"; at = parentOf(at)) {
-      const style = getComputedStyle(at), isMoved = style.transform !== "none";
+      const style = boxStyleOf(at), isMoved = style.transform !== "none";
       if (style.display === "contents" || position === "fixed" && !isMoved) continue;
       if (position === "absolute" && style.position === "static" && !isMoved) continue; // it is held further out
       return style.overflow === "visible" || style.display === "inline" ? limitsOf(at) : innerLimits(at);
     }
+    const frame = frameOf(element);
     return frame ? innerLimits(frame) : null; // the body clips at the window
   });
 
@@ -73,7 +80,7 @@ webgym.covers = (() => {
     const elements = allOf(document).filter((element) => needed.has(element));
     const numbers = new Map(elements.map((element, number) => [element, number]));
     for (const [number, element] of elements.entries()) {
-      const style = getComputedStyle(element), layer = layerOf(element, style, layers.get(aboveOf(element)) || ROOT, number);
+      const style = styleOf(element), layer = layerOf(element, style, layers.get(aboveOf(element)) || ROOT, number);
       layers.set(element, layer);
       if (!inSight.has(element) || style.visibility !== "visible" || style.pointerEvents === "none") continue;
       const isModal = layer.key[0] === TOP_LAYER && matches(element, ":modal"); // with its backdrop
@@ -101,10 +108,10 @@ webgym.covers = (() => {
   const coversOf = (element, box) => {
     const { boxes, cells } = scan(document), own = boxes.get(element);
     if (!own || element.localName === "area" || element instanceof SVGElement && element.localName !== "svg") return null;
-    const near = cellsOf(box), places = near[0] === LARGE ? [...cells.keys()] : [LARGE, ...near];
-    const others = new Set(places.flatMap((cell) => cells.get(cell) || []));
-    return Array.from(others).filter((other) => overlap(other, box) && (other.number < own.number || other.number > own.end) &&
-      (compare(other.layer.key, own.layer.key) || other.number - own.number) > 0);
+    const near = cellsOf(box), isOver = (other) => (other.number < own.number || other.number > own.end) && overlap(other, box) &&
+      (other.layer !== own.layer && compare(other.layer.key, own.layer.key) || other.number - own.number) > 0;
+    if (near[0] === LARGE) return Array.from(boxes.values()).filter(isOver);
+    return Array.from(new Set([LARGE, ...near].flatMap((cell) => cells.get(cell) || []).filter(isOver)));
   };
 
   return Object.freeze({ coversOf, limitsOf });

@@ -1,7 +1,7 @@
 // Documents within the page: frames that it can read, numbers of those that it can't, and hit tests through both and
 // through shadow roots.
 webgym.frames = (() => {
-  const { getter, memo, rootOf } = webgym.names;
+  const { getter, memo, rootOf, styleOf } = webgym.names;
   const MIN_SIDE = 3;
 
   // A form's fields can shadow its properties.
@@ -30,7 +30,7 @@ webgym.frames = (() => {
 
   // Where a frame's content begins, in coordinates of the frame's own document.
   const contentOf = (frame) => {
-    const rect = rectOf(frame), style = getComputedStyle(frame);
+    const rect = rectOf(frame), style = styleOf(frame);
     return { x: rect.left + frame.clientLeft + parseFloat(style.paddingLeft), y: rect.top + frame.clientTop + parseFloat(style.paddingTop) };
   };
 
@@ -68,7 +68,9 @@ webgym.frames = (() => {
   const hits = memo((place) => deepest(...place.split(" ").map(Number)));
   const hitAt = (x, y) => hits(`${x} ${y}`);
 
+  const HERE = Object.freeze({ x: 0, y: 0 });
   const offsetOf = (element) => {
+    if (documentOf(element) === document) return HERE;
     const offset = { x: 0, y: 0 };
     for (let view = documentOf(element).defaultView; view && view !== window; view = view.parent) {
       const origin = contentOf(view.frameElement);

@@ -1,6 +1,6 @@
 // Visible boxes of elements, and points where a click reaches them; through shadow roots and same-origin documents.
 webgym.geometry = (() => {
-  const { memo, parentOf } = webgym.names;
+  const { memo, parentOf, styleOf } = webgym.names;
   const { clip, hitAt, intersect, offsetOf, rectOf } = webgym.frames;
   const { coversOf, limitsOf } = webgym.covers;
   const EDGE = 3;
@@ -14,13 +14,13 @@ webgym.geometry = (() => {
   // The visible box; for a link that wraps over several lines, its largest line.
   const wholeOf = (element, offset) => {
     let rect = rectOf(element);
-    if (getComputedStyle(element).display === "contents") {
+    if (styleOf(element).display === "contents") {
       const range = element.ownerDocument.createRange();
       range.selectNodeContents(element);
       rect = range.getBoundingClientRect();
     }
     const whole = clip(rect, offset);
-    const lines = getComputedStyle(element).display === "inline" ? element.getClientRects() : [];
+    const lines = styleOf(element).display === "inline" ? element.getClientRects() : [];
     if (!whole || lines.length < 2) return whole;
     return Array.from(lines, (line) => clip(line, offset)).filter(Boolean)
       .reduce((best, line) => (!best || line.width * line.height > best.width * best.height ? line : best), null);
@@ -52,8 +52,8 @@ webgym.geometry = (() => {
     for (const fy of GRID) for (const fx of GRID) yield [left + width * fx, top + height * fy];
     if (!isFull) return;
     for (const share of GRID) {
-      yield* [left + EDGE, left + width - EDGE].map((x) => [x, top + height * share]);
-      yield* [top + EDGE, top + height - EDGE].map((y) => [left + width * share, y]);
+      yield* [left + EDGE, left + width - EDGE].map((x) => [x, top + height * share, true]);
+      yield* [top + EDGE, top + height - EDGE].map((y) => [left + width * share, y, true]);
     }
   };
 
@@ -68,22 +68,28 @@ webgym.geometry = (() => {
     return null;
   };
 
+  const isAmid = ([x, y], { left, top, width, height }) => ((x - left) / width - 0.5) ** 2 + ((y - top) / height - 0.5) ** 2 < 0.25;
+
   // A point where a click reaches the element, preferably not an element listed within; null if it is covered.
-  const pointOf = (element, box, within = []) => {
-    const inner = within.map((one) => ({ element: one, ...clip(rectOf(one), offsetOf(one)) }));
+  const pointOf = (element, box, parts = []) => {
+    const inner = parts.map((one) => ({ element: one, ...clip(rectOf(one), offsetOf(one)), isHit: false }));
     const covers = coversOf(element, box)?.concat(inner);
     let other = null;
-    for (const [x, y] of candidates(element, box, within.length > 0)) {
+    for (const [x, y, isEdge] of candidates(element, box, parts.length > 0)) {
+      if (!isEdge && inner.some((one) => one.isHit && isAmid([x, y], one))) continue;
       const hit = reachAt(element, covers, x, y);
-      if (hit && !within.some((one) => reaches(one, hit))) return [x, y];
-      if (hit) other ||= [x, y];
+      if (!hit) continue;
+      const taken = inner.filter((one) => reaches(one.element, hit));
+      if (!taken.length) return [x, y];
+      for (const one of taken) one.isHit = true; // all over its box, but for its edges and round corners
+      other ||= [x, y];
     }
     return other;
   };
 
   const find = (element, transparent) => {
     const shown = element.checkVisibility({ visibilityProperty: true, opacityProperty: !transparent });
-    if (!shown && getComputedStyle(element).display !== "contents") return null;
+    if (!shown && styleOf(element).display !== "contents") return null;
     const box = boxOf(element), point = box && pointOf(element, box);
     return point ? { face: element, box, point } : null;
   };

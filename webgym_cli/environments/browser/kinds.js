@@ -1,6 +1,6 @@
 // Classifies elements by how likely they are interactive, and detects pages that only show a busy indicator.
 webgym.kinds = (() => {
-  const { editable, matches, memo, oneLine, parentOf, rootOf, textOf } = webgym.names;
+  const { editable, matches, memo, oneLine, parentOf, rootOf, styleOf, textOf } = webgym.names;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -46,7 +46,7 @@ webgym.kinds = (() => {
   // Whether an element itself, and not one within it, shows that it handles clicks.
   const reacts = (element) => element.matches(NATIVE) || Boolean(listens(element)) || Boolean(cursorOf(element));
 
-  const cursorOf = memo((element) => getComputedStyle(element).cursor.match(CURSORS)?.[0]);
+  const cursorOf = memo((element) => styleOf(element).cursor.match(CURSORS)?.[0]);
 
   // Whether the style sheets change an element on hover (1), or its cursor too (2), which signals users that it can be
   // clicked.
@@ -137,7 +137,7 @@ webgym.kinds = (() => {
     if ((role === "gridcell" || element.localName === "td") && matches(element, CELLS)) return isCell(element) ? 0.5 : 0;
     if (element.localName === "canvas") return 1;
     if (HOLDERS.has(role) || element.localName === "label" || matches(element, TIPPED)) return 0;
-    if (getComputedStyle(element).cursor.endsWith("-resize")) return 0;
+    if (styleOf(element).cursor.endsWith("-resize")) return 0;
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
     if (Number(element.getAttribute("tabindex") ?? -1) >= 0) return 1;
     if (reveals(element)) return 1;

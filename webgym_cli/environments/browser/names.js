@@ -37,8 +37,7 @@ webgym.names = (() => {
   // Within `atOnce` no script of the page runs: what is computed then for an element holds until its end.
   let turn = 0, depth = 0;
   const atOnce = (work) => {
-    turn++;
-    depth++;
+    [turn, depth] = [turn + 1, depth + 1];
     try { return work(); } finally { depth--; }
   };
   const memo = (compute) => {
@@ -65,12 +64,13 @@ webgym.names = (() => {
     Array.from(closed.get(host).querySelectorAll("slot")).find((slot) => slot.assignedNodes().includes(element));
 
   // The parent in the flat tree; null at the end of the document.
-  const parentOf = (element) => {
+  const parentOf = memo((element) => {
     const parent = parentNode(element);
     if (!parent || parent.nodeType === Node.DOCUMENT_NODE) return null;
     if (parent.nodeType === Node.DOCUMENT_FRAGMENT_NODE) return parent.host || null;
     return assignedSlot(element) || (closed.has(parent) && closedSlot(element, parent)) || parent;
-  };
+  });
+  const styleOf = memo((element) => getComputedStyle(element)); // one object for all of a look
 
   const childrenOf = (element) => {
     if (element.localName === "slot") {
@@ -84,9 +84,7 @@ webgym.names = (() => {
     const line = `${(text || "").slice(0, LONGEST).replace(/\s+/g, " ").trim().toWellFormed()}`; // pages replace methods
     return line.length > most ? line.slice(0, most - 1) + "…" : line;
   };
-
   const matches = (element, selector) => Element.prototype.matches.call(element, selector);
-
   const editable = (element) => element.isContentEditable && !element.parentElement?.isContentEditable;
 
   const roleOf = (element) => {
@@ -104,7 +102,9 @@ webgym.names = (() => {
     .map((id) => id && element.getRootNode().getElementById?.(id)).filter(Boolean);
 
   // The name of an element that is named by its content.
-  const textOf = (element, work = { left: MOST_NODES, all: true }) => {
+  const textOf = (element, work) => (work ? readText(element, work) : wholeText(element));
+  const wholeText = memo((element) => readText(element, { left: MOST_NODES }));
+  const readText = (element, work) => {
     let text = "";
     for (const node of childrenOf(element)) {
       if (work.left-- < 0 || text.length > LONGEST) break;
@@ -127,7 +127,7 @@ webgym.names = (() => {
     if (work.words && matches(node, CONTROLS)) return " ";
     if (work.unread?.(node)) return " ";
     if (tag === "script" || tag === "style" || tag === "template") return "";
-    const style = getComputedStyle(node);
+    const style = styleOf(node);
     if (style.display === "none" || style.visibility === "hidden" || node.getAttribute("aria-hidden") === "true") return "";
     const told = node.getAttribute("aria-label") || (tag === "img" ? node.alt : "");
     const held = tag === "select" || tag === "textarea" || tag === "input" && node.type !== "button" && node.type !== "submit";
@@ -294,7 +294,7 @@ webgym.names = (() => {
     return "";
   });
 
-  return Object.freeze({ atOnce, memo, matches, roleOf, nameOf, contextOf, byIds, textOf, wordsOf, oneLine, editable, rootOf,
+  return Object.freeze({ atOnce, memo, styleOf, matches, roleOf, nameOf, contextOf, byIds, textOf, wordsOf, oneLine, editable, rootOf,
     parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

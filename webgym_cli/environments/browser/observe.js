@@ -8,7 +8,7 @@
 //   through()         return the points of a list at which a click reaches such a frame;
 //   watchListeners()  start recording click listeners.
 webgym.observe = (() => {
-  const { atOnce, contextOf, matches, memo, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
+  const { atOnce, contextOf, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
   const { valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { interest, isZone, reacts, remembered, reveals, watchListeners } = webgym.kinds;
@@ -58,7 +58,7 @@ webgym.observe = (() => {
   const isUnused = (field) => field.type === "hidden" || field.getAttribute("aria-hidden") === "true" || !field.checkVisibility();
 
   const isDrawn = (element) => {
-    const style = getComputedStyle(element);
+    const style = styleOf(element);
     return style.borderBottomWidth !== "0px" || !/^rgba\(.*, 0\)$/.test(style.backgroundColor) || style.boxShadow !== "none";
   };
 
@@ -88,13 +88,13 @@ webgym.observe = (() => {
   // A transparent or dimming overlay without content.
   const isVeil = (element) => {
     if (!matches(element, "div,span,section") || element.firstElementChild || oneLine(element.textContent)) return false;
-    const style = getComputedStyle(element), drawn = (part) => getComputedStyle(element, part).content !== "none";
+    const style = styleOf(element), drawn = (part) => getComputedStyle(element, part).content !== "none";
     return style.backgroundImage === "none" && /^rgba\(|\/ [\d.]+\)$/.test(style.backgroundColor) &&
       style.borderTopWidth === "0px" && style.boxShadow === "none" && !drawn("::before") && !drawn("::after");
   };
 
   // A backdrop, whose listener closes the layer or blocks clicks on what is below it.
-  const isLayer = (element) => parentOf(element) === element.ownerDocument.body && /^(fixed|absolute)$/.test(getComputedStyle(element).position);
+  const isLayer = (element) => parentOf(element) === element.ownerDocument.body && /^(fixed|absolute)$/.test(styleOf(element).position);
 
   const seen = (element, sure) => {
     const find = facing(element);
@@ -199,7 +199,7 @@ webgym.observe = (() => {
   const foremost = (kept, limit) => {
     const rank = ({ element, sure }) => {
       for (let at = element; at; at = parentOf(at)) {
-        if (/^(fixed|sticky)$/.test(getComputedStyle(at).position) || matches(at, "dialog,[aria-modal=true],[popover]")) return 9;
+        if (/^(fixed|sticky)$/.test(styleOf(at).position) || matches(at, "dialog,[aria-modal=true],[popover]")) return 9;
       }
       return sure;
     };

@@ -1,6 +1,6 @@
 // Values and states of elements.
 webgym.values = (() => {
-  const { matches, roleOf, byIds, textOf, oneLine } = webgym.names;
+  const { matches, roleOf, byIds, styleOf, textOf, oneLine } = webgym.names;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
   const LONGEST = 400, MOST_NODES = 300, MOST_OPTIONS = 20, BESIDE = 3;
@@ -12,7 +12,7 @@ webgym.values = (() => {
   // A placeholder, which is paler than a text. Some components keep the class for the chosen option.
   const isPale = (node) => {
     if (!matches(node, "[class*=placeholder i]")) return false;
-    const [red, green, blue, alpha = 1] = getComputedStyle(node).color.match(/[\d.]+/g).map(Number);
+    const [red, green, blue, alpha = 1] = styleOf(node).color.match(/[\d.]+/g).map(Number);
     return alpha < 0.6 || Math.min(red, green, blue) > 150;
   };
 
