@@ -45,7 +45,7 @@ class _Conditions(BaseModel):
     policy: _Policy
 
 
-class _Task(BaseModel):
+class _ComparedTask(BaseModel):
     key: str
     seed: int
     task: str
@@ -63,7 +63,7 @@ class _ComparedRecord(BaseModel):
     failed: int
     overall: _Rate
     valid_only: _Rate
-    tasks: list[_Task]
+    tasks: list[_ComparedTask]
 
 
 def find_record(path: Path) -> Path | None:

@@ -18,15 +18,13 @@ from webgym_cli.serve.client import ServerClient, find_failure
 from webgym_cli.serve.engine import SLEEP_LEVEL, VllmEngine
 from webgym_cli.serve.liveness import Liveness
 from webgym_cli.serve.lora import AdapterError
-from webgym_cli.serve.plan import ServerPlan
+from webgym_cli.serve.plan import STOP_GRACE, ServerPlan
 from webgym_cli.serve.weights import Digests, check_model
 from webgym_cli.venvs.locate import venv_environ
 
 # Interval between health checks and between liveness checks.
 POLL_SECONDS = 1.0
 LOG = "vllm.log"
-# Time between SIGTERM and SIGKILL of a server, in seconds.
-STOP_GRACE = 15.0
 # Silence of a server that is reported, in seconds.
 SILENCE = 20.0
 
@@ -169,15 +167,13 @@ class PolicyServer:
         """
         model, waking, began = check_model(model), self._asleep, time.monotonic()
         wanted = await self._digests.of(model)
-        why = await self._change(self._engine.wake if waking else self._engine.swap, model, wanted)
-        if why:
+        done = "awake again" if waking else "in place"
+        if why := await self._change(self._engine.wake if waking else self._engine.swap, model, wanted):
             failed = ServerEvent(event="wake_failed" if waking else "swap_failed")
             self._sink(failed | {"reason": why, "message": f"weights not loaded in place: {why}"})
             await self._restart(model)
         self._model, self._asleep = model, False
-        how, words = "in_place", "awake again" if waking else "in place"
-        if why:
-            how, words = "restart", "by a restart"
+        how, words = ("restart", "by a restart") if why else ("in_place", done)
         seconds = round(time.monotonic() - began, 2)
         message = f"vLLM serves {Path(model).name} after {seconds} s, {words}"
         self._sink(

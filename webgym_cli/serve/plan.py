@@ -31,6 +31,8 @@ LAST_PORT = 65535
 
 # Action of a server between two phases.
 SleepAction = Literal["keep", "sleep", "stop"]
+# Time between SIGTERM and SIGKILL of a server, in seconds.
+STOP_GRACE = 15.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,16 +72,16 @@ def import_(
 
     directory, settings = resolve(run, options)
     output = options.open_output()
-    asked: dict[str, Any] = {"iteration": iteration, "split": split, "where": where}
-    asked |= {"images": images and images.absolute()}
-    plan = plan_import(directory, format_, path.absolute(), prompt=_make_prompt(settings), **asked)
+    choices: dict[str, Any] = {"iteration": iteration, "split": split, "where": where}
+    choices |= {"images": images and images.absolute()}
+    plan = plan_import(directory, format_, path.absolute(), prompt=_make_prompt(settings), **choices)
     if plan.format.caution and split is None:  # an explicit --split needs no caution
         output.note(f"note: {plan.format.caution}")
     if options.dry_run:
         output.show(summary := Importer(plan, directory, lambda event: None, dry=True).execute())
         require_imported(summary, plan)
         return
-    own_options = {"format_": absolute_place(plan.name), "path": plan.path, **asked, "images": plan.images}
+    own_options = {"format_": absolute_place(plan.name), "path": plan.path, **choices, "images": plan.images}
     with stage("import", directory, settings, output, own_options) as at:
         summary = Importer(plan, at.run, at.sink).execute()
         at.sink(make_event(**summary, message=format_import(summary)))
