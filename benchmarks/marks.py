@@ -19,6 +19,7 @@ from benchmarks.marks_apps import App, AppState, install, serve
 from benchmarks.marks_aside import ASIDE, install_aside
 from benchmarks.marks_cost import measure_cost
 from benchmarks.marks_labels import count_labels
+from benchmarks.marks_libraries import LIBRARIES, install_libraries
 from benchmarks.marks_states import APPS
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.observe import list_elements
@@ -124,7 +125,7 @@ async def _measure(folder: Path, only: list[str], *, show: bool) -> list[Row]:
     rows: list[Row] = []
     totals = {False: Counter[str](), True: Counter[str]()}
     async with WebPool(settings, InteractionMode.SET_OF_MARKS) as pool:
-        for app in (app for app in APPS if not only or app.name in only):
+        for app in (app for app in (*APPS, *LIBRARIES) if not only or app.name in only):
             say(app.name)
             with serve(app, folder) as url:
                 counts, cost = await _measure_app(pool, app, url, show=show)
@@ -147,6 +148,8 @@ def main() -> int:
         install(folder, more=True)
         if not told.only or {app.name for app in ASIDE} & set(told.only):
             install_aside(folder / "venv" / "bin" / "python", folder)
+        if not told.only or {app.name for app in LIBRARIES} & set(told.only):
+            install_libraries(folder)
         return asyncio.run(_measure(folder, told.only, show=told.show))
 
     return reported(NAME, measure)

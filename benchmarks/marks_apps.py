@@ -218,20 +218,20 @@ def install(folder: Path, *, more: bool = False) -> None:
     """
     python, last = folder / "venv" / "bin" / "python", folder / "venv" / "bin" / "sqlite_web"
     if not last.exists():
-        _call([sys.executable, "-m", "venv", str(folder / "venv")])
-        _call([str(python), "-m", "pip", "install", "-q", *PYTHON_PACKAGES])
+        run_command([sys.executable, "-m", "venv", str(folder / "venv")])
+        run_command([str(python), "-m", "pip", "install", "-q", *PYTHON_PACKAGES])
     if not shutil.which("npm"):
         sys.stderr.write("npm is missing: the applications of its registry are left out\n")
     else:
         wanted = (*NODE_PACKAGES, *(MORE_NODE_PACKAGES if more else ()))
         lacking = [package for package in wanted if not (folder / "node_modules" / package.rpartition("@")[0]).exists()]
         if lacking:
-            _call(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *lacking])
+            run_command(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), *lacking])
     if more and not (folder / "venv" / "bin" / "marimo").exists():
-        _call([str(python), "-m", "pip", "install", "-q", *MORE_PYTHON_PACKAGES])
+        run_command([str(python), "-m", "pip", "install", "-q", *MORE_PYTHON_PACKAGES])
     if more and not (folder / "wiki").exists():
         script = folder / "node_modules" / "tiddlywiki" / "tiddlywiki.js"
-        _call(["node", str(script), str(folder / "wiki"), "--init", "server"])
+        run_command(["node", str(script), str(folder / "wiki"), "--init", "server"])
     (folder / "red").mkdir(exist_ok=True)
     (folder / "red" / "settings.js").write_text(_RED, encoding="utf-8")
     (folder / "red" / "flows.json").write_text(json.dumps(_FLOW), encoding="utf-8")
@@ -241,7 +241,7 @@ def install(folder: Path, *, more: bool = False) -> None:
     (folder / "admin.py").write_text(_ADMIN, encoding="utf-8")
     (folder / "note.ipynb").write_text(json.dumps(_NOTE))
     (folder / "book.py").write_text(_BOOK, encoding="utf-8")
-    _call([str(python), "-c", _DATA, str(folder / "data.db")])
+    run_command([str(python), "-c", _DATA, str(folder / "data.db")])
 
 
 _DATA = """
@@ -253,7 +253,8 @@ with sqlite3.connect(sys.argv[1]) as base:
 """
 
 
-def _call(command: list[str]) -> None:
+def run_command(command: list[str]) -> None:
+    """Run a command to its end. Raises `JobError` with the last line that it wrote."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise JobError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from benchmarks.marks_apps import App, AppState
 from benchmarks.marks_aside import ASIDE
 
-_SERVE = ("{python}", "-m", "http.server", "{port}", "--bind", "127.0.0.1", "--directory", "{folder}")
+SERVE = ("{python}", "-m", "http.server", "{port}", "--bind", "127.0.0.1", "--directory", "{folder}")
 _USERS = "/admin/auth/user/"
 DATASETTE = App(
     "datasette",
@@ -88,7 +88,7 @@ SQLITE_WEB = App(
 )
 SWAGGER = App(
     "swagger-ui",
-    _SERVE,
+    SERVE,
     (
         AppState("/swagger.html"),
         AppState("/swagger.html", (".opblock-summary >> nth=0",)),
@@ -99,7 +99,7 @@ SWAGGER = App(
 )
 REDOC = App(
     "redoc",
-    _SERVE,
+    SERVE,
     (
         AppState("/redoc.html"),
         AppState("/redoc.html", scroll=500),
@@ -109,7 +109,7 @@ REDOC = App(
 )
 SHOELACE = App(
     "shoelace",
-    _SERVE,
+    SERVE,
     (
         AppState("/shoelace.html"),
         AppState("/shoelace.html", ("sl-select",)),
@@ -120,7 +120,7 @@ SHOELACE = App(
 )
 MONACO = App(
     "monaco",
-    _SERVE,
+    SERVE,
     (
         AppState("/monaco.html"),
         AppState("/monaco.html", (".monaco-editor .view-line",)),
@@ -131,13 +131,13 @@ MONACO = App(
 )
 DRAWFLOW = App(
     "drawflow",
-    _SERVE,
+    SERVE,
     (AppState("/drawflow.html"), AppState("/drawflow.html", menu=".drawflow-node >> nth=0")),
     extra=".drawflow-node,.input,.output,.drawflow-delete,.main-path",
 )
 TABULATOR = App(
     "tabulator",
-    _SERVE,
+    SERVE,
     (
         AppState("/tabulator.html"),
         AppState("/tabulator.html", (".tabulator-cell[tabulator-field=name] >> nth=0",)),
@@ -147,7 +147,7 @@ TABULATOR = App(
 )
 CALENDAR = App(
     "fullcalendar",
-    _SERVE,
+    SERVE,
     (
         AppState("/fullcalendar.html"),
         AppState("/fullcalendar.html", (".fc-timeGridWeek-button",)),
@@ -190,7 +190,7 @@ NODE_RED = App(
 )
 AG_GRID = App(
     "ag-grid",
-    _SERVE,
+    SERVE,
     (
         AppState("/aggrid.html"),
         AppState("/aggrid.html", (".ag-header-cell[col-id=age] .ag-header-cell-text",)),
@@ -202,7 +202,7 @@ AG_GRID = App(
 )
 TINYMCE = App(
     "tinymce",
-    _SERVE,
+    SERVE,
     (
         AppState("/tinymce.html"),
         AppState("/tinymce.html", (".tox-mbtn:has-text('Edit')",)),

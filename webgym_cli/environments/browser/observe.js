@@ -20,7 +20,7 @@ webgym.observe = (() => {
   const FIELDS = "input,select,textarea,[contenteditable]:not([contenteditable=false]),[role=textbox],[role=combobox],[role=slider],[role=spinbutton]," +
     "[role=switch],[role=checkbox],[role=radio]";
   // Units that contain more than a field, even if they have only one.
-  const PARTS = "tr,td,th,li,form,fieldset,[role=row],[role=gridcell],[role=option],[role=treeitem],[role^=menuitem]";
+  const PARTS = "tr,td,th,[role=columnheader],li,form,fieldset,[role=row],[role=gridcell],[role=option],[role=treeitem],[role^=menuitem]";
   // Maximum number of levels from a field to its wrapper, and the wrapper's maximum height.
   const WRAPPERS = 6, TALLEST = 120;
   // Fields whose parts are the field.

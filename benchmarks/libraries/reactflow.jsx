@@ -1,0 +1,5 @@
+import React, { useCallback } from "react"; import { createRoot } from "react-dom/client"; import { ReactFlow, Background, Controls, MiniMap, useNodesState, useEdgesState, addEdge } from "@xyflow/react"; import "@xyflow/react/dist/style.css";
+const s = window.state = {};
+const App = () => { const [n, , on] = useNodesState([{ id: "a", position: { x: 60, y: 60 }, data: { label: "Ask" }, type: "input" }, { id: "b", position: { x: 260, y: 180 }, data: { label: "Work" } }, { id: "c", position: { x: 460, y: 320 }, data: { label: "Send" }, type: "output" }]); const [e, se, oe] = useEdgesState([{ id: "ab", source: "a", target: "b" }]); s.nodes = n.map((x) => [x.id, Math.round(x.position.x), Math.round(x.position.y), !!x.selected]); s.edges = e.map((x) => x.source + x.target);
+ return <div style={{ width: "100vw", height: "90vh" }}><ReactFlow nodes={n} edges={e} onNodesChange={on} onEdgesChange={oe} onConnect={useCallback((p) => se((x) => addEdge(p, x)), [])} onMove={(_, v) => { s.view = v; }}><Background /><Controls /><MiniMap /></ReactFlow></div>; };
+createRoot(document.getElementById("app")).render(<App />);
