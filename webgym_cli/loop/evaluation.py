@@ -17,7 +17,7 @@ from webgym_cli.compare.evaluations import list_differences
 from webgym_cli.config.model import Settings
 from webgym_cli.environments.browser.executable import chromium_version, find_chromium
 from webgym_cli.environments.registry import find_environment
-from webgym_cli.errors import UsageError, WebGymError
+from webgym_cli.errors import StoreError, UsageError, WebGymError
 from webgym_cli.evaluate.record import build_record
 from webgym_cli.evaluate.results import EpisodeEnd, EpisodeResult, read_results
 from webgym_cli.loop.context import StageContext
@@ -119,12 +119,19 @@ def plan_evaluation(run: RunDir, settings: Settings, benchmark: Benchmark) -> Ev
     own = conditions["tasks"]["digest"]
     if not own.startswith(benchmark.digest):
         raise UsageError(f"{benchmark.source}: the digest of its tasks is {own}, not {benchmark.digest}")
-    if begun and (different := list_differences(read_json(run.conditions), conditions)):
+    if begun and (different := list_differences(_read_conditions(run), conditions)):
         raise UsageError(
             f"{run.root}: its episodes were made under other conditions: {'; '.join(different)}",
             hint="leave them as they are, or evaluate into another folder with --out",
         )
     return EvaluationPlan(run, settings, episodes, conditions)
+
+
+def _read_conditions(run: RunDir) -> dict[str, Any]:
+    conditions = read_json(run.conditions)
+    if not isinstance(conditions, dict):
+        raise StoreError(f"{run.conditions}: no conditions of an evaluation", hint="restore it from a copy")
+    return conditions
 
 
 def describe_conditions(run: RunDir, settings: Settings, source: str, episodes: Sequence[Episode]) -> dict[str, Any]:

@@ -29,4 +29,5 @@ def iter_labels(run: RunDir) -> Iterator[EpisodeLabel]:
                 try:
                     yield EpisodeLabel.model_validate_json(line)
                 except ValidationError as error:
-                    raise StoreError(f"{file}:{number}: no label: {describe_invalid(error)}") from None
+                    hint = "mend or remove that line; webgym label writes one a label"
+                    raise StoreError(f"{file}:{number}: no label: {describe_invalid(error)}", hint=hint) from None

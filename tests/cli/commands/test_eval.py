@@ -94,6 +94,24 @@ def test_a_judge_that_judged_nothing_is_told_from_one_that_did(tmp_path):
     assert (record["judged"], record["valid"]) == (0, 2)  # arithmetic is scored by its reward function
 
 
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe1"])
+def test_a_subset_that_names_no_task_is_refused(tmp_path, content):
+    if content is not None:
+        (tmp_path / "ids").write_bytes(content)
+    said = webgym(*QUESTIONS, "--subset", "ids", "-o", "new", cwd=tmp_path)
+    assert (said.returncode, "Traceback" in said.stderr) == (2, False)
+    assert not (tmp_path / "new").exists()
+
+
+def test_damaged_conditions_are_named(tmp_path):
+    arguments = (*QUESTIONS, "--episodes", "1", "--repeats", "1", "-o", "own")
+    assert webgym(*arguments, cwd=tmp_path).returncode == 0
+    (tmp_path / "own" / "conditions.json").write_text("[1]")
+    damaged = webgym(*arguments, cwd=tmp_path)
+    assert (damaged.returncode, "Traceback" in damaged.stderr) == (1, False)
+    assert "conditions.json" in damaged.stderr
+
+
 def write_tasks(folder, *names):
     file = folder / "tasks.jsonl"
     given = {"instruction": INSTRUCTION, "environment": "web", "rubric": RUBRIC}

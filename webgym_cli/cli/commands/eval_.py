@@ -153,6 +153,10 @@ def _name_folder(subject: str, settings: Settings, benchmark: Any) -> Path:
 
 def _read_ids(file: Path) -> set[str]:
     try:
-        return {line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()}
+        ids = {line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines() if line.strip()}
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--subset: {file} can't be read: {error}", hint="one id a line") from None
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"--subset: {file} can't be read: {reason}", hint="one id a line") from None
+    if not ids:
+        raise UsageError(f"--subset: {file} names no task", hint="one id a line")
+    return ids
