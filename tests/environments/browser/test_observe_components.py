@@ -90,6 +90,11 @@ CASES = {
             ("button", "Go", "", ("in row 2, column Do",)),
         ],
     ),
+    "equal names by what is beside all of them": (
+        "<div><div>Ann <i style='cursor:pointer'>+</i> <i style='cursor:pointer'>+</i></div>"
+        "<div>Bob <i style='cursor:pointer'>+</i></div></div>",
+        [("generic", "+", "", (f"in {name}",)) for name in ("Ann", "Ann", "Bob")],
+    ),
 }
 
 

@@ -21,8 +21,8 @@ webgym.names = (() => {
   const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50;
   const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
-  // Maximum number of levels searched for a field's label, and for a text that tells equal names apart; its length.
-  const BESIDE = 6, AROUND = 8, LONGEST_CONTEXT = 40;
+  // Maximum number of levels searched for a field's label.
+  const BESIDE = 6;
   const TICKED = /^(checkbox|radio|switch)$/, PURPOSES = /^(search|email|tel|url|password)$/;
   const closed = new WeakMap();
 
@@ -188,15 +188,21 @@ webgym.names = (() => {
     return "";
   };
 
+  const rowsOf = memo((body) => Array.prototype.filter.call(body.children, (row) => row.querySelector(CELLS)));
+
   // The name of a grid's cell: its row and its column.
   const cellName = (element) => {
     const cell = matches(element, "[role=gridcell],[role=grid] td,[role=treegrid] td") && element, row = cell && cell.closest("tr,[role=row]");
     if (!row) return "";
     const cells = Array.prototype.filter.call(row.children, (other) => matches(other, CELLS));
-    const rows = Array.prototype.filter.call(row.parentElement.children, (other) => other.querySelector(CELLS));
     const head = Array.prototype.find.call(row.children, (other) => other !== cell && matches(other, "th,[role=rowheader]"));
-    const across = oneLine(head && textOf(head)) || row.getAttribute("aria-rowindex") || rows.indexOf(row) + 1;
+    const across = oneLine(head && textOf(head)) || row.getAttribute("aria-rowindex") || rowsOf(row.parentElement).indexOf(row) + 1;
     return `row ${across}, column ${oneLine(headOf(cell)) || cell.getAttribute("aria-colindex") || cells.indexOf(cell) + 1}`;
+  };
+
+  const cellNameAround = (element) => {
+    const cell = element.closest(CELLS);
+    return cell && cell !== element ? cellName(cell) : "";
   };
 
   // The nearest text on one side of an element; null if another field, to which the text belongs, is closer.
@@ -237,19 +243,6 @@ webgym.names = (() => {
       if (before) return label && !label.control && textOf(label);
     }
     return null;
-  };
-
-  // What tells an element from equal ones: its cell, else the nearest text that is not theirs too.
-  const contextOf = (element, equals) => {
-    const cell = element.closest(CELLS);
-    if (cell && cell !== element && cellName(cell)) return cellName(cell);
-    const own = oneLine(textOf(element));
-    for (let at = parentOf(element), level = 0; at && level < AROUND && at.localName !== "body"; at = parentOf(at), level++) {
-      if (equals.every((other) => at.contains(other))) return "";
-      const text = oneLine(textOf(at, { left: MOST_NODES, words: true, unread: (node) => node === element || node.control }), LONGEST_CONTEXT);
-      if (text && text !== own) return text;
-    }
-    return "";
   };
 
   // The purpose of a field (WCAG 1.3.5): its `autocomplete` value, or its type.
@@ -294,7 +287,7 @@ webgym.names = (() => {
     return "";
   });
 
-  return Object.freeze({ atOnce, memo, styleOf, matches, roleOf, nameOf, contextOf, byIds, textOf, wordsOf, oneLine, editable, rootOf,
+  return Object.freeze({ atOnce, memo, styleOf, matches, roleOf, nameOf, cellNameAround, byIds, textOf, wordsOf, oneLine, editable, rootOf,
     parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

@@ -8,8 +8,8 @@
 //   through()         return the points of a list at which a click reaches such a frame;
 //   watchListeners()  start recording click listeners.
 webgym.observe = (() => {
-  const { atOnce, contextOf, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
-  const { valueOf, statesOf } = webgym.values;
+  const { atOnce, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
+  const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { interest, isZone, reacts, remembered, reveals, watchListeners } = webgym.kinds;
   const { allOf, frame, opaque, originOf, rectOf, through } = webgym.frames;
@@ -251,14 +251,17 @@ webgym.observe = (() => {
     for (const [id, { face, within }] of marks.entries()) {
       if (within.length && !kept[id].aim) kept[id].point = pointOf(face, kept[id].box, within);
     }
-    const equals = new Map();
+    const equals = new Map(), contexts = new Map();
     for (const { element } of kept) {
       const key = `${roleOf(element)} ${nameOf(element)}`;
-      equals.set(key, [...(equals.get(key) || []), element]);
+      if (equals.has(key)) equals.get(key).push(element);
+      else equals.set(key, [element]);
+    }
+    for (const group of equals.values()) {
+      if (group.length > 1) contextsOf(group).forEach((context, at) => contexts.set(group[at], context));
     }
     return kept.map((find, id) => {
-      const { element, face, point } = find, others = equals.get(`${roleOf(element)} ${nameOf(element)}`);
-      const context = others.length > 1 && contextOf(element, others), box = visiblePart(find);
+      const { element, face, point } = find, context = contexts.get(element), box = visiblePart(find);
       const states = [...statesOf(element), ...(find.reveals ? ["shows more on hover"] : []), ...(context ? [`in ${context}`] : [])];
       const told = { id, role: roleOf(element), name: nameOf(element), value: find.value ?? valueOf(element, face), states,
         node: numberOf(element), point, box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };

@@ -1,9 +1,11 @@
-// Values and states of elements.
+// Values and states of elements, and what tells equal ones apart.
 webgym.values = (() => {
-  const { matches, roleOf, byIds, styleOf, textOf, oneLine } = webgym.names;
+  const { cellNameAround, matches, roleOf, byIds, parentOf, styleOf, textOf, oneLine } = webgym.names;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
   const LONGEST = 400, MOST_NODES = 300, MOST_OPTIONS = 20, BESIDE = 3;
+  // Maximum number of levels searched for a text that tells equal names apart, and its length.
+  const AROUND = 8, LONGEST_CONTEXT = 40;
 
   // What a person reads in a field's wrapper: its text without icons, buttons, labels and placeholders.
   const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend";
@@ -81,5 +83,27 @@ webgym.values = (() => {
     return toggled || oneLine(element.getAttribute("aria-valuetext") || element.getAttribute("aria-valuenow"));
   };
 
-  return Object.freeze({ valueOf, statesOf });
+  // What tells each of some equal elements from the others: its cell, else the nearest text that is not theirs too.
+  const contextsOf = (equals) => {
+    const all = new Set(equals), around = new Map(), texts = new Map();
+    const above = equals.map((element) => {
+      const found = [];
+      for (let at = parentOf(element); at && found.length < AROUND && at.localName !== "body"; at = parentOf(at)) found.push(at);
+      for (const at of found) around.set(at, (around.get(at) || 0) + 1);
+      return found;
+    });
+    const read = (at) => oneLine(textOf(at, { left: MOST_NODES, words: true, unread: (node) => all.has(node) || node.control }), LONGEST_CONTEXT);
+    return equals.map((element, index) => {
+      const cell = cellNameAround(element);
+      if (cell) return cell;
+      for (const at of above[index]) {
+        if (around.get(at) === equals.length) return "";
+        if (!texts.has(at)) texts.set(at, read(at));
+        if (texts.get(at)) return texts.get(at);
+      }
+      return "";
+    });
+  };
+
+  return Object.freeze({ contextsOf, valueOf, statesOf });
 })();
