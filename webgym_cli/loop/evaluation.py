@@ -35,7 +35,7 @@ from webgym_cli.rewards.judge.scorer import JudgeScorer
 from webgym_cli.rewards.selection import ScoringQuery, plan_scoring
 from webgym_cli.rollout.draw import EpisodeSampler
 from webgym_cli.rollout.resources import apply_test_sampling, name_policy
-from webgym_cli.serve.weights import digest
+from webgym_cli.serve.weights import check_model, digest
 from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir
 from webgym_cli.tasks.source import index_tasks, open_tasks
@@ -194,7 +194,7 @@ def _describe_policy(run: RunDir, settings: Settings) -> dict[str, Any]:
     return {
         "name": name_policy(run, settings, acting),
         "model": {VLLM: model, ORACLE: ORACLE}.get(acting, served),
-        "weights": digest(model) if acting == VLLM else None,
+        "weights": digest(check_model(model)) if acting == VLLM else None,
         "dtype": settings.serve.dtype if acting == VLLM else None,
     }
 
@@ -292,4 +292,5 @@ def describe_record(record: Mapping[str, Any]) -> str:
     counts = f"{record['episodes']} episodes, {record['blocked']} blocked, {record['failed']} failed"
     if record["conditions"]["judge"] and "judged" in record:  # older records lack it
         counts += f", {record['judged']} judged"
+        counts += "" if record["judged"] else ": their environment scored all, the judge was asked for nothing"
     return f"success {', '.join(rates) or 'unknown'}; {counts}"

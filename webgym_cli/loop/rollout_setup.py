@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from webgym_cli.environments.registry import check_tasks, count_unscored, find_e
 from webgym_cli.errors import BelowThresholdError, UsageError, WebGymError
 from webgym_cli.records.events import EventSink, RolloutSummary, make_event
 from webgym_cli.records.series import ORACLE, VLLM
-from webgym_cli.records.task import Split
+from webgym_cli.records.task import Split, Task
 from webgym_cli.rewards.judge.judge import Judge
 from webgym_cli.rewards.judge.scripted import open_scripted
 from webgym_cli.rollout.judging import TrajectoryJudge
@@ -43,17 +43,12 @@ def plan_current_rollout(
 
     Raises `UsageError` for an invalid policy, and for tasks that it can't act on.
     """
-    ACTION_SETS.find(str(settings.context_config.prompt_version))
-    if policy not in (ORACLE, VLLM):
-        policy_urls(policy)
     if split is Split.TRAIN and iteration is None:
         require_turns(run)
     blocked = Blocklist(run, settings.rollout.blocklist_hours).sites()
     number = version(run) if iteration is None else iteration
     plan = plan_rollout(run, settings, split, number, episodes, policy, blocked, again=again)
-    if policy == ORACLE:
-        require_experts(settings, (owed.episode.task for owed in plan.owed))
-    check_tasks(settings, (owed.episode.task for owed in plan.owed))
+    check_policy(settings, policy, [owed.episode.task for owed in plan.owed])
     if count := count_unscored(settings, {owed.episode.task.key: owed.episode.task for owed in plan.owed}.values()):
         note = f"{format_count(count, 'task')} without a check, and judge.base_url is empty: nothing scores them"
         return replace(plan, notes=(*plan.notes, note))
@@ -69,6 +64,16 @@ def select_evaluated(run: RunDir, number: int, split: Split, policy: str) -> Run
             hint=f"webgym rollout {run.root} --split test --policy vllm --version {number}",
         )
     return select_version(run, number)
+
+
+def check_policy(settings: Settings, policy: str, tasks: Collection[Task]) -> None:
+    """Raise `UsageError` for an invalid policy or action set, and for tasks that the policy can't act on."""
+    ACTION_SETS.find(str(settings.context_config.prompt_version))
+    if policy == ORACLE:
+        require_experts(settings, tasks)
+    elif policy != VLLM:
+        policy_urls(policy)
+    check_tasks(settings, tasks)
 
 
 async def enter_sites(plan: RolloutPlan, settings: Settings, sink: EventSink) -> None:

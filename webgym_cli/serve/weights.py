@@ -16,6 +16,7 @@ from webgym_cli.util.proxies import describe_proxy
 
 WEIGHTS = ("*.safetensors", "*.bin", "*.pt")
 HUB = "hub:"
+_NAME = "name a folder with config.json and weights, or webgym init-model tiny DIR makes a small one"
 # Number of files read concurrently.
 READERS = 4
 # Timeout of a hub request, in seconds.
@@ -30,14 +31,11 @@ def check_model(model: str) -> str:
     folder = Path(model)
     if not folder.is_dir():
         if folder.exists() or looks_local(model):
-            raise SettingsError(
-                f"{model}: there is no such model folder", hint="name one with -s policy_config.base_model=DIR"
-            )
+            raise SettingsError(f"{model}: there is no such model folder", hint=_NAME)
         return model
     if not (folder / "config.json").is_file():
-        raise SettingsError(f"{model}: not a model folder: config.json is missing")
-    if not weight_files(folder):
-        raise SettingsError(f"{model}: not a model folder: it has no weights (*.safetensors)")
+        raise SettingsError(f"{model}: not a model folder: config.json is missing", hint=_NAME)
+    _require_weights(folder)
     return str(folder.absolute())
 
 
@@ -100,6 +98,12 @@ def looks_local(model: str) -> bool:
 def weight_files(folder: Path) -> list[Path]:
     """Return a folder's weight files, of the first format in `WEIGHTS` that it contains."""
     return next((files for pattern in WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
+
+
+def _require_weights(folder: Path) -> list[Path]:
+    if not (files := weight_files(folder)):
+        raise SettingsError(f"{folder}: not a model folder: it has no weights ({', '.join(WEIGHTS)})", hint=_NAME)
+    return files
 
 
 def digest(model: str) -> str:

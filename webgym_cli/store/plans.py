@@ -22,4 +22,7 @@ def read_plan(run: RunDir, split: Split, iteration: int, *, of_sessions: bool = 
     try:
         return tuple(Episode.model_validate(value) for value in read_jsonl(path))
     except ValidationError as error:
-        raise StoreError(f"{path}: not a plan of this version: {error.errors()[0]['msg']}") from error
+        raise StoreError(
+            f"{path}: not a plan of this version: {error.errors()[0]['msg']}",
+            hint="restore it from a copy of the run, or start another run",
+        ) from error

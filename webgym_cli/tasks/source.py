@@ -186,7 +186,7 @@ def _version(path: Path) -> tuple[int, int]:
 
 
 def _unreadable(path: Path, error: OSError) -> UsageError:
-    hint = "set tasks.train to a task file, to miniwob:all, to sites:all or to arithmetic:train"
+    hint = "name a task file, miniwob:all, sites:all or arithmetic:train"
     return UsageError(f"{path}: the task file can't be read: {error.strerror or error}", hint=hint)
 
 

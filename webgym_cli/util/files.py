@@ -194,7 +194,9 @@ def read_jsonl(path: Path) -> Iterator[Any]:
         try:
             yield from reader.iter(skip_empty=True)
         except jsonlines.InvalidLineError as error:
-            raise StoreError(f"{path}:{error.lineno}: {error.args[0].split(' (line')[0]}") from error
+            raise StoreError(
+                f"{path}:{error.lineno}: {error.args[0].split(' (line')[0]}", hint="restore the file from a copy"
+            ) from error
 
 
 def open_regular(path: Path) -> BinaryIO:

@@ -103,6 +103,25 @@ def test_a_subset_that_names_no_task_is_refused(tmp_path, content):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("oracle", "-b", "arithmetic:test", "-s", "context_config.prompt_version=nope"), "prompt_version"),
+        (("oracle", "-b", "tasks.jsonl", "-s", "browser.executable=/bin/true"), "expert"),
+        (("oracle", "-b", "missing.jsonl"), "missing.jsonl"),
+        (("empty", "-b", "arithmetic:test"), "config.json"),
+        (("", "-b", "arithmetic:test"), "''"),
+    ],
+)
+def test_what_is_refused_leaves_no_run(tmp_path, arguments, named):
+    (tmp_path / "empty").mkdir()
+    write_tasks(tmp_path, "right")
+    said = webgym("eval", *arguments, "-o", "new", cwd=tmp_path)
+    assert (said.returncode, "Traceback" in said.stderr, (tmp_path / "new").exists()) == (2, False, False)
+    assert named in said.stderr
+    assert "tasks.train" not in said.stderr
+
+
 def test_damaged_conditions_are_named(tmp_path):
     arguments = (*QUESTIONS, "--episodes", "1", "--repeats", "1", "-o", "own")
     assert webgym(*arguments, cwd=tmp_path).returncode == 0

@@ -97,8 +97,9 @@ def test_a_plan_of_another_version_is_named(run, tokens):
     store(run, served(talk(0), tokens))
     path = next((run.root / "tasks").iterdir())
     path.write_text('{"id": "x"}\n')
-    with pytest.raises(StoreError, match="not a plan of this version"):
+    with pytest.raises(StoreError, match="not a plan of this version") as raised:
         batch(run)
+    assert "another run" in raised.value.hint
 
 
 # --- masks

@@ -81,8 +81,11 @@ def eval_(
     """
     from webgym_cli.cli.stage import check_model, stage
     from webgym_cli.loop.evaluation import Benchmark, evaluate, plan_evaluation
+    from webgym_cli.loop.rollout_setup import check_policy
     from webgym_cli.store.run import RunDir
 
+    if not subject:
+        raise UsageError("'' names no run, model or server", hint="webgym eval runs/a -b miniwob:all")
     if not benchmark:
         raise UsageError("-b '' names no tasks", hint=f"webgym eval {subject} -b miniwob:all")
     source = str(Path(benchmark).absolute()) if Path(benchmark).is_file() else benchmark
@@ -93,6 +96,8 @@ def eval_(
     chosen = Benchmark(source, ids, episodes, digest)
     directory = RunDir(out or _name_folder(subject, settings, chosen))
     plan = plan_evaluation(directory, settings, chosen)
+    if not directory.conditions.is_file():  # before the run is made, so that the corrected command can make it
+        check_policy(settings, settings.rollout.policy, [episode.task for episode in plan.episodes])
     output = options.open_output()
     own_options: dict[str, Any] = {"subject": _name_subject(settings), "benchmark": source, "digest": digest}
     own_options |= {"episodes": episodes, "subset": subset and str(subset.absolute())}
