@@ -35,7 +35,8 @@ def check_model(model: str) -> str:
         return model
     if not (folder / "config.json").is_file():
         raise SettingsError(f"{model}: not a model folder: config.json is missing", hint=_NAME)
-    _require_weights(folder)
+    if not weight_files(folder):
+        raise SettingsError(f"{model}: not a model folder: it has no weights ({', '.join(WEIGHTS)})", hint=_NAME)
     return str(folder.absolute())
 
 
@@ -98,12 +99,6 @@ def looks_local(model: str) -> bool:
 def weight_files(folder: Path) -> list[Path]:
     """Return a folder's weight files, of the first format in `WEIGHTS` that it contains."""
     return next((files for pattern in WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
-
-
-def _require_weights(folder: Path) -> list[Path]:
-    if not (files := weight_files(folder)):
-        raise SettingsError(f"{folder}: not a model folder: it has no weights ({', '.join(WEIGHTS)})", hint=_NAME)
-    return files
 
 
 def digest(model: str) -> str:
