@@ -23,5 +23,7 @@ def make_thumbnail(content: bytes) -> bytes:
         packed = io.BytesIO()
         picture.save(packed, "WEBP", quality=QUALITY)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow's for a bad image
-        raise StoreError(f"the screenshot is no image: {str(error).partition('<')[0].strip()}") from error
+        reason = str(error).partition("<")[0].strip()
+        hint = "webgym inspect-buffer RUN --verify lists what is damaged"
+        raise StoreError(f"the screenshot is no image: {reason}", hint=hint) from error
     return packed.getvalue()

@@ -94,7 +94,10 @@ def read(run: RunDir, place: LineRef, *, without: Sequence[str] = ()) -> Traject
     """
     trajectory = _read_line(run, Trajectory, place.file, place.offset, place.length, without)
     if trajectory.id != place.id:
-        raise StoreError(f"{run.root / place.file}: at byte {place.offset} stands {trajectory.id}, not {place.id}")
+        raise StoreError(
+            f"{run.root / place.file}: at byte {place.offset} stands {trajectory.id}, not {place.id}",
+            hint=f"webgym inspect-buffer {run.root} --verify",
+        )
     if place.verdict_file is None or place.verdict_offset is None or place.verdict_length is None:
         return trajectory
     return with_verdict(trajectory, read_judgement(run, place.verdict_file, place.verdict_offset, place.verdict_length))
