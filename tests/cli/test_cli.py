@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.state import read_running_command
 
 WEBGYM = [sys.executable, "-m", "webgym_cli"]
+TASK = '{"id": "t", "instruction": "Go.", "start_url": "http://a.test/"}\n'
 
 
 @pytest.fixture
@@ -138,23 +140,31 @@ def test_nothing_to_resume_is_no_error(webgym, run):
     assert "nothing was interrupted" in said.stderr
 
 
-@pytest.mark.parametrize(
-    ("command", "arguments", "kept"),
-    [
-        ("gateway", ("run", "--split", "test", "--port", "8931"), {"split": "test", "port": 8931, "host": "127.0.0.1"}),
-        (
-            "eval",
-            ("http://127.0.0.1:9/v1", "-b", "tasks.jsonl", "--episodes", "1", "--subset", "ids.txt", "-o", "run"),
-            {"episodes": 1},
-        ),
-    ],
-)
-def test_resume_knows_the_options_of_what_was_interrupted(webgym, tmp_path, command, arguments, kept):
-    (tmp_path / "tasks.jsonl").write_text('{"id": "t", "instruction": "Go.", "start_url": "http://a.test/"}\n')
+def test_resume_knows_the_options_of_an_evaluation(webgym, tmp_path):
+    (tmp_path / "tasks.jsonl").write_text(TASK)
     (tmp_path / "ids.txt").write_text("t\n")
-    policy = ("--policy", "http://127.0.0.1:9/v1") if command == "gateway" else ()
-    webgym(command, *arguments, *policy, "-s", "rollout.policy_wait=0", "-s", "tasks.test=tasks.jsonl")
+    chosen = ("-b", "tasks.jsonl", "--episodes", "1", "--subset", "ids.txt")
+    webgym("eval", "http://127.0.0.1:9/v1", *chosen, "-o", "run", "-s", "rollout.policy_wait=0")
     state = read_running_command(RunDir(tmp_path / "run"))
-    assert (state.command, {name: state.options[name] for name in kept}) == (command, kept)
-    if command == "eval":
-        assert Path(state.options["subset"]) == tmp_path / "ids.txt"
+    assert (state.command, state.options["episodes"]) == ("eval", 1)
+    assert Path(state.options["subset"]) == tmp_path / "ids.txt"
+
+
+def test_resume_knows_the_options_of_a_gateway(tmp_path):
+    (tmp_path / "tasks.jsonl").write_text(TASK)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = ("-s", "tasks.test=tasks.jsonl", "--policy", "http://127.0.0.1:9/v1")
+    gateway = subprocess.Popen(
+        [*WEBGYM, "gateway", "run", "--split", "test", "--port", str(port), *settings], cwd=tmp_path
+    )
+    try:
+        while (state := read_running_command(RunDir(tmp_path / "run"))) is None:
+            assert gateway.poll() is None
+            time.sleep(0.1)
+    finally:
+        gateway.kill()
+        gateway.wait()
+    kept = {name: state.options[name] for name in ("split", "port", "host")}
+    assert (state.command, kept) == ("gateway", {"split": "test", "port": port, "host": "127.0.0.1"})

@@ -124,7 +124,7 @@ async def test_a_run_that_solves_everything_says_that_nothing_is_left(run, tmp_p
 @pytest.mark.parametrize(
     ("wrong", "error", "says"),
     [
-        (["generate.base_url="], SettingsError, "no model to ask for new tasks"),
+        (["generate.base_url="], SettingsError, r"generate\.base_url is empty"),
         (["curriculum.score=orm"], SettingsError, "orm.base_url and orm.model are empty"),
         (["curriculum.score=environment"], SettingsError, "no environment can tell"),
         (["judge.base_url="], SettingsError, "there is no judge to ask"),
