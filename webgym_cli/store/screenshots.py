@@ -97,7 +97,7 @@ class ScreenshotStore:
         except OSError as error:
             raise _unreadable(self.png(sha256), error) from error
         if hashlib.sha256(content).hexdigest() != sha256:
-            raise _altered(self.png(sha256), "its name")
+            raise _report_altered(self.png(sha256), "its name")
         return content
 
     def _get_webp(self, sha256: str) -> bytes:
@@ -111,7 +111,7 @@ class ScreenshotStore:
             raise _unreadable(path, error) from error
         line = self.find_recoded(sha256)
         if line is None or hashlib.sha256(content).hexdigest() != line.recoded_sha256:
-            raise _altered(path, LEDGER)
+            raise _report_altered(path, LEDGER)
         return content
 
     def find_recoded(self, sha256: str) -> Recoded | None:
@@ -185,7 +185,7 @@ def _is_hex(name: str) -> bool:
     return _DIGITS.issuperset(name)
 
 
-def _altered(path: Path, record: str) -> StoreError:
+def _report_altered(path: Path, record: str) -> StoreError:
     hint = "webgym inspect-buffer RUN --verify lists what is damaged"
     return StoreError(f"{path}: the screenshot was altered: its content doesn't match {record}", hint=hint)
 
