@@ -7,6 +7,7 @@ import io
 from PIL import Image
 
 from webgym_cli.errors import StoreError
+from webgym_cli.store.screenshots import DAMAGE_HINT
 
 # Maximum pixels of a thumbnail's longer side.
 LARGEST = 320
@@ -24,6 +25,5 @@ def make_thumbnail(content: bytes) -> bytes:
         picture.save(packed, "WEBP", quality=QUALITY)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # Pillow's for a bad image
         reason = str(error).partition("<")[0].strip()
-        hint = "webgym inspect-buffer RUN --verify lists what is damaged"
-        raise StoreError(f"the screenshot is no image: {reason}", hint=hint) from error
+        raise StoreError(f"the screenshot is no image: {reason}", hint=DAMAGE_HINT) from error
     return packed.getvalue()

@@ -23,6 +23,7 @@ from webgym_cli.util.files import append_lines, open_regular, write_atomic
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # File name of a folder's ledger.
 LEDGER = "recoded.jsonl"
+DAMAGE_HINT = "webgym inspect-buffer RUN --verify lists what is damaged"
 _DIGITS = frozenset("0123456789abcdef")
 
 
@@ -186,8 +187,7 @@ def _is_hex(name: str) -> bool:
 
 
 def _report_altered(path: Path, record: str) -> StoreError:
-    hint = "webgym inspect-buffer RUN --verify lists what is damaged"
-    return StoreError(f"{path}: the screenshot was altered: its content doesn't match {record}", hint=hint)
+    return StoreError(f"{path}: the screenshot was altered: its content doesn't match {record}", hint=DAMAGE_HINT)
 
 
 def _unreadable(path: Path, error: OSError) -> StoreError:

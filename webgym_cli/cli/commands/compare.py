@@ -66,9 +66,12 @@ def compare(
     See also: webgym report, webgym show.
     """
     from webgym_cli.compare.views import build_version_tables
+    from webgym_cli.store.outputs import refuse_output_in_run
     from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
+    if html is not None:
+        refuse_output_in_run(html)
     if _compare_evaluations(output, sides, top if tasks else None, html, across=across):
         return
     named = _parse_sides(sides, csv, html)
@@ -95,10 +98,7 @@ def _compare_evaluations(
     """Compare records of evaluations; return whether the sides are such. `top`: as for runs."""
     from webgym_cli.compare.evaluation_views import build_comparison_tables, render_record_comparison
     from webgym_cli.compare.evaluations import compare_records, find_record
-    from webgym_cli.store.outputs import refuse_output_in_run
 
-    if html is not None:
-        refuse_output_in_run(html)
     records = [record for side in sides if (record := find_record(side))]
     if not records:
         return False
