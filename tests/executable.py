@@ -1,7 +1,5 @@
 """Drives the executable as its users do, kills it, and sees whether anything of it is left."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

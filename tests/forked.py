@@ -1,7 +1,5 @@
 """Runs webgym in processes forked from one that has imported all of it: real ones, without the second of each start."""
 
-from __future__ import annotations
-
 import atexit
 import multiprocessing
 import os

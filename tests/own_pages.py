@@ -1,7 +1,5 @@
 """A Chromium of Playwright's own, for tests that look at pages of ours."""
 
-from __future__ import annotations
-
 import pytest
 import pytest_asyncio
 

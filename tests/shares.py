@@ -1,7 +1,5 @@
 """How the processes of `make test` share the tests: files whole, the longest first, by the seconds measured before."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from functools import cache

@@ -1,7 +1,5 @@
 """The words of the source: a class name means one class, and no identifier is a metaphor."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import defaultdict

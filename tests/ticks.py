@@ -1,7 +1,5 @@
 """How often the event loop comes round while something else is done."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable
 

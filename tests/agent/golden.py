@@ -1,7 +1,5 @@
 """Prompts of the version `vanilla`, pinned: the digests were made by the release that stored the first trajectories."""
 
-from __future__ import annotations
-
 from tests.records.made import shot, step
 from webgym_cli.agent.prompt import render
 from webgym_cli.records.action import Action, ActionName, InteractionMode

@@ -1,7 +1,5 @@
 """A policy server of this process that does as it is told: answers, waits, fails, dies and comes back."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 

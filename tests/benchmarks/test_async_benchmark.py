@@ -1,7 +1,5 @@
 """The benchmark of the asynchronous order measures the real loops: the same episodes are trained on in both."""
 
-from __future__ import annotations
-
 import pytest
 
 from benchmarks.harness import program

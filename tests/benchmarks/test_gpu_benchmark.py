@@ -74,8 +74,7 @@ def test_the_weights_that_count_are_those_of_the_published_models():
     # without embeddings
     for name, billions in (("Qwen2.5-0.5B", 0.358), ("Qwen2.5-1.5B", 1.310), ("Qwen3-VL-8B", 6.946)):
         config = PUBLISHED[f"Qwen/{name}-Instruct"]
-        text = config.get("text_config", config)
-        nothing_seen = step_flops({**text, "vocab_size": 0}, [1], 0)
+        nothing_seen = step_flops({**config.get("text_config", config), "vocab_size": 0}, [1], 0)
         assert nothing_seen / 6e9 == pytest.approx(billions, rel=2e-3)
 
 
@@ -114,8 +113,7 @@ def test_pictures_have_their_tokens_and_a_file(tmp_path, jobs):
 
 
 def test_a_case_that_fails_costs_no_other_and_the_status_tells(tmp_path, jobs, monkeypatch, capsys):
-    asked = jobs(gpu="NVIDIA H200")
-    asked.failing_rank = 0
+    jobs(gpu="NVIDIA H200").failing_rank = 0
     assert gpu.main(["--quick"]) == 1
     said = capsys.readouterr()
     assert {json.loads(line)["case"].split()[-1] for line in said.out.splitlines()} == {"LoRA", "logits", "pictures"}

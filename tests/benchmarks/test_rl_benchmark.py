@@ -58,8 +58,7 @@ def test_policy_and_tools_speak_by_turns():
 def test_the_files_name_their_own_digest(tmp_path):
     folder = rl_data.write(tmp_path / "batch", SMALL)
     content = (folder / "rows.jsonl").read_bytes()
-    head = json.loads((folder / "rl.json").read_text())
-    assert head["digest"] == hashlib.sha256(content).hexdigest()
+    assert json.loads((folder / "rl.json").read_text())["digest"] == hashlib.sha256(content).hexdigest()
     assert len(content.splitlines()) == 8
     told = SMALL.to_json()
     assert told["sequences"] == 8

@@ -1,7 +1,5 @@
 """The monitor of a rollout, made by hand, and what a terminal shows of it."""
 
-from __future__ import annotations
-
 import re
 
 from tests.records.made import SOLVED, UNSOLVED, trajectory

@@ -1,7 +1,5 @@
 """A run that can be prepared without downloads."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Wrong input: one clear line, the published exit code, and nothing written."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -40,8 +40,7 @@ PLANS = {
 @pytest.fixture
 def place(tmp_path):
     """A run whose index is not there yet, episodes of another system, and an interpreter that does nothing."""
-    run = filled(tmp_path)
-    begin(run, "prepare", {})
+    begin(filled(tmp_path), "prepare", {})
     webrl_episode(tmp_path / "results", "12", ['do(action="Click", element="3")'])
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexit 1\n")

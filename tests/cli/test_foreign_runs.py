@@ -1,7 +1,5 @@
 """Runs of others: reading executes nothing of them, and what executes them asks for trust once."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

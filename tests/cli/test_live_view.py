@@ -17,8 +17,7 @@ NASTY = "[red]x[/bold]\x1b[2J\u202e\n\udcff"
 def drawn(picture, width=80, height=24, **options):
     """Return the lines that a terminal of this size would show."""
     file = io.StringIO()
-    console = Console(file=file, width=width, height=height, force_terminal=True, **options)
-    console.print(picture)
+    Console(file=file, width=width, height=height, force_terminal=True, **options).print(picture)
     return file.getvalue().splitlines()
 
 
@@ -50,8 +49,7 @@ def test_policy_servers_that_are_left_alone_are_told():
 
 
 def test_a_wide_board_tells_more():
-    text = "\n".join(plain(drawn(LiveView(rollout(running=1).snapshot()), 130, 40)))
-    assert "train-0000-00000" in text
+    assert "train-0000-00000" in "\n".join(plain(drawn(LiveView(rollout(running=1).snapshot()), 130, 40)))
 
 
 def test_fewer_lines_leave_room_for_the_bars():

@@ -36,8 +36,7 @@ every = pytest.mark.parametrize(("name", "command"), COMMANDS.items(), ids=list(
 
 
 def shown(command):
-    context = typer.Context(command, info_name="webgym", terminal_width=WIDTH)
-    return command.get_help(context)
+    return command.get_help(typer.Context(command, info_name="webgym", terminal_width=WIDTH))
 
 
 def test_a_docstring_is_read_as_a_page():
@@ -130,8 +129,7 @@ def test_a_command_that_wants_a_run_says_what_happens_without(name, command):
 
 
 def test_the_whole_is_listed_by_what_it_is_for():
-    help_ = shown(typer.main.get_command(app))
-    panels = re.findall(r"^(\w[\w ]*):\n((?:  .*\n?)+)", help_, re.MULTILINE)
+    panels = re.findall(r"^(\w[\w ]*):\n((?:  .*\n?)+)", shown(typer.main.get_command(app)), re.MULTILINE)
     titles = [title for title, _ in panels]
     assert titles == ["Options", "Pipeline", "Look", "Exchange", "Set up", "Exit codes"]
     named = [line.split()[0] for title, body in panels[1:-1] for line in body.splitlines()]

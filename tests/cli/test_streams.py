@@ -131,8 +131,7 @@ def test_json_keeps_its_value_where_the_stream_is_not_utf8(place):
 
 def test_a_moment_with_a_time_zone_needs_no_other_package(place):
     question = "select now() as a, 1 as a, [now()] as b, {'at': now()} as c -- with a comment"
-    said = webgym("inspect-buffer", "run", "--sql", question, "--json", cwd=place)
-    row = json.loads(said.stdout)
+    row = json.loads(webgym("inspect-buffer", "run", "--sql", question, "--json", cwd=place).stdout)
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:", row["c"]["at"])
     assert row["b"] == [row["c"]["at"]]
 

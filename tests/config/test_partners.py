@@ -1,7 +1,5 @@
 """Settings that have no effect without another one."""
 
-from __future__ import annotations
-
 import pytest
 
 from webgym_cli.config.load import load

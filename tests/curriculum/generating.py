@@ -1,7 +1,5 @@
 """A run with failed tasks on the web, for the tests of `webgym tasks generate`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

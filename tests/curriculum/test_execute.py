@@ -98,8 +98,7 @@ async def test_a_request_shows_the_seeds_and_samples_as_it_is_told(generation, s
     assert (museum.data["tasks"], sorted(shop.data["tasks"])) == (["Name the oldest picture"], sorted(FAILED))
     assert (shop.data["count"], shop.request["temperature"], shop.request["top_p"]) == (4, 1.0, 0.9)
     assert shop.request["response_format"]["json_schema"]["name"] == "generate"
-    told = next(asked for asked in server.asked if asked.job == "feasible")
-    assert told.request["temperature"] == 0.0
+    assert next(asked for asked in server.asked if asked.job == "feasible").request["temperature"] == 0.0
 
 
 async def test_the_critic_sees_task_and_first_page_and_keeps_what_is_neither_hard_nor_easy(generation, server):
@@ -133,8 +132,7 @@ async def test_the_policy_s_own_critic_is_asked_about_a_round_at_once(generation
         return [(0.04, 0.8), (0.9, 0.05), (0.76, 0.8)]  # by two heads: one within the window is enough
 
     work = generation("orm.model=an-orm", values=values)
-    summary = await work.execute()
-    assert (asked, summary["critic"]) == ([["Which museum is this?", "One", "Two"]], "critic")
+    assert (asked, (await work.execute())["critic"]) == ([["Which museum is this?", "One", "Two"]], "critic")
     assert list(reasons(work).values()) == ["too_hard", None, "too_easy", "known_task"]
 
 
@@ -171,8 +169,7 @@ async def test_without_the_question_nothing_is_asked(generation, server):
 
 async def test_what_was_answered_before_an_end_is_not_asked_again(generation, server):
     server.script(proposed("Which museum is this?"), DOWN, job="generate")
-    first = generation("generate.feasibility=false", "generate.requests_per_site=2")
-    summary = await first.execute()
+    summary = await generation("generate.feasibility=false", "generate.requests_per_site=2").execute()
     assert (summary["unanswered"], summary["asked"]) == (1, 4)
     again = generation("generate.feasibility=false", "generate.requests_per_site=2")
     assert (await again.execute())["asked"] == 1
@@ -180,8 +177,7 @@ async def test_what_was_answered_before_an_end_is_not_asked_again(generation, se
     summary = await third.execute()
     assert (summary["asked"], summary["calls"]) == (0, 0)
     assert reasons(third) == reasons(again)
-    other = generation("generate.feasibility=false", "generate.model=another")
-    assert (await other.execute())["asked"] == 2
+    assert (await generation("generate.feasibility=false", "generate.model=another").execute())["asked"] == 2
 
 
 async def test_a_server_that_is_down_ends_it(generation, server):

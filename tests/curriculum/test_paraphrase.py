@@ -1,7 +1,5 @@
 """Paraphrases of templates by a scripted model over real HTTP: what is kept, and what is asked again."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -101,8 +99,7 @@ async def test_only_what_was_not_answered_is_asked_again(work, server):
 def test_the_command_writes_the_tasks_of_the_paraphrases_too(tmp_path):
     (tmp_path / "templates.yaml").write_text(yaml.safe_dump(GIVEN))
     command = ("tasks", "expand", "templates.yaml", "-o", "tasks.jsonl", "--paraphrases", "2")
-    planned = webgym(*command, "--dry-run", "--json", cwd=tmp_path)
-    assert json.loads(planned.stdout)["requests"] == 2
+    assert json.loads(webgym(*command, "--dry-run", "--json", cwd=tmp_path).stdout)["requests"] == 2
     assert [file.name for file in tmp_path.iterdir()] == ["templates.yaml"]
     done = webgym(*command, "-s", "generate.base_url=scripted", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

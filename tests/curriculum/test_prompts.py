@@ -9,8 +9,7 @@ from webgym_cli.records.webarena import WebArenaSite
 
 
 def data(chat):
-    text = chat[1]["content"][0]["text"]
-    return json.loads(text.removeprefix("<data>\n").removesuffix("\n</data>"))
+    return json.loads(chat[1]["content"][0]["text"].removeprefix("<data>\n").removesuffix("\n</data>"))
 
 
 def test_foreign_words_stay_within_their_fence():

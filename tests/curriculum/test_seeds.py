@@ -76,8 +76,7 @@ def test_a_new_task_of_webarena_s_has_a_login_and_no_score_of_its_own():
     assert (task.extra["sites"], task.extra["storage_state"]) == (["shopping"], "./.auth/shopping_state.json")
     assert (task.extra["start_urls"], task.extra["generated"]) == ([task.start_url], True)
     assert evaluation_of(task) is None
-    again = task.model_copy(update={"extra": {**task.extra, "generated": False}})
-    assert evaluation_of(again) is None
+    assert evaluation_of(task.model_copy(update={"extra": {**task.extra, "generated": False}})) is None
     report = FileReport("new")
     assert list(Checker().check("new", [task.model_dump_json().encode()], report)) == []
     assert report.tasks == 1

@@ -1,7 +1,5 @@
 """The parts of the pages that are made from the code. `python -m tests.docs.generated` writes them anew."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

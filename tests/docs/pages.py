@@ -1,7 +1,5 @@
 """What the pages for people say: their code blocks, commands, links and headings."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Makes the settings reference `docs/settings.md` from the model, and the tables of records."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What the tests of the environments share: one browser for all of them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Which environments can be made."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """The open web in small: a pool whose names lead to local servers, and episodes that are driven by hand."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a user registers from a folder of theirs, editing no file of the package, works through the commands."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -80,8 +78,7 @@ def test_a_toy_environment_is_resumed_where_it_was_killed(webgym, tmp_path):
         while not stored(tmp_path) and begun.poll() is None:
             time.sleep(0.1)
         begun.kill()
-    done = len(stored(tmp_path))
-    assert 0 < done < 40
+    assert 0 < len(stored(tmp_path)) < 40
     webgym("resume", "run")
     assert len({trajectory["id"] for trajectory in stored(tmp_path)}) == len(stored(tmp_path)) == 40
 
@@ -158,12 +155,10 @@ def test_a_protocol_of_the_user_s_judges_its_episodes_and_an_estimator_of_the_us
     assert [trajectory["outcome"]["reward"] for trajectory in stored(tmp_path)] == [None] * 4
     summary = json.loads(webgym("judge", "run", "-s", "judge.base_url=scripted").splitlines()[-1])
     assert (summary["judged"], summary["successes"], summary["judge_failed"]) == (4, 2, 0)
-    prepared = json.loads(webgym("prepare", "run").splitlines()[-1])
-    assert prepared["trained"] == 4
+    assert json.loads(webgym("prepare", "run").splitlines()[-1])["trained"] == 4
     webgym("train", "run")
     webgym("resume", "run")
-    status = json.loads(webgym("status", "run", "--json"))
-    assert status["policy_version"] == 1
+    assert json.loads(webgym("status", "run", "--json"))["policy_version"] == 1
     webgym("inspect-buffer", "run")
     webgym("report", "run")
     assert "dial_centred" in (tmp_path / "run" / "report.html").read_text()

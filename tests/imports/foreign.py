@@ -1,7 +1,5 @@
 """Other systems' files, written as they do: by pickle, from classes of their names, in a process apart."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

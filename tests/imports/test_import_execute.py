@@ -58,8 +58,7 @@ def logs(tmp_path):
 
 def bring(run, path, name="webgym", dry=False, **options):
     events = []
-    plan = plan_import(run, name, path, **options)
-    return Importer(plan, run, events.append, dry=dry).execute(), events
+    return Importer(plan_import(run, name, path, **options), run, events.append, dry=dry).execute(), events
 
 
 def ids(run, split=Split.TRAIN, iteration=0):

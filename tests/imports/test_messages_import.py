@@ -1,7 +1,5 @@
 """Episodes in chat form: images in each form, rewards, failures, and the published forms of other systems."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

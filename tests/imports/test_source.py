@@ -51,8 +51,7 @@ def test_endless_shared_parts_are_not_written_out():
 
 
 def test_plain_values_are_what_json_can_hold():
-    held = Stub("a.B", fields={"x": (1, b"2")}, items={3: None})
-    assert to_plain(held) == {"3": None, "x": [1, "<bytes>"]}
+    assert to_plain(Stub("a.B", fields={"x": (1, b"2")}, items={3: None})) == {"3": None, "x": [1, "<bytes>"]}
     assert to_plain("\ud800") == "?"
     with pytest.raises(NotUnderstood, match="63 bits"):
         to_plain(1 << 80)

@@ -69,8 +69,7 @@ def test_episodes_come_with_their_judgements_and_pictures_and_keep_their_iterati
     (theirs,) = scan(origin, Split.TRAIN, 1)
     assert (judged.outcome, judged.steps, judged.task) == (theirs.outcome, theirs.steps, theirs.task)
     assert judged.outcome.success
-    images = ScreenshotStore(run.screenshots)
-    assert images.get(judged.steps[2].observation.screenshot.sha256) == png(2)
+    assert ScreenshotStore(run.screenshots).get(judged.steps[2].observation.screenshot.sha256) == png(2)
     with open_index(run) as index:
         assert plan_dataset(run, load(), index).to_json()["iterations_read"] == [0, 1]
     assert files(origin) == before, "nothing is written into the other run"

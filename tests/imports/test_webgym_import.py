@@ -197,8 +197,7 @@ def test_what_they_guessed_is_not_taken_over(tmp_path):
 
 def test_marks_and_memory_are_told_from_the_responses(tmp_path):
     call = render_web_action(Action(name=ActionName.CLICK, element_id=3), InteractionMode.SET_OF_MARKS)
-    raw = f"Memory: {{}}\nProgress: {{}}\n{call}"
-    found = only(tmp_path, [webgym_step(ONE, 0, raw, SUCCEEDED)])
+    found = only(tmp_path, [webgym_step(ONE, 0, f"Memory: {{}}\nProgress: {{}}\n{call}", SUCCEEDED)])
     assert found.prompt.interaction_mode is InteractionMode.SET_OF_MARKS
     assert found.prompt.version == "webgym"
     assert found.steps[0].action == Action(name=ActionName.CLICK, element_id=3)
@@ -214,8 +213,7 @@ def test_pictures_are_looked_for_under_the_folders_of_the_import_only(tmp_path):
     assert not missing.steps[0].picture.exists()
     (found,) = read(file, tmp_path / "kept" / "images")
     assert found.steps[0].picture == tmp_path / "kept" / "images" / ONE / "step_000.png"
-    escaping = webgym_episode(folder="../../..")
-    (skipped,) = read(webgym_file(logs, [escaping], name="x.pt.iteration1"), None)
+    (skipped,) = read(webgym_file(logs, [webgym_episode(folder="../../..")], name="x.pt.iteration1"), None)
     assert "leaves its folder" in skipped.detail
 
 
@@ -223,8 +221,7 @@ def test_the_same_episode_has_the_same_digest_in_another_file(tmp_path):
     episode = webgym_episode()
     first = only(tmp_path / "a", episode)
     again = only(tmp_path / "b", episode, name="train_trajectories/train_trajectories.pt.iteration3_rank_1.checkpoint")
-    other = only(tmp_path / "c", webgym_episode(trajectory_index=1))
-    assert first.digest == again.digest != other.digest
+    assert first.digest == again.digest != only(tmp_path / "c", webgym_episode(trajectory_index=1)).digest
 
 
 def test_empty_ones_and_odd_ones_are_told_and_the_others_read(tmp_path):

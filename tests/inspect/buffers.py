@@ -1,7 +1,5 @@
 """Runs for the tests of the stage, and what the index says of them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.records.made import SOLVED, UNSOLVED, trajectory

@@ -1,7 +1,5 @@
 """One episode with what was said of it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.inspect.buffers import made

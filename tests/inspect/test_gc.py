@@ -1,7 +1,5 @@
 """What nothing names goes, and nothing else does."""
 
-from __future__ import annotations
-
 import json
 import os
 import time
@@ -154,9 +152,6 @@ def test_both_forms_of_an_image_go(run):
     assert not webp.exists() and not image(run, 10).exists()
 
 
-# --- damage
-
-
 @pytest.fixture
 def damaged(run):
     """The second line, which alone names image 10, can't be read; but its names can."""
@@ -178,9 +173,6 @@ def test_while_a_line_is_damaged_nothing_goes(damaged):
 
 def test_even_with_damage_what_can_be_read_of_a_damaged_line_stays(damaged):
     assert wasted(damaged, even_with_damage=True) == {(WasteKind.UNNAMED, image(damaged, 11).name)}
-
-
-# --- rests
 
 
 @pytest.mark.parametrize(
@@ -225,13 +217,9 @@ def test_replaced_index_files_go(run, monkeypatch):
     old.write_bytes(b"")
     assert all(kind is WasteKind.UNNAMED for kind, _ in wasted(run))
     aged(run)
-    freed = remove_waste(find_waste(run), dry_run=False)
-    assert freed[WasteKind.INDEX].files == 3 * 3 + 1
+    assert remove_waste(find_waste(run), dry_run=False)[WasteKind.INDEX].files == 3 * 3 + 1
     assert not old.exists()
     assert verify(run, lambda event: None)["trajectories"] == 4
-
-
-# --- the command
 
 
 def invoke(*arguments):

@@ -99,10 +99,8 @@ async def test_people_label_apart_and_go_on_where_they_stopped(run):
 )
 async def test_only_the_address_itself_is_served(run, path, host, status):
     async with LabelServer(labelling(run)) as server, aiohttp.ClientSession() as session:
-        answer = await session.get(server.url + path, headers={"Host": host} if host else {})
-        assert answer.status == status
-        refused = await session.post(f"{server.url}ben/{IDS[0]}", data={"label": "maybe"})
-        assert refused.status == 400
+        assert (await session.get(server.url + path, headers={"Host": host} if host else {})).status == status
+        assert (await session.post(f"{server.url}ben/{IDS[0]}", data={"label": "maybe"})).status == 400
     assert said(run) == {}
 
 

@@ -1,7 +1,5 @@
 """What the overview counts, by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.inspect.buffers import attempt, made, seen

@@ -1,7 +1,5 @@
 """An episode's page: complete in itself, and what others wrote is text in it. Drawn by a real Chromium."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

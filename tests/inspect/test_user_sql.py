@@ -1,7 +1,5 @@
 """A person's own queries: answered, or refused in DuckDB's words; nothing is written."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.inspect.buffers import attempt, made

@@ -1,7 +1,5 @@
 """Whatever is wrong with a buffer is named, with its place; a sound one has no findings."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -108,9 +106,6 @@ def test_progress_is_told_to_its_end(run):
         assert last["done"] == last["total"] > 0
 
 
-# --- the truth
-
-
 def test_a_flipped_byte_is_named_whether_the_index_knew_the_line_or_not(run):
     replace(part(run), b'"id":"train-0000-00002"', b'"id":"train-0000-0\xff002"')
     found = checked(run)
@@ -123,8 +118,7 @@ def test_a_flipped_byte_is_named_whether_the_index_knew_the_line_or_not(run):
 
 def test_a_line_of_another_form_is_named(run):
     replace(part(run), b'"schema":1', b'"schema":7')
-    kinds = checked(run)["findings_by_kind"]
-    assert kinds == {"damaged_line": 1, "lone_judgement": 1}
+    assert checked(run)["findings_by_kind"] == {"damaged_line": 1, "lone_judgement": 1}
 
 
 @pytest.mark.parametrize("stored", ["NaN", "Infinity", '"NaN"', "1e999"])
@@ -185,9 +179,6 @@ def test_a_judgement_of_nobody_is_named(run):
     assert ID.format(8) in finding["detail"]
 
 
-# --- the index
-
-
 def fragment(run, table):
     update(run)
     source = next(found for found in fragments.list_sources(run) if found.path == part(run))
@@ -200,8 +191,7 @@ def forged(run, table, change):
     source, span, _ = fragment(run, table)
     paths = {name: Catalog(run).fragments(name, source.name)[span] for name in source.tables}
     tables = {name: arrow.read(path, name) for name, path in paths.items()}
-    rows = tables[table].to_pylist()
-    tables[table] = pa.Table.from_pylist(change(rows), schema=tables[table].schema)
+    tables[table] = pa.Table.from_pylist(change(tables[table].to_pylist()), schema=tables[table].schema)
     tail = fragments.read_tail_digest(paths[source.main])
     for path in paths.values():
         path.unlink()
@@ -252,9 +242,6 @@ def test_a_damaged_index_is_built_anew(run, table, damage):
     assert pq.read_table(fragment(run, table)[2]).num_rows == {"trajectories": 3, "steps": 4, "damage": 0}[table]
 
 
-# --- the images
-
-
 def test_a_missing_image_is_named(run):
     image(run, 4).unlink()
     finding = only(run)
@@ -264,8 +251,7 @@ def test_a_missing_image_is_named(run):
 
 def test_an_image_that_many_show_is_one_finding(run):
     image(run, 0).unlink()
-    finding = only(run)
-    assert "6 steps" in finding["detail"]
+    assert "6 steps" in only(run)["detail"]
 
 
 @pytest.mark.parametrize("content", [b"", png(9), png(0)[:-1], png(0)[:30] + b"x" + png(0)[31:]])

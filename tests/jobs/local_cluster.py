@@ -1,7 +1,5 @@
 """A real Ray cluster on this machine, whose head works nothing and soon sees that a node is gone."""
 
-from __future__ import annotations
-
 import contextlib
 
 import pytest

@@ -99,13 +99,11 @@ async def test_a_command_tells_its_exit_status_and_its_output(spawn, log):
 
 
 async def test_a_command_that_a_signal_ends_has_128_and_its_number(spawn):
-    job = spawn("import os; os.kill(os.getpid(), 6)")
-    assert await job.wait(0.01) == 128 + 6
+    assert await spawn("import os; os.kill(os.getpid(), 6)").wait(0.01) == 128 + 6
 
 
 async def test_a_command_that_is_not_there_ends_with_127(log):
-    job = Job.spawn(["/no/such/command"], env={}, log=log)
-    assert await job.wait(0.01) == 127
+    assert await Job.spawn(["/no/such/command"], env={}, log=log).wait(0.01) == 127
     assert "can't start /no/such/command" in last_lines(log)[0]
 
 
@@ -165,8 +163,7 @@ async def test_a_run_to_the_end_that_is_cancelled_ends_the_whole_tree_first(log)
 
 
 async def test_a_normal_end_takes_what_is_left_with_it(spawn, log):
-    job = spawn(FAMILY)
-    assert await job.wait(0.01) == 0
+    assert await spawn(FAMILY).wait(0.01) == 0
     tree = family(log)
     assert len(tree) == 5
     assert alive(tree) == []

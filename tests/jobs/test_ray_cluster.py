@@ -1,7 +1,5 @@
 """What is refused before a Ray actor is made."""
 
-from __future__ import annotations
-
 import importlib
 import pickle
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Asynchronous loops on the dial of `tests/extending`, as processes that can be killed, and what they leave on disk."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Loops that need neither browser nor server nor trainer: a context of the tests has the stages as methods."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.loop.curriculum_stages import Told

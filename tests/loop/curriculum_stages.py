@@ -4,8 +4,6 @@ New tasks are asked for over real HTTP, plans are drawn and kept, episodes and v
 published.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Which groups begin and which make a batch: no step of a batch is ever older than `loop.max_staleness`."""
 
-from __future__ import annotations
-
 import heapq
 import random
 

@@ -1,7 +1,5 @@
 """Asynchronous loops as processes: what they train on, what a kill leaves, what ends them, what they refuse."""
 
-from __future__ import annotations
-
 import random
 import signal
 import time

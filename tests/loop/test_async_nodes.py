@@ -1,7 +1,5 @@
 """Asynchronous loops whose policy is served on the nodes of a real Ray cluster, by processes that speak vLLM's HTTP."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

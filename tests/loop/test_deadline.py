@@ -1,7 +1,5 @@
 """A loop in a batch job ends before the job does, and goes on in the next one."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -69,8 +67,7 @@ def looped(tmp_path, told_stages):
 
 async def test_no_stage_starts_that_can_not_end_and_the_next_job_goes_on(looped, tmp_path):
     whole = [(stage, version) for version in range(3) for stage in ("train", "prepare", "train")]
-    first = await looped(55.0)  # rollout 10, update 20, rollout 10: an update of 20 does not fit into 15
-    assert first == whole[:4]
+    assert (await looped(55.0)) == whole[:4]
     second = await looped(35.0)
     assert second[0] == ("train", 1) and len(second) == 3  # the rollout that is done is asked again, then the update
     assert (await looped(None))[-1] == whole[-1]
@@ -94,8 +91,7 @@ def test_the_last_duration_of_each_part_counts(tmp_path):
 
 @pytest.mark.parametrize(("given", "seconds"), [("3m", 180), ("90s", 90), ("90", 90), ("1.5h", 5400)])
 def test_the_deadline_is_that_long_before_the_end_of_the_job(tmp_path, given, seconds):
-    deadline = find_deadline(RunDir(tmp_path), given, {END_VARIABLE: "1800000000"})
-    assert deadline.at == 1800000000 - seconds
+    assert find_deadline(RunDir(tmp_path), given, {END_VARIABLE: "1800000000"}).at == 1800000000 - seconds
     assert find_deadline(RunDir(tmp_path), None, {}) is None
 
 

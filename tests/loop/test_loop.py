@@ -1,7 +1,5 @@
 """Which stages a loop goes through, in which order, and what ends it. The stages themselves are told what to do."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.records.made import published, trajectory

@@ -1,7 +1,5 @@
 """A curriculum's phases: in which order their steps come, on which tasks, and that a kill anywhere costs nothing."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -52,8 +50,7 @@ async def test_each_phase_tries_each_of_its_own_new_tasks_once(run, tmp_path):
 
 
 async def test_the_seeds_are_what_failed_and_not_what_was_solved(run, tmp_path):
-    settings = settings_in(tmp_path)
-    await ran(run, settings)
+    await ran(run, settings_in(tmp_path))
     first, second = (open_tasks(str(run.new_tasks(number))).task(0).extra["seeds"] for number in range(2))
     failed = {words.replace(" ", "-") for words in WORDS} - {"Log-in-as-Emma"}
     assert set(first) == failed
@@ -171,8 +168,7 @@ async def test_a_plan_tells_what_is_left_of_each_phase(run, tmp_path, monkeypatc
 
 def test_a_plan_counts_the_demonstrations(run, tmp_path, monkeypatch):
     monkeypatch.setattr("webgym_cli.loop.loop_plan.plan_current_rollout", lambda *_: None)
-    settings = settings_in(tmp_path, "loop.demonstration_iterations=2")
-    told = plan_curriculum(run, settings).to_json()
+    told = plan_curriculum(run, settings_in(tmp_path, "loop.demonstration_iterations=2")).to_json()
     assert (told["baseline"], told["demonstrations_to_do"]) == ("demonstrations", 2)
     assert [phase["iteration"] for phase in told["phases_to_do"]] == [2, 3]
 

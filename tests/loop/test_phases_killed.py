@@ -1,7 +1,5 @@
 """A curriculum that is killed, at any of its steps: run again it is the uninterrupted one."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.loop.curriculum_stages import Killed, Told, asked, ran, settings_in

@@ -1,7 +1,5 @@
 """Phases that an outcome reward model scores: over real HTTP, each episode once, whatever comes between."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.loop.curriculum_stages import Killed, Told, ran, settings_in

@@ -1,7 +1,5 @@
 """The loop's own duties, without the stages."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.agent.policy_host import Host

@@ -1,7 +1,5 @@
 """Filled runs for the tests of `prepare`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

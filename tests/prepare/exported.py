@@ -1,7 +1,5 @@
 """Runs exports for tests."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json
@@ -33,8 +31,7 @@ def exported(
     export = Export(
         run, settings(*overrides), chosen, None if ids is None else tuple(ids), query or TrajectoryQuery(), out
     )
-    tally = export.execute(lines.append, lambda event: None)
-    return tally, [json.loads(line) for line in lines]
+    return export.execute(lines.append, lambda event: None), [json.loads(line) for line in lines]
 
 
 def ids(records: list[dict[str, Any]]) -> list[str]:

@@ -1,7 +1,5 @@
 """Trajectories as a server that tells its token ids leaves them, and runs filled with them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

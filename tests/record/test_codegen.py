@@ -1,7 +1,5 @@
 """A recording of Playwright's codegen becomes a demonstration on the help desk of docs/checks.md."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

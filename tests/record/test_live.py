@@ -1,7 +1,5 @@
 """Demonstrations by a person, who sees a picture of the page and has a mouse and a keyboard."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from contextlib import asynccontextmanager
@@ -42,8 +40,7 @@ class Person:
         session = self.live._environment.session
         async with self.live._lock:
             seen = [one.element for one in await list_elements(session)]
-        element = next(one for one in seen if one.name == name and role in (None, one.role))
-        x, y, width, height = element.box
+        x, y, width, height = next(one for one in seen if one.name == name and role in (None, one.role)).box
         box = await self.view.locator("#page").bounding_box()
         scale = box["width"] / session.options.width
         return box["x"] + (x + width / 2) * scale, box["y"] + (y + height / 2) * scale
@@ -135,8 +132,7 @@ async def test_a_person_s_demonstration_is_replayed_and_kept(run, chromium, monk
         assert await job == 1
     (kept,) = stored(run)
     assert (kept.policy, kept.outcome.reward) == ("oracle", 1.0)
-    names = " ".join(step.action.name for step in kept.steps)
-    assert names == "type type click click type type click answer"
+    assert " ".join(step.action.name for step in kept.steps) == "type type click click type type click answer"
     assert all(step.observation.screenshot for step in kept.steps)
 
 

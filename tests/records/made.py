@@ -1,7 +1,5 @@
 """Records for tests, made by hand: small, valid, each part replaceable."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """What a judgement makes of a trajectory's outcome."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,7 +1,5 @@
 """Whose results an episode's are."""
 
-from __future__ import annotations
-
 import pytest
 
 from webgym_cli.records.series import name_series, name_served, name_version

@@ -1,7 +1,5 @@
 """Trajectories for the judge's tests, and what a judge is made with."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A scripted judge behind real HTTP, and judges that ask it."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.rewards.cases import PICTURES, judge_settings

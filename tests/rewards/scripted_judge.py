@@ -1,7 +1,5 @@
 """The scripted judge with replies in place of its decisions, and a record of what it was asked."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Stored episodes are scored again by their checks: which, with what result, and what stays as it was."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from unittest import mock
 

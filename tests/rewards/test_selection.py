@@ -1,7 +1,5 @@
 """Which stored trajectories are judged, and why not the rest."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.records.made import CRASHED, SOLVED, UNSOLVED, trajectory

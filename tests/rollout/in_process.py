@@ -1,7 +1,5 @@
 """A cluster without Ray: the real workers in this process; calls can be repeated, nodes can die or hang."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 from contextvars import ContextVar

@@ -1,7 +1,5 @@
 """An episode of each action set in a real browser: acted, refused, malformed, ended; stored and rendered again."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -130,8 +128,7 @@ async def test_an_episode_of_a_set(version, web, tmp_path):
     for step in stored.steps:
         assert render_step(stored, step.index).digest == step.prompt_digest
     wrong = names.index(None)
-    told = render_step(stored, wrong + 1).messages[-1].content
-    assert stored.steps[wrong].parse_detail in told
+    assert stored.steps[wrong].parse_detail in render_step(stored, wrong + 1).messages[-1].content
     if version == "full":
         assert [len(step.observation.tabs) for step in stored.steps] == [0, 0, 0, 0, 2, 2, 2, 2]
         assert "enlarged" in stored.steps[6].observation.notices[0]

@@ -94,9 +94,6 @@ async def test_every_environment_is_closed(world):
     assert [environment.closed for environment in world.pool.made] == [1] * 5
 
 
-# --- failures
-
-
 async def test_a_failure_is_stored_without_a_reward_and_tried_again(world):
     summary = await world.roll(4, on_step=failing(times=2, tasks="t1"))
     attempts = [found for found in world.stored if found.task.id == "t1"]
@@ -323,8 +320,6 @@ async def test_a_cancelled_rollout_keeps_what_was_done_and_owes_it(world):
     assert (await world.roll(3))["episodes"] == 3
 
 
-# --- whose results they are
-
 SERVER = "http://HOST:8000/v1/"
 
 
@@ -368,9 +363,6 @@ async def test_training_episodes_of_others_are_data_but_no_result_of_the_policy(
 )
 def test_servers_have_one_name_in_any_order(world, policy, name):
     assert world.plan(1, policy=policy).policy_name == name
-
-
-# --- episodes
 
 
 async def test_the_step_limit_is_a_reward_of_0(world):

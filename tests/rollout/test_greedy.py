@@ -32,9 +32,6 @@ def groups(plan, size=3):
     return [list(found) for _, found in groupby(plan.episodes, key=lambda episode: episode.position // size)]
 
 
-# --- the plan
-
-
 def test_a_group_ends_with_a_greedy_episode_on_the_seed_of_its_first(world):
     world.load(CHAINS, GREEDY)
     plan = world.plan(9)
@@ -118,9 +115,6 @@ def test_demonstrations_come_once_and_leave_the_groups_as_they_were(world, repea
     assert not any(found.greedy for found in shown)
     assert [found.position for found in world.plan(3).episodes] == [0, 1, 2]
     assert [(found.task.id, found.position) for found in world.plan(6, iteration=1).episodes] == groups_alone
-
-
-# --- what is asked and stored
 
 
 async def rolled(tmp_path, host, acts, *overrides, split=Split.TRAIN):

@@ -69,8 +69,7 @@ async def test_no_episode_waits_for_the_judge(world):
         if len(world.pool.started) == 6:
             everything.set()
 
-    summary = await world.roll(6, agent=ANSWER, judge=judge, on_reset=last)
-    assert summary["successes"] == 6
+    assert (await world.roll(6, agent=ANSWER, judge=judge, on_reset=last))["successes"] == 6
 
 
 async def test_so_many_are_judged_at_once(world):
@@ -162,8 +161,7 @@ async def test_a_judge_that_answers_now_and_then_is_not_down(world):
 
 async def test_a_judgement_that_can_not_be_stored_ends_the_rollout(world):
     async def judge(trajectory):
-        folder = world.run.verdicts(Split.TRAIN, 0).parent
-        folder.mkdir(parents=True, exist_ok=True)
+        world.run.verdicts(Split.TRAIN, 0).parent.mkdir(parents=True, exist_ok=True)
         world.run.verdicts(Split.TRAIN, 0).mkdir(exist_ok=True)
         return verdict(trajectory, success=True)
 

@@ -1,7 +1,5 @@
 """No key of `webgym rollout` is written anywhere, nor reaches the browser."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A rollout killed at any moment and taken up again is the uninterrupted one."""
 
-from __future__ import annotations
-
 import json
 import signal
 from pathlib import Path

@@ -54,8 +54,7 @@ async def test_one_may_always_run_and_the_next_waits_for_memory(memory):
 async def test_a_rollout_with_little_memory_runs_one_at_a_time(world, memory):
     memory["mb"] = 0
     world.load("rollout.concurrency=4", "browser.memory_reserve_mb=1000")
-    summary = await world.roll(6)
-    assert (summary["episodes"], world.pool.most) == (6, 1)
+    assert ((await world.roll(6))["episodes"], world.pool.most) == (6, 1)
 
 
 async def test_a_rollout_with_enough_runs_as_many_as_set(world, memory):

@@ -1,7 +1,5 @@
 """A rollout on a machine that misbehaves: one clear line, the published exit code, and nothing lost."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal
@@ -109,8 +107,7 @@ def test_a_full_disk(chromium, tmp_path, small_disk):
     assert all(found["id"] for found in trajectories(run)), "each line is whole"
     kept = stored(run)
     filler.unlink()
-    again = forked_webgym(tmp_path, "resume", run)
-    assert "damaged" not in again.err.read_text()
+    assert "damaged" not in forked_webgym(tmp_path, "resume", run).err.read_text()
     assert stored(run).startswith(kept)
     assert len(finished(run)) == len(set(finished(run))) == 40
 

@@ -1,7 +1,5 @@
 """The help desk of docs/checks.md: set up, done by its expert and scored by its check, in a real browser."""
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

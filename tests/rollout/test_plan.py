@@ -272,9 +272,6 @@ def test_an_episode_that_its_stream_does_not_have_is_refused(world, change):
         world.plan(4)
 
 
-# --- what has been rolled out
-
-
 def test_a_site_that_shut_the_browser_out_is_not_tried_again(world):
     append(world.run, attempt(0, BLOCKED))
     append(world.run, attempt(1, CRASHED))
@@ -295,9 +292,6 @@ def test_what_waits_for_the_judge_is_rolled_out(world):
     assert [owed.episode.id[-1] for owed in plan.owed] == ["4"]
     assert plan.unjudged == ("train-0000-00000.0", "train-0000-00001.0", "train-0000-00003.1")
     assert (plan.done, plan.given_up, plan.to_json()["unjudged"]) == (4, 0, 3)
-
-
-# --- blocked sites
 
 
 def test_blocked_sites_are_not_drawn_and_leave_gaps(world):
@@ -354,9 +348,6 @@ def test_a_blocklist_that_leaves_no_task_is_told(world):
     with pytest.raises(UsageError, match="no task is left") as caught:
         plan_rollout(world.run, world.settings, Split.TRAIN, 0, 1, blocked=[f"site{number}.com" for number in range(4)])
     assert caught.value.hint
-
-
-# --- samplers
 
 
 def mixed(world, *overrides, hard=5):

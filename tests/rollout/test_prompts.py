@@ -1,7 +1,5 @@
 """What was sent can be made again: episodes in a real browser, stored, read back, rendered once more and compared."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from itertools import product

@@ -1,7 +1,5 @@
 """Episodes on a site that takes one at a time: none is begun before its turn, and no slot waits for it."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 
@@ -97,8 +95,7 @@ async def test_whoever_waits_gets_what_becomes_free(world, on):
         await asyncio.sleep(0)
     assert (waiting.done(), queue.depth()) == (False, 1)
     await queue.finish(first)
-    second = await waiting
-    assert {first.episode.task.id, second.episode.task.id} == {"t0", "t1"}
+    assert {first.episode.task.id, (await waiting).episode.task.id} == {"t0", "t1"}
     waiting = asyncio.create_task(queue.take())
     assert await waiting is None
 

@@ -1,7 +1,5 @@
 """A rollout over real Ray nodes: one is killed in the middle, everything is finished elsewhere, nothing twice."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal

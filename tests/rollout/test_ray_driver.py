@@ -1,7 +1,5 @@
 """The driver and its ranks: who runs what, when answers are lost, ranks die, and sites shut the browser out."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The slots that training and evaluation share."""
 
-from __future__ import annotations
-
 import asyncio
 
 from webgym_cli.records.task import Split

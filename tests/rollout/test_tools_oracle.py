@@ -1,7 +1,5 @@
 """The expert's episodes of questions: through the same rollout as a policy's, and on into a dataset."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

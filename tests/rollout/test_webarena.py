@@ -1,7 +1,5 @@
 """The whole engine on WebArena's tasks over the fixture sites, in a real Chromium."""
 
-from __future__ import annotations
-
 import json
 from contextlib import asynccontextmanager
 

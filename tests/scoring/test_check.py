@@ -1,7 +1,5 @@
 """Checks: which values are scores, what a failure says, and what an episode without a page offers."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from unittest import mock
@@ -35,8 +33,7 @@ def context(**changes):
 
 
 def score(function, given=None, *, seconds=5.0, **options):
-    made = check("closed", **options)(function)
-    return asyncio.run(made.score(Workers(), given or context(), seconds))
+    return asyncio.run(check("closed", **options)(function).score(Workers(), given or context(), seconds))
 
 
 def test_a_check_gets_the_task_by_name_and_the_end_of_the_episode():

@@ -1,7 +1,5 @@
 """A disk that is full, as far as files of this process go."""
 
-from __future__ import annotations
-
 import resource
 import signal
 from contextlib import contextmanager

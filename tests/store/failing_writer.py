@@ -1,7 +1,5 @@
 """Appends trajectories to one file while its disk fails now and then; says on stdout what it was told is stored."""
 
-from __future__ import annotations
-
 import os
 import random
 import sys

@@ -4,8 +4,6 @@ A line `<number> <run>` on stdin is one death. What the writer was told is store
 follows when it is gone.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

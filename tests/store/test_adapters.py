@@ -1,7 +1,5 @@
 """Which adapter the current policy has, and which model that is on."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.records.made import published

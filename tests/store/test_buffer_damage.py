@@ -1,7 +1,5 @@
 """Writers beside writers, readers beside writers, and everything that breaks: what was acknowledged is read back."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -48,9 +46,6 @@ def indexed(run):
     with open_index(run) as index:
         damage = index.one("SELECT count(*) AS lines FROM damage")["lines"]
         return [place.id for place in index.places()], damage
-
-
-# --- several at once
 
 
 def test_processes_that_share_a_file_and_a_failing_disk_lose_nothing_of_each_other(run):
@@ -135,8 +130,6 @@ def test_the_rest_of_a_line_that_was_torn_when_it_was_read_is_no_line(run, monke
     assert [number for number, _ in files.read_lines(part(run))] == [1, 2]
 
 
-# --- damage
-
 DAMAGES = {
     "torn": lambda line: line[:200] + b"\n",
     "no UTF-8": lambda line: line.replace(b'"http://a/"', b'"http://\xff/"', 1),
@@ -205,9 +198,6 @@ def test_rows_of_what_was_there_before_do_not_outlive_a_part_of_their_index(run,
     (fragment,) = run.index.glob(f"v*/{lost}/*.parquet")
     fragment.unlink()
     assert (ids(run), indexed(run)) == ([name(0)], ([name(0)], 1))
-
-
-# --- a full disk
 
 
 def test_a_full_disk_refuses_the_line_and_keeps_those_before(run):
@@ -286,8 +276,6 @@ def test_a_lock_that_fails_otherwise_is_an_error_of_ours(run, monkeypatch):
     with pytest.raises(StoreError, match="Input/output error"):
         append_lines(part(run), "x")
 
-
-# --- any order of all that
 
 NEAR_THE_END = 1000
 """Bytes in which the random damage hits: the index looks at the last 4096 when it catches up; the rest is verify's."""

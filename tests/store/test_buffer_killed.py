@@ -1,7 +1,5 @@
 """Two hundred writers are killed, each at another point of its work: nothing that they were told is stored is lost."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Judgements beside trajectories: each is kept, the newest counts."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.records.made import trajectory

@@ -1,7 +1,5 @@
 """An outcome reward model's judgements beside a judge's: files and index say the same of what counts."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.records.made import CRASHED, trajectory

@@ -1,7 +1,5 @@
 """The image store: what is put comes back, as it was or as a WebP of the same pixels, or is refused by name."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import threading
@@ -93,9 +91,6 @@ def test_a_full_disk_leaves_no_image_and_no_rest(store):
     with disk_full_at(20), pytest.raises(StoreError, match="can't be written"):
         store.put(png(1))
     assert [path for path in store.root.rglob("*") if path.is_file()] == []
-
-
-# --- re-encoded
 
 
 def test_a_webp_stands_in_for_its_png(store):

@@ -158,9 +158,6 @@ def test_a_status_that_can_not_be_written_is_an_error_of_ours(run):
         write_status(run, snapshot())
 
 
-# --- who holds the run
-
-
 def test_the_holder_of_a_run_is_told(run):
     assert read_lock_holder(run) is None
     with lock_run(run, "rollout runs/a"):
@@ -181,9 +178,6 @@ def test_a_dead_holder_is_nobody_but_one_elsewhere_counts(run):
     assert read_lock_holder(run) is None
     write_json(run.lock_holder, {**note, "host": "elsewhere"})
     assert read_lock_holder(run)["host"] == "elsewhere"
-
-
-# --- what is stored
 
 
 def test_stored_lines_are_counted_and_only_new_ones_read(run):

@@ -47,9 +47,6 @@ def make(run, *versions):
         published(run, Settings(), version)
 
 
-# --- lock
-
-
 def test_a_locked_run_names_its_holder(run, holder):
     with pytest.raises(RunLockedError) as caught, lock_run(run, "rollout"):
         pass
@@ -87,9 +84,6 @@ def test_a_run_that_can_not_be_made_is_an_error_of_ours(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="can't be written"), lock_run(RunDir(tmp_path / "file" / "run"), "a"):
         pass
-
-
-# --- links and attempts
 
 
 def test_a_link_flips_from_one_folder_to_another(tmp_path):
@@ -130,9 +124,6 @@ def test_an_attempt_that_can_not_be_made_is_an_error_of_ours(run):
     run.logs.write_text("a file")
     with pytest.raises(StoreError, match="logs"):
         new_attempt(run)
-
-
-# --- checkpoints
 
 
 def test_before_the_first_training_the_base_model_acts(run):
@@ -238,9 +229,6 @@ def test_a_damaged_copy_under_another_name_stops_nothing(run, name):
     (run.checkpoints / name / "checkpoint.json").write_text("{")
     assert checkpoints.version(run) == 1
     assert len(checkpoints.find_damaged_records(run)) == 1
-
-
-# --- state and metrics
 
 
 def test_a_damaged_line_of_the_metrics_is_skipped(run):

@@ -96,8 +96,7 @@ def test_a_draw_starts_where_it_is_told_and_passes_over_what_is_hidden(tasks):
 
 
 def test_a_ratio_draw_completes_what_there_is(tasks):
-    sampler = TaskSampler(tasks, "x", RATIO)
-    drawn = sampler.draw(4, have={EASY: 5, MEDIUM: 1})
+    drawn = TaskSampler(tasks, "x", RATIO).draw(4, have={EASY: 5, MEDIUM: 1})
     bands = [tasks.band(element.index) for element in drawn]
     # 10 in all are 2, 5, 3: none is easy, 4 medium and 3 hard are owed, of which 4 are 2.29 and 1.71
     assert sorted(bands) == sorted([MEDIUM] * 2 + [HARD] * 2)

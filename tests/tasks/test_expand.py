@@ -1,7 +1,5 @@
 """Tasks from templates: combinations of values, held-out values, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

@@ -1,7 +1,5 @@
 """Files that tasks name: only those below the task file's folder, or in folders that the user allows."""
 
-from __future__ import annotations
-
 import pytest
 
 from webgym_cli.config.load import load

@@ -27,8 +27,7 @@ async def test_a_sync_function_runs_beside_the_loop():
     async def release():
         go.set()
 
-    workers = Workers()
-    waited, _ = await asyncio.gather(workers.call(lambda: go.wait(LONG), LONG), release())
+    waited, _ = await asyncio.gather(Workers().call(lambda: go.wait(LONG), LONG), release())
     assert waited
 
 

@@ -1,7 +1,5 @@
 """Runs to be tracked, and the environment in which wandb is asked to."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

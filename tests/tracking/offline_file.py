@@ -1,7 +1,5 @@
 """Reads what wandb wrote offline: a log of framed protobuf records in blocks of 32 KiB, as LevelDB frames them."""
 
-from __future__ import annotations
-
 import json
 import struct
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The real wandb package online, with a server that stands for W&B's."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What is still to be handed over."""
 
-from __future__ import annotations
-
 from tests.tracking.conftest import happened
 from webgym_cli.store.metrics import append_event
 from webgym_cli.tracking.pending import has_pending, mark_sent, read_pending

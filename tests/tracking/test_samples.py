@@ -1,7 +1,5 @@
 """The choice of trajectories and their rows."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """The real wandb package at work: offline, read back from its files; online, with servers that fail us."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -177,8 +177,7 @@ async def ask_policy(url):
 
 
 async def ask_judge(url):
-    settings = JudgeSettings(base_url=f"{url}/v1", timeout=1.0, retries=0)
-    chat = ChatClient(settings)
+    chat = ChatClient(JudgeSettings(base_url=f"{url}/v1", timeout=1.0, retries=0))
     try:
         form = ReplyFormat("verdict", Verdict, {"type": "object"})
         await chat.ask([{"role": "user", "content": "private"}], form, Calls(), model="m")

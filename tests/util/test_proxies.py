@@ -1,7 +1,5 @@
 """Proxies of the environment: which requests take one, and what is said of malformed variables."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import ssl

@@ -1,7 +1,5 @@
 """Keys never stand in written text, whatever form they take there."""
 
-from __future__ import annotations
-
 import base64
 import html
 import json

@@ -1,7 +1,5 @@
 """Which ways to a browser are tried, in which order."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`webgym setup` and `webgym doctor` as they are typed."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

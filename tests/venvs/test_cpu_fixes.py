@@ -1,7 +1,5 @@
 """The start-up hook, in a real interpreter, with stand-ins for torch and what needs help."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 
@@ -53,8 +51,7 @@ def test_nothing_is_imported_at_start_up(tmp_path):
 
 
 def test_imports_are_not_held_up_by_garbage_collections(tmp_path):
-    told = run(environment(tmp_path), "import gc; print(gc.get_threshold()[0])")
-    assert int(told.stdout) > 700
+    assert int(run(environment(tmp_path), "import gc; print(gc.get_threshold()[0])").stdout) > 700
 
 
 def test_missing_operators_are_declared_while_torchvision_is_imported(tmp_path):
@@ -74,8 +71,7 @@ def test_torchaudio_does_without_its_compiled_half(tmp_path):
 
 
 def test_where_torch_has_cuda_a_broken_torchaudio_is_told(tmp_path):
-    told = run(environment(tmp_path, cuda="13.0"), "import torchaudio")
-    assert "libcudart" in told.stderr
+    assert "libcudart" in run(environment(tmp_path, cuda="13.0"), "import torchaudio").stderr
 
 
 def test_a_missing_package_stays_missing(tmp_path):

@@ -1,7 +1,5 @@
 """What the doctor says about a machine."""
 
-from __future__ import annotations
-
 import pytest
 
 from webgym_cli.config.load import load

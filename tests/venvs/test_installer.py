@@ -1,7 +1,5 @@
 """uv installs from where pip would: pip's own listing of its configuration, a real wheel that was tampered with."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Where the environments are found, and when a new one is wanted."""
 
-from __future__ import annotations
-
 import pytest
 
 from webgym_cli.config.load import load

@@ -1,7 +1,5 @@
 """The set-up with a scripted runner: what is planned, done, repeated and told."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -66,8 +64,7 @@ def test_it_is_made_once():
     environment = plan("train")[0].environment
     assert environment.complete
     assert len(runner.commands) == 3
-    marker = json.loads(environment.marker.read_text())
-    assert marker["packages"] == {"torch": "2.13.0"}
+    assert json.loads(environment.marker.read_text())["packages"] == {"torch": "2.13.0"}
     assert list(environment.path.glob("lib/*/site-packages/webgym_cpu_hook.pth"))
     execute_setup(plan("train"), told.append, runner)
     assert len(runner.commands) == 3

@@ -1,7 +1,5 @@
 """Whether anything goes to Weights & Biases."""
 
-from __future__ import annotations
-
 import pytest
 
 from webgym_cli.config.load import load

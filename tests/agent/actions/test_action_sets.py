@@ -1,7 +1,5 @@
 """Action sets: the built-in ones and one that a plugin file registers, by the same registry."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from dataclasses import replace
 

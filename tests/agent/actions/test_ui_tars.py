@@ -1,7 +1,5 @@
 """UI-TARS' calls: what is read as which action, what is refused, and what an expert writes."""
 
-from __future__ import annotations
-
 import pytest
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS

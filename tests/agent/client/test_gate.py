@@ -1,7 +1,5 @@
 """While a policy's weights change no request is under way, and each one has a single version."""
 
-from __future__ import annotations
-
 import asyncio
 
 from webgym_cli.agent.client.gate import PolicyGate, ServedPolicy

@@ -55,9 +55,6 @@ async def failure(asked):
     return caught.value
 
 
-# --- who gets a request
-
-
 async def test_a_request_goes_where_the_fewest_are_outstanding(hosts, over):
     policy = over(*hosts)
     for host in hosts:
@@ -117,9 +114,6 @@ async def test_the_counters_tell_how_long_requests_took(hosts, over):
     )
     assert (requests, failures, opened, shut) == (2, 0, 0, 0)
     assert 0 < seconds < 60
-
-
-# --- episodes stay with their server
 
 
 def asks(episode):
@@ -187,9 +181,6 @@ async def test_the_servers_of_many_episodes_are_forgotten(hosts, over, monkeypat
     assert "".join(hosts[0].log) == "abca"
     await policy.reply(asks("third"))
     assert hosts[0].log[-1] == "c"
-
-
-# --- servers that fail
 
 
 async def test_a_server_that_dies_loses_no_request_and_comes_back(hosts, over):
@@ -298,8 +289,7 @@ async def test_when_none_is_left_all_are_named_and_no_key(hosts, over, monkeypat
     for host in hosts[:2]:
         await host.stop()
     hosts[2].status = hosts[2].health = 503
-    error = await failure(policy.reply(PROMPT))
-    assert error.kind is FailureKind.POLICY_UNAVAILABLE
+    assert (await failure(policy.reply(PROMPT))).kind is FailureKind.POLICY_UNAVAILABLE
     message = str(await failure(policy.reply(PROMPT)))
     assert message.startswith("no policy server came back within 4 s: ")
     assert all(host.url in message for host in hosts)
@@ -342,9 +332,6 @@ async def test_a_request_that_was_in_flight_brings_a_server_back(hosts, over):
     hosts[0].gate.set()
     assert [(await reply).text for reply in (slow, waits)] == ["Hi.", "Hi."]
     assert hosts[0].probed == 0
-
-
-# --- who gives up
 
 
 async def test_a_cancelled_request_gives_its_place_back(hosts, over):

@@ -73,8 +73,7 @@ class Handler(BaseHTTPRequestHandler):
         self.say(*self.server.version if self.path == "/version" else (404, {}))
 
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.requests.append(json.loads(body))
+        self.server.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         self.server.headers = self.headers
         answers = self.server.answers
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -142,8 +141,7 @@ async def failure(asked):
 
 
 async def test_the_prompt_arrives_with_its_image(ask, server):
-    reply = await ask()
-    assert reply.text == "Hi."
+    assert (await ask()).text == "Hi."
     system, user = server.requests[0]["messages"]
     assert system == {"role": "system", "content": PROMPT.messages[0].content}
     image, text = user["content"]

@@ -95,8 +95,7 @@ def episode(spec, words):
     where = {"element_id": 0} if marked else {"coordinate": (1, 2)}
     past = []
     for number in range(4):
-        text = word().encode(errors="replace").decode()
-        typed = Action(name=ActionName.TYPE, text=text, **where)
+        typed = Action(name=ActionName.TYPE, text=word().encode(errors="replace").decode(), **where)
         thought = f"{word()}</think>" if spec.thinking else ""
         said = f"{thought}Memory: {word()}\nAction: {word()}\n{render_web_action(typed, spec.interaction_mode)}"
         made = Step(

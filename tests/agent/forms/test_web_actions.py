@@ -1,7 +1,5 @@
 """The action sets of a page: what each is told, reads and writes. Shapes of calls as the systems document them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -148,8 +146,7 @@ def parse(name, mode, arguments):
 def test_a_call_is_an_action_and_is_written_again(name, mode, arguments, fields):
     action = Action.model_validate(fields)
     assert parse(name, mode, arguments) == action
-    written = render_web_action(action, mode, SETS[name])
-    assert parse_web_action(written, mode, actions=SETS[name]) == action
+    assert parse_web_action(render_web_action(action, mode, SETS[name]), mode, actions=SETS[name]) == action
 
 
 def test_success_without_an_answer_ends_an_episode():
@@ -160,8 +157,7 @@ def test_success_without_an_answer_ends_an_episode():
 @pytest.mark.parametrize(("name", "mode"), MODES, ids=str)
 def test_the_schema_offers_exactly_what_is_read(name, mode):
     actions = SETS[name]
-    function = actions.build_schema(mode)["function"]
-    properties = dict(function["parameters"]["properties"])
+    properties = dict(actions.build_schema(mode)["function"]["parameters"]["properties"])
     assert properties.pop("action")["enum"] == list(actions.forms[mode])
     assert set(properties) == {
         part.strip("?") for form in actions.forms[mode].values() for part in form.arguments.split()
@@ -223,8 +219,7 @@ def test_a_prompt_names_the_actions_why_the_last_was_none_and_the_tabs(version):
     tabs = (Tab(url="http://a/", title="A"), Tab(url="http://b/", title="B", current=True))
     seen = Observation(url="http://b/", screenshot=shot(1), tabs=tabs)
     messages = render(spec, "Do it.", "http://a/", (wrong,), seen).messages
-    schema = json.dumps(SETS[version].build_schema(POINTS))
-    assert schema in messages[0].content
+    assert json.dumps(SETS[version].build_schema(POINTS)) in messages[0].content
     assert "invalid_arguments: wait lacks time" in messages[-1].content
     assert messages[-1].content.count("<image>") == 1
     assert ("1: B (shown)" in messages[-1].content) == (version == "full")

@@ -1,7 +1,5 @@
 """`webgym curriculum` as people and scripts meet it; with browser, server and trainer it is under tests/stack."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -108,7 +106,6 @@ def test_a_report_has_a_table_of_the_phases(run, tmp_path):
     metrics.append_event(run, {"event": "phase", "phase": "two"})  # of another version
     said = webgym("report", "run", cwd=tmp_path)
     assert said.returncode == 0, said.stderr
-    page = (tmp_path / "run/report.html").read_text()
-    assert "120 of 498 scored" in page
+    assert "120 of 498 scored" in (tmp_path / "run/report.html").read_text()
     facts = json.loads(webgym("report", "run", "--json", cwd=tmp_path).stdout)
     assert [phase["new_tasks"] for phase in facts["phases"]] == [500]

@@ -1,7 +1,5 @@
 """`webgym export-sharegpt` at the command line."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -76,15 +76,13 @@ async def test_what_was_interrupted_is_resumed(run, tmp_path):
         said = await asyncio.to_thread(webgym, "resume", "run", cwd=tmp_path)
         assert (said.returncode, "resuming `webgym generate`" in said.stderr) == (0, True)
         assert len(lines(tmp_path / "new.jsonl")) > 0
-        generated = sum(asked.job == "generate" for asked in server.asked)
-        assert (first, generated) == (2, 4)
+        assert (first, sum(asked.job == "generate" for asked in server.asked)) == (2, 4)
 
 
 async def test_where_no_task_is_left_the_reasons_are_there(run, tmp_path):
     async with ScriptedJudgeServer() as server:
         server.script(*[json.dumps({"tasks": [FAILED[0], "Name the oldest picture"]})] * 4, job="generate")
-        no = json.dumps({"reason": "It has none.", "verdict": "no"})
-        server.script(*[no] * 20, job="feasible")
+        server.script(*[json.dumps({"reason": "It has none.", "verdict": "no"})] * 20, job="feasible")
         told = ["-s", f"generate.base_url={server.base_url}"]
         said = await asyncio.to_thread(webgym, "tasks", "generate", "run", "-o", "new.jsonl", *told, cwd=tmp_path)
     assert (said.returncode, (tmp_path / "new.jsonl").exists()) == (1, False)

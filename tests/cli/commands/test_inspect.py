@@ -1,7 +1,5 @@
 """`inspect-buffer`, `show` and `compare RUN` as people and scripts meet them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -205,8 +203,7 @@ def test_show_refuses_what_it_cannot_show(said, arguments, words):
     "arguments", [("show", "none", "x"), ("diff", "none", "0", "1"), ("compare", "none"), ("inspect-buffer", "none")]
 )
 def test_without_a_run_an_earlier_stage_is_missing(arguments):
-    result = CliRunner().invoke(app, arguments)
-    assert isinstance(result.exception, MissingStageError)
+    assert isinstance(CliRunner().invoke(app, arguments).exception, MissingStageError)
 
 
 def test_a_page_that_cannot_be_written_is_named(said, tmp_path):

@@ -1,7 +1,5 @@
 """`webgym judge` as people meet it, against the scripted judge over real HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

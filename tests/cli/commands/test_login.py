@@ -1,7 +1,5 @@
 """`webgym login` as people meet it: a real browser, and the fixture mail site in the place of WebArena's."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

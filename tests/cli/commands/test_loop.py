@@ -1,7 +1,5 @@
 """`webgym loop` as people and scripts meet it; with the trainer it is under tests/stack."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A key in an address stands in no file of a run, and on no screen: it is a variable there, also for `resume`."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

@@ -1,7 +1,5 @@
 """`webgym prepare` with train.algorithm=webrl, as a person runs it: planned, killed, said again."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """`report`, `view` and `compare` as people and scripts meet them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

@@ -1,7 +1,5 @@
 """`webgym rollout` on a site of WebArena's that has a login and is reset: the fixture mail site, in a real browser."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 

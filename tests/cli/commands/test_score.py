@@ -1,7 +1,5 @@
 """`webgym score` as people meet it, against a server of log-probabilities over real HTTP."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

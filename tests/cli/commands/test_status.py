@@ -90,9 +90,6 @@ def webgym(tmp_path):
     return call
 
 
-# --- the board while a command works
-
-
 def live(snapshot, **environment):
     """Run a command whose stderr is a terminal; return what the terminal showed before and after the end."""
     with terminal() as (ours, theirs):
@@ -157,9 +154,6 @@ def test_snapshots_stay_out_of_the_log(run, capsys):
     logged = [json.loads(line)["event"] for line in (at.logs / "webgym.log").read_text().splitlines()]
     assert logged == ["plan"]
     assert capsys.readouterr().out == '{"event": "plan"}\n'
-
-
-# --- webgym status
 
 
 def test_without_a_run_it_is_3(webgym):
@@ -300,9 +294,6 @@ def test_a_person_sees_the_board(run):
     assert "stored trajectories" in shown
 
 
-# --- --watch
-
-
 def watching(run, *more, **options):
     return subprocess.Popen([*WEBGYM, "status", str(run.root), "--watch", *more], text=True, **options)
 
@@ -323,8 +314,7 @@ def test_watch_ends_with_the_rollout(run):
 
 
 def test_watch_waits_for_the_rollout_of_a_command_that_has_begun(run):
-    old = rollout().snapshot()
-    write_status(run, old, RolloutState.FINISHED)
+    write_status(run, rollout().snapshot(), RolloutState.FINISHED)
     value = json.loads(run.status().read_text())
     write_json(run.status(), {**value, "updated_at": (datetime.now(UTC) - timedelta(hours=1)).isoformat()})
     with lock_run(run, "rollout"):

@@ -48,8 +48,7 @@ def test_every_bad_line_of_every_file_is_told_and_that_is_2(tasks, file, tmp_pat
 
 def test_the_check_as_json(tasks, tmp_path):
     write(tmp_path / "bad.jsonl", webgym(1), "[]")
-    said = tasks("check", "bad.jsonl", "--json")
-    bad, report = map(json.loads, said.stdout.splitlines())
+    bad, report = map(json.loads, tasks("check", "bad.jsonl", "--json").stdout.splitlines())
     assert bad == {"event": "bad_line", "file": "bad.jsonl", "line": 2, "reason": "a task must be a JSON object"}
     assert (report["tasks"], report["bad_lines"], report["by_band"]) == (1, 1, {"easy": 1})
 

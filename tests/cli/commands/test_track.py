@@ -1,7 +1,5 @@
 """`webgym track`, as a user meets it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

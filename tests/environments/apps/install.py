@@ -1,7 +1,5 @@
 """Installs the real applications of these tests: python -m tests.environments.apps.install. `make test` does so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from benchmarks.marks_apps import install

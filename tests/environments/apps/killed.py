@@ -3,8 +3,6 @@
 python -m tests.environments.apps.killed --episodes 200
 """
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

@@ -1,7 +1,5 @@
 """Tasks on applications that nobody here wrote, in both modes; what came of them is read on the server's side."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3
@@ -190,5 +188,4 @@ async def test_a_code_editor_s_text_is_replaced(agent: Agent, address, folder: P
 
 def test_a_rollout_on_applications_that_is_killed_and_resumed(chromium, tmp_path: Path, folder: Path):
     """Each episode is stored once, and its effect is there; 200 of them: `python -m tests.environments.apps.killed`."""
-    told = roll_and_kill(copy_apps(tmp_path), 12)
-    assert told["stored before the kill"] >= 4
+    assert roll_and_kill(copy_apps(tmp_path), 12)["stored before the kill"] >= 4

@@ -1,7 +1,5 @@
 """`configs/own-site`: Django's admin as a training ground, with a database for each episode."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

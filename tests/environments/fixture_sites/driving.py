@@ -1,7 +1,5 @@
 """Drives the fixture sites with plain Playwright, as an environment would, and lets the experts act."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pytest

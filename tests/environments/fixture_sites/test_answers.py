@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from webgym_cli.environments.fixture_sites.answers import (

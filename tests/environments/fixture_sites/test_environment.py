@@ -1,7 +1,5 @@
 """The fixture sites as an environment: scored, seeded, isolated, and solved by their expert in both modes."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 

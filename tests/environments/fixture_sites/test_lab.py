@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -14,8 +12,7 @@ STATUS = {"/captcha": 403, "/error": 500, "/redirect": 302}
 
 @pytest.mark.parametrize("path", PAGES)
 async def test_every_page_is_open_to_all(sites, path):
-    page = await request(sites, "GET", "lab.test", f"{path}?seconds=0")
-    assert page.status == STATUS.get(path, 200)
+    assert (await request(sites, "GET", "lab.test", f"{path}?seconds=0")).status == STATUS.get(path, 200)
     assert f'href="{path}"' in (await request(sites, "GET", "lab.test", "/")).body
 
 
@@ -43,8 +40,7 @@ async def test_a_redirect_goes_anywhere(sites, target):
 
 
 async def test_the_download_is_a_file(sites):
-    page = await request(sites, "GET", "lab.test", "/file.txt")
-    assert page.body == "A downloaded file.\n"
+    assert (await request(sites, "GET", "lab.test", "/file.txt")).body == "A downloaded file.\n"
 
 
 async def test_injections_are_text_of_the_page(sites):

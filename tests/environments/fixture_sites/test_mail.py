@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from webgym_cli.environments.fixture_sites.mail import mailbox
@@ -80,8 +78,7 @@ async def test_writing_to_a_contact(visit):
     ):
         visitor = visit("mail-write", 5)
         await visitor.log_in()
-        sent = await visitor.post("/compose", **message | changes)
-        assert sent.location == "/sent/0"
+        assert (await visitor.post("/compose", **message | changes)).location == "/sent/0"
         assert visitor.score("done") == score
         assert "Your message was sent." in (await visitor.get("/sent/0")).text
     await visitor.post("/compose", **message)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -65,8 +63,7 @@ async def test_a_near_miss_is_named(visit, wrong, fact):
 async def test_the_wrong_colour_and_a_second_order_are_near_misses(visit):
     wanted = visit("shop-order", 4).values
     colours = catalogue(4).find(slug(wanted["product"])).colours
-    other = next(colour for colour in colours if colour != wanted["colour"])
-    visitor, _ = await ordered(visit, colour=other)
+    visitor, _ = await ordered(visit, colour=next(colour for colour in colours if colour != wanted["colour"]))
     assert visitor.live.score(None)[1] == f"not met: Their colour is {wanted['colour']}."
     visitor, _ = await ordered(visit)
     await put(visitor, wanted["product"])

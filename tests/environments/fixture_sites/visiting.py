@@ -1,7 +1,5 @@
 """A visitor without a browser: speaks HTTP to the sites and reads their pages."""
 
-from __future__ import annotations
-
 import html
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """MiniWoB: every page starts, a seed repeats, and what a policy may not do is answered and not raised."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """The expert reaches the full reward: on every page it knows, in both modes, on many seeds."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

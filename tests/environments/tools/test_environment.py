@@ -210,8 +210,7 @@ def test_a_reward_by_a_judge_needs_its_address():
 
 
 async def test_out_of_steps_without_a_word_is_an_empty_response(world, mine):
-    environment = await world(reward="all_of_it")
-    await environment.out_of_steps()
+    await (await world(reward="all_of_it")).out_of_steps()
     assert REWARDS.find(f"{mine}:all_of_it").function.__globals__["SEEN"][-1][0] == ""
 
 

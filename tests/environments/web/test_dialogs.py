@@ -1,7 +1,5 @@
 """Dialogs that are left to the policy: they stay open, are told, and are answered by actions and by keys."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncIterator
 

@@ -1,7 +1,5 @@
 """The open web: what each odd thing that pages do looks like to an episode."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -31,9 +29,6 @@ async def refused(visit: Visit, url: str) -> BoundaryError:
     return failure.value
 
 
-# --- popups
-
-
 @pytest.mark.parametrize("opener", ["Open a window", "Open in a new tab"])
 async def test_a_popup_becomes_the_page_and_going_back_closes_it(visit: Visit, opener: str):
     await visit.open(f"{LAB}/popup")
@@ -49,8 +44,7 @@ async def test_a_popup_becomes_the_page_and_going_back_closes_it(visit: Visit, o
 async def test_a_popup_that_closes_itself_gives_its_opener_back(visit: Visit):
     await visit.open(f"{LAB}/popup")
     await visit.click("Open a window")
-    view = await visit.click("Close this window")
-    assert (view.url, visit.error) == (f"{LAB}/popup", None)
+    assert ((await visit.click("Close this window")).url, visit.error) == (f"{LAB}/popup", None)
     assert "opened" in await visit.text()
 
 
@@ -95,9 +89,6 @@ async def test_a_popup_that_is_slow_to_come(visit: Visit, local_web: SmallWeb):
     assert (visit.view.title, visit.error) == ("A slow page", None)
 
 
-# --- dialogs
-
-
 async def test_dialogs_are_accepted_and_told_once(visit: Visit):
     await visit.open(f"{LAB}/dialogs")
     assert visit.view.notices == ()
@@ -106,8 +97,7 @@ async def test_dialogs_are_accepted_and_told_once(visit: Visit):
         ("Confirm", "confirm: Do you agree?", "confirm true"),
         ("Prompt", "prompt: Your name?", "prompt nobody"),
     ):
-        view = await visit.click(name)
-        assert view.notices == (f"The page opened a dialog, which was accepted: {told}",)
+        assert (await visit.click(name)).notices == (f"The page opened a dialog, which was accepted: {told}",)
         assert left in await visit.text()
     assert (await visit.wait()).notices == ()
 
@@ -163,9 +153,6 @@ async def test_a_page_of_endless_dialogs_does_not_hold_the_episode(visit: Visit,
         await visit.click("Nag")
     assert failure.value.kind is FailureKind.PAGE_TIMEOUT
     assert len(visit.session.dialogs.answered) <= 25
-
-
-# --- downloads
 
 
 def written(pool, text: str) -> list[Path]:
@@ -257,17 +244,13 @@ async def test_a_page_may_download_by_itself(visit: Visit):
     assert view.notices == ("The page offered the file report.txt, which was not downloaded",)
 
 
-# --- pages that take their time
-
-
 async def test_a_page_that_never_finishes_loading_is_seen_and_not_waited_for_twice(visit: Visit):
     view = await visit.open(f"{LAB}/endless")
     assert view.title == "A page that never finishes" and "Back to the laboratory" in visit.names
     assert await visit.ask("() => document.readyState") != "complete"
     first = await visit.ask("() => performance.now()")
     await visit.wait()
-    second = await visit.ask("() => performance.now()")
-    assert second - first < 3000
+    assert (await visit.ask("() => performance.now()")) - first < 3000
     assert (await visit.click("Back to the laboratory")).url == f"{LAB}/"
 
 
@@ -280,13 +263,11 @@ async def test_a_document_that_never_ends_is_seen_as_far_as_it_came(visit: Visit
 
 async def test_a_slow_first_byte_within_the_deadline(visit: Visit):
     assert (await visit.open(f"{LAB}/slow?seconds=1.5")).title == "A slow page"
-    view = await visit.navigate(f"{LAB}/slow?seconds=1")
-    assert (view.title, visit.error) == ("A slow page", None)
+    assert ((await visit.navigate(f"{LAB}/slow?seconds=1")).title, visit.error) == ("A slow page", None)
 
 
 async def test_a_start_page_beyond_the_deadline(visit: Visit):
-    failure = await refused(visit, f"{LAB}/slow?seconds=60")
-    assert failure.kind is FailureKind.NAVIGATION_FAILED
+    assert (await refused(visit, f"{LAB}/slow?seconds=60")).kind is FailureKind.NAVIGATION_FAILED
 
 
 async def test_an_address_that_does_not_answer_in_time_is_the_policy_s_experience(visit: Visit):
@@ -304,8 +285,7 @@ async def test_an_address_that_does_not_answer_in_time_is_the_policy_s_experienc
 async def test_a_link_that_does_not_answer_in_time_is_told(visit: Visit, local_web: SmallWeb):
     local_web.odd.pages["/links"] = f"<title>links</title><a href='{LAB}/slow?seconds=60'>slow</a> <button>b</button>"
     await visit.open(f"{ODD}/links")
-    view = await visit.click("slow")
-    assert (view.title, visit.error) == ("links", "the page did not load within 3 s")
+    assert ((await visit.click("slow")).title, visit.error) == ("links", "the page did not load within 3 s")
     await visit.click("b")
     assert visit.view.title == "links"
 
@@ -342,12 +322,8 @@ async def test_late_content_comes_with_waiting(visit: Visit):
 
 
 async def test_an_endless_animation_does_not_hold_the_observation(visit: Visit):
-    view = await visit.open(f"{LAB}/spinner")
-    assert view.title == "Loading without end"
+    assert (await visit.open(f"{LAB}/spinner")).title == "Loading without end"
     assert (await visit.wait()).notices == ()
-
-
-# --- what an action sets off is waited for
 
 
 async def test_a_form_that_takes_a_second_to_answer(visit: Visit, local_web: SmallWeb):
@@ -372,9 +348,6 @@ async def test_an_answer_to_a_script_s_request_is_waited_for(visit: Visit, local
         assert visit.names == ["fetched"]
     finally:
         local_web.odd.slow_seconds = 1.0
-
-
-# --- blank and heavy pages
 
 
 SPINNER = "<style>@keyframes t { to { rotate: 1turn } }</style><p id=s style='animation:t 1s infinite;width:9em'>wait"
@@ -449,8 +422,7 @@ async def test_heavy_pages_are_observed_within_bounds(nodes: int, monkeypatch):
     monkeypatch.setattr(CDPConnection, "call", noted)
     async with small_web("browser.navigation_timeout=60", "browser.action_timeout=60") as web:
         visit = web.visit()
-        view = await visit.open(f"{LAB}/heavy?nodes={nodes}")
-        assert 0 < len(view.elements) <= MAX_ELEMENTS
+        assert 0 < len((await visit.open(f"{LAB}/heavy?nodes={nodes}")).elements) <= MAX_ELEMENTS
         await visit.act(ActionName.SCROLL, direction="down")
         assert 0 < len(visit.view.elements) <= MAX_ELEMENTS
         await visit.environment.close()

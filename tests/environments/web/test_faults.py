@@ -1,7 +1,5 @@
 """The open web: pages that shut out, break, change while they are looked at, or lie; and what episodes share."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest
@@ -33,9 +31,6 @@ async def crash(visit: Visit) -> None:
         ordered = asyncio.create_task(inspector.send("Page.crash"))  # nobody is left to answer
     ordered.cancel()
     await asyncio.gather(ordered, return_exceptions=True)
-
-
-# --- start pages
 
 
 async def test_a_site_that_shuts_the_browser_out_is_blocked(visit: Visit, monkeypatch):
@@ -72,8 +67,7 @@ async def test_a_site_that_only_checks_the_browser_is_not(visit: Visit):
 
 async def test_a_captcha_later_is_what_there_is_to_see(visit: Visit):
     await visit.open(f"{LAB}/history")
-    view = await visit.navigate(f"{LAB}/captcha")
-    assert (view.url, visit.error) == (f"{LAB}/captcha", None)
+    assert ((await visit.navigate(f"{LAB}/captcha")).url, visit.error) == (f"{LAB}/captcha", None)
 
 
 async def test_a_start_page_with_an_error_is_no_start_page(visit: Visit):
@@ -102,9 +96,6 @@ async def test_nobody_has_solved_the_open_web(visit: Visit):
     with pytest.raises(UsageError, match="no expert"):
         await visit.environment.expert_action()
     assert await visit.environment.answer("x") is None
-
-
-# --- moving about
 
 
 async def test_pages_by_push_state_have_a_history(visit: Visit):
@@ -145,8 +136,7 @@ async def test_history_without_addresses_can_be_gone_back_too(visit: Visit, loca
     )
     await visit.open(f"{ODD}/states")
     await visit.click("push")
-    view = await visit.back()
-    assert (view.title, visit.error) == ("popped", None)
+    assert ((await visit.back()).title, visit.error) == ("popped", None)
 
 
 async def test_frames_of_any_origin_are_listed_and_can_be_clicked(visit: Visit):
@@ -169,9 +159,6 @@ async def test_what_is_embedded_of_another_origin_is_listed_and_typed_to(visit: 
     assert (visit.error, visit.view.elements[1].value) == (None, "new")
 
 
-# --- pages that break
-
-
 async def test_a_page_that_blocks_for_ever_ends_its_episode_and_no_other(visit: Visit, local_web: SmallWeb):
     local_web.odd.pages["/block"] = "<title>b</title><button onclick='for (;;);'>Freeze</button>"
     local_web.odd.pages["/frozen"] = "<title>f</title><p>text</p><script>for (;;);</script>"
@@ -181,8 +168,7 @@ async def test_a_page_that_blocks_for_ever_ends_its_episode_and_no_other(visit: 
     assert failure.value.kind is FailureKind.PAGE_TIMEOUT
     assert (await refused(visit, f"{ODD}/frozen")).kind is FailureKind.PAGE_TIMEOUT
     await visit.environment.close()
-    other = local_web.visit()
-    assert (await other.open(f"{ODD}/block")).title == "b"
+    assert (await local_web.visit().open(f"{ODD}/block")).title == "b"
 
 
 async def test_a_page_that_crashes_ends_its_episode_and_no_other(visit: Visit, local_web: SmallWeb):
@@ -235,8 +221,7 @@ async def test_a_page_that_moves_on_while_it_is_looked_at(visit: Visit, local_we
 async def test_a_page_may_give_its_parts_the_browser_s_names(visit: Visit, local_web: SmallWeb):
     names = "".join(f"<img name={name} alt=x>" for name in ("title", "body", "fonts", "images", "readyState"))
     local_web.odd.pages["/names"] = f"<title>named</title><h1>text</h1><form name=forms>{names}</form>"
-    view = await visit.open(f"{ODD}/names")
-    assert view.title == "named"
+    assert (await visit.open(f"{ODD}/names")).title == "named"
     await visit.wait()
 
 
@@ -274,9 +259,6 @@ async def test_a_page_that_replaces_what_a_browser_offers_is_its_own_failure(
             await visit.click("b")
         except BoundaryError as failure:
             assert failure.kind is FailureKind.PAGE_ERROR and not failure.kind.retryable
-
-
-# --- what episodes share: nothing
 
 
 async def stored(visit: Visit) -> list[str]:
@@ -324,9 +306,6 @@ async def test_an_environment_starts_over_with_each_reset(visit: Visit):
     assert await stored(visit) == ["empty"] * 4
     await visit.environment.close()
     await visit.environment.close()
-
-
-# --- page text is data
 
 
 async def test_a_page_full_of_orders_is_a_page(visit: Visit):

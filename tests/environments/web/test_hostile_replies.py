@@ -1,7 +1,5 @@
 """Random hostile replies of a policy, through the real parser and the real browser: none ends its episode."""
 
-from __future__ import annotations
-
 import json
 import random
 

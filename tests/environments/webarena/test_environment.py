@@ -1,7 +1,5 @@
 """WebArena's tasks over the fixture sites in a real browser: observed, acted on, scored."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import AsyncIterator
@@ -178,10 +176,8 @@ def lab(path: str) -> Task:
 
 async def test_scrolling_moves_what_is_in_sight(environment):
     _, top = await environment.reset(lab("/huge-text"), 0)
-    below = (await environment.step(Action(name=ActionName.SCROLL, direction="down"))).view
-    assert below.html != top.html
-    back = (await environment.step(Action(name=ActionName.SCROLL, direction="up"))).view
-    assert back.html == top.html
+    assert (await environment.step(Action(name=ActionName.SCROLL, direction="down"))).view.html != top.html
+    assert (await environment.step(Action(name=ActionName.SCROLL, direction="up"))).view.html == top.html
 
 
 async def test_a_new_tab_takes_the_focus(environment):

@@ -1,7 +1,5 @@
 """What WebArena's helpers tell of a page and of the shop."""
 
-from __future__ import annotations
-
 import json
 from contextlib import asynccontextmanager
 

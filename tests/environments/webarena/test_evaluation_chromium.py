@@ -1,7 +1,5 @@
 """The locators of real tasks on a real page: what WebArena's authors wrote must work as it is."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 
 import pytest
@@ -84,8 +82,7 @@ NOWHERE = {
 
 
 async def rewarded(page, *targets):
-    found = await grade(pages(*targets), intent="", answer=None, pages=RealPages(page))
-    return found.reward
+    return (await grade(pages(*targets), intent="", answer=None, pages=RealPages(page))).reward
 
 
 async def test_what_locators_find(page):

@@ -1,7 +1,5 @@
 """Addresses, right and wrong ones, of the last page of those of webarena-verified's tasks that ask for a page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any

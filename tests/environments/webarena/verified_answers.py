@@ -1,7 +1,5 @@
 """Answers, right and wrong ones, to those of webarena-verified's tasks whose answer `string_match` can state."""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -26,9 +26,6 @@ def with_steps(number, *steps, **changes):
     return trajectory(number, steps=0, **changes).model_copy(update={"steps": steps})
 
 
-# --- selection
-
-
 def test_without_ids_it_takes_what_prepare_could_use(run):
     hard = Task(id="hard", start_url="https://shop.example.com/", environment="web", difficulty=7)
     fill(
@@ -94,9 +91,6 @@ def test_steps_that_are_not_fit_are_counted(run):
     assert len(exported(run, None, "algorithm_config.filter_same_screenshot=false")[1]) == 2
 
 
-# --- labels
-
-
 def test_kto_labels_judged_trajectories(run):
     bad = step(0, response="Hm.", action=None, parse_error=ParseErrorKind.NO_TOOL_CALL)
     fill(
@@ -127,9 +121,6 @@ def test_kto_by_id_leaves_out_what_has_no_label(run):
     assert tally.dropped == {DropReason.REWARD_UNKNOWN: 1, DropReason.FAILURE: 1}
 
 
-# --- damage
-
-
 def test_a_missing_or_altered_screenshot_is_named_and_its_records_are_left_out(run):
     fill(run, trajectory(0, steps=3))
     store = ScreenshotStore(run.screenshots)
@@ -158,14 +149,10 @@ def test_a_line_that_is_damaged_after_it_was_indexed_is_named(run):
     fill(run, trajectory(0), trajectory(1))
     assert len(exported(run)[1]) == 4
     part = run.part(Split.TRAIN, 0)
-    content = part.read_bytes()
-    part.write_bytes(content.replace(b'"schema":1', b'"schema":7', 1))
+    part.write_bytes(part.read_bytes().replace(b'"schema":1', b'"schema":7', 1))
     tally, records = exported(run)
     assert ids(records) == ["00001/0", "00001/1"]
     assert (tally.damaged, str(part) in tally.problems[0]) == (1, True)
-
-
-# --- memory
 
 
 @pytest.mark.parametrize("form", ["jsonl", "json"])
@@ -180,9 +167,6 @@ def test_memory_does_not_grow_with_the_export(run, tmp_path, form):
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] + 200_000, peaks
-
-
-# --- targets
 
 
 def test_a_file_appears_only_when_it_is_whole(run, tmp_path):
@@ -267,9 +251,6 @@ def test_what_breaks_off_leaves_nothing(run, tmp_path):
 def test_what_can_not_go_together_is_refused(run, options, said):
     with pytest.raises(UsageError, match=said):
         exported(run, **options)
-
-
-# --- the run's own files
 
 
 @pytest.mark.parametrize(

@@ -27,9 +27,6 @@ def contents(sample, role):
     return [message.content for message in sample.messages if message.role == role]
 
 
-# --- conversations
-
-
 def test_a_step_is_what_was_served():
     made = trajectory(0, steps=3)
     sample = build_step_sample(made, 2)
@@ -73,9 +70,6 @@ def test_a_whole_trajectory_shows_every_round_once_and_in_full(version):
     assert sample.step == 3
 
 
-# --- records
-
-
 def record(options, example=None):
     example = example or Example(build_step_sample(trajectory(0), 1))
 
@@ -93,8 +87,7 @@ IMAGES = [f"/{shot(0).sha256[:4]}", f"/{shot(1).sha256[:4]}"]
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 def test_sharegpt_records_are_those_of_prepare_with_an_id(form):
-    sample = build_step_sample(trajectory(0), 1)
-    plain = to_sharegpt(sample, lambda sha256: f"/{sha256[:4]}")
+    plain = to_sharegpt(build_step_sample(trajectory(0), 1), lambda sha256: f"/{sha256[:4]}")
     assert record(ExportOptions(form)) == {"id": "train-0000-00000/1", **plain}
     assert plain["images"] == IMAGES
 
@@ -182,9 +175,6 @@ def test_every_named_column_is_in_the_records(form, objective):
 
 def test_openai_has_no_registry():
     assert FORMATS.find("openai").build_dataset_info(ExportObjective.SFT) is None
-
-
-# --- what stands for an image
 
 
 def test_openai_names_files_or_embeds_them(run, tmp_path):

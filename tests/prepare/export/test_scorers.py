@@ -62,8 +62,7 @@ def test_online_mind2web_reads_facts_and_the_answer_apart(run, tmp_path):
     # The scorer drops the last action, and reads the screenshots by their names.
     assert [one["action"] for one in steps[:-1]] == ["click (10, 20)", 'button "Search" -> click [7] | FAILED']
     assert [one["action_status"] for one in steps] == [None, "FAILED", None]
-    last = steps[-1]["action"].removeprefix("TASK_COMPLETE -> ANSWER: ")
-    assert last.split() == ANSWER.split()
+    assert steps[-1]["action"].removeprefix("TASK_COMPLETE -> ANSWER: ").split() == ANSWER.split()
     pictures = [(folder / "trajectory" / one["screenshot"]).read_bytes() for one in steps]
     assert pictures == [png(0), png(1), png(3)]
     unanswered = json.loads((out / "2" / "BBC_News--3" / "result.json").read_text())

@@ -67,13 +67,11 @@ def test_pairs_have_their_columns(run, tmp_path):
 
 
 def test_a_recoded_screenshot_is_exported_as_it_is(run, tmp_path):
-    store = ScreenshotStore(run.screenshots)
-    recode(store, shot(0).sha256, webp(0))
+    recode(ScreenshotStore(run.screenshots), shot(0).sha256, webp(0))
     exported(run, tmp_path / "out", format="hf")
     (shard,) = (tmp_path / "out" / "data").iterdir()
     assert pq.read_table(shard).to_pylist()[0]["images"] == [{"bytes": webp(0), "path": f"{shot(0).sha256}.webp"}]
     _, lines = exported(run, copy_images=tmp_path / "images")
     assert lines[0]["images"] == [str(tmp_path / "images" / f"{shot(0).sha256}.webp")]
     _, lines = exported(run, format="openai", embed_images=True)
-    url = lines[0]["messages"][1]["content"][0]["image_url"]["url"]
-    assert url.startswith("data:image/webp;base64,")
+    assert lines[0]["messages"][1]["content"][0]["image_url"]["url"].startswith("data:image/webp;base64,")

@@ -32,9 +32,6 @@ def batch(run, *overrides):
     return [(member.place.id.removeprefix("train-0000-"), member.group, member.reward) for member in found]
 
 
-# --- groups
-
-
 def test_the_chains_of_a_draw_are_a_group_in_the_order_of_the_plan(run, tokens):
     """Two draws of two chains each; the second question is drawn again: that is another group."""
     order = [(0, "a", 0), (1, "a", 1), (2, "b", 2), (3, "b", 3), (4, "a", 4), (5, "a", 5)]
@@ -95,14 +92,10 @@ def test_an_episode_that_no_plan_has_is_refused(run, tokens):
 def test_a_plan_of_another_version_is_named(run, tokens):
     write_plan(run, episode(0))
     store(run, served(talk(0), tokens))
-    path = next((run.root / "tasks").iterdir())
-    path.write_text('{"id": "x"}\n')
+    next((run.root / "tasks").iterdir()).write_text('{"id": "x"}\n')
     with pytest.raises(StoreError, match="not a plan of this version") as raised:
         batch(run)
     assert "another run" in raised.value.hint
-
-
-# --- masks
 
 
 def test_what_failed_or_waits_has_no_reward_and_stays_in_its_group(run, tokens):
@@ -155,9 +148,6 @@ def test_nothing_to_learn_from_is_told_with_the_next_command(run, tokens):
     assert raised.value.hint.startswith("webgym judge")
 
 
-# --- what the server told
-
-
 def test_episodes_without_token_ids_are_refused_at_once(run, tokens):
     write_plan(run, *(episode(number) for number in range(3)))
     store(run, served(talk(0), tokens), talk(1, policy="oracle"), talk(2))
@@ -203,9 +193,6 @@ def test_an_episode_that_was_to_be_greedy_and_was_not_is_no_baseline(run, tokens
     store(run, served(talk(0), tokens), served(talk(1), tokens))
     with planned(run, GREEDY_CHAIN) as plan:
         assert (plan.counts.trained, plan.counts.greedy) == (2, 0)
-
-
-# --- what was sampled from
 
 
 def sampling(**values):

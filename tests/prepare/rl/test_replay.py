@@ -153,8 +153,7 @@ async def test_the_stop_token_does_not_count(run, model, tokens, shown):
             await super().of(prompt, response)
             return [OFTEN] * (len(response) - 1) + [-50.0]
 
-    data = await prepared(run, with_, Certain())
-    assert data.replayed_rows == 0
+    assert (await prepared(run, with_, Certain())).replayed_rows == 0
     assert counted(dropped(run)["dropped_actions"]) == {"below_window": 7}
 
 
@@ -172,8 +171,7 @@ async def test_every_reason_is_counted(run, shown, with_, tokens):
     one_at_once = with_.model_copy(
         update={"rl": with_.rl.model_copy(update={"replay": with_.rl.replay.model_copy(update={"concurrency": 1})})}
     )
-    silent = talk(8, "", ANSWER)
-    store(shown, silent, talk(9, CALL, ANSWER, pictures=(96,)))
+    store(shown, talk(8, "", ANSWER), talk(9, CALL, ANSWER, pictures=(96,)))
     data = await prepared(run, one_at_once, Scorer(of))
     assert counted(dropped(run)["dropped_trajectories"]) == {
         "failure": 1, "repeated_task": 1, "unsuccessful": 1, "pictures": 1,
@@ -327,8 +325,7 @@ def test_what_decides_the_batch_is_in_its_digest(run, shown, with_, model):
 
 
 def test_the_other_algorithms_replay_nothing(run, shown, with_, model):
-    plain = settings(model, "train.algorithm=grpo", experience(shown))
-    plan = planned(run, plain)
+    plan = planned(run, settings(model, "train.algorithm=grpo", experience(shown)))
     assert plan.replay is None
     assert "replay" not in plan.to_json()
     assert plan.how.merge_turns

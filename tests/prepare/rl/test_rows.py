@@ -28,9 +28,6 @@ def made(*given_turns, merge=True):
     return list(build_rows(given_turns, merge=merge))
 
 
-# --- by hand
-
-
 def test_turns_of_one_conversation_are_one_row():
     (row,) = made(turn(0, [1, 2, 3], [4, 5], first=-1), turn(1, [1, 2, 3, 4, 5, 6, 7], [8], first=-2))
     assert row.steps == [0, 1]
@@ -79,8 +76,6 @@ def test_nothing_makes_no_row():
     assert made() == []
 
 
-# --- whatever comes
-
 ids = st.lists(st.integers(0, 3), min_size=1, max_size=4)
 
 
@@ -111,9 +106,6 @@ def test_masks_and_logprobs_agree_and_nothing_sampled_is_lost(given_turns, merge
     assert [value for row in found for value in row.logprobs] == [
         value for one in given_turns for value in one.logprobs
     ]
-
-
-# --- with a tokenizer and a chat template
 
 
 def test_a_conversation_with_tools_is_one_row_of_what_was_served(tokens):
@@ -175,9 +167,6 @@ def test_thoughts_that_leave_the_history_part_the_rows(tokens):
     found = list(build_rows(read_turns(served(thoughtful, tokens), tokens), merge=True))
     assert [row.steps for row in found] == [[0], [1]]
     assert sum(found[0].mask) == len(sampled(tokens, thoughtful.steps[0].response))
-
-
-# --- proofs
 
 
 def changed(made_, index, **changes):

@@ -81,8 +81,6 @@ def test_a_shortened_window_keeps_the_newest_images(tmp_path):
     assert converter.shortened == 1
 
 
-# --- models that think
-
 THINKING = PromptSpec(thinking=True)
 RESPONSES = {
     "opened in the prompt": (f"So.\n</think>\n\n{CALL}", f"So.\n</think>\n\n{CALL}", True),

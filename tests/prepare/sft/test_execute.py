@@ -124,8 +124,7 @@ def test_over_long_samples_are_reported(run, model):
         f"60 drawn steps have more tokens than algorithm_config.cutoff_len (16), the longest {longest}: "
         "0 lost their oldest rounds, 60 were left out"
     )
-    all_but_one = chosen(model, f"algorithm_config.cutoff_len={longest - 1}", ALL)
-    prepared(run, all_but_one)
+    prepared(run, chosen(model, f"algorithm_config.cutoff_len={longest - 1}", ALL))
     told = json.loads((run.dataset / "dropped.json").read_text())["over_cutoff_len"]
     # the fifth step of each of the twelve solved episodes is the longest; with a round less it fits
     assert told == {

@@ -44,9 +44,6 @@ def web(site, difficulty=1):
     return Task(id=f"{site} {difficulty}", environment="web", start_url=f"https://www.{site}/", difficulty=difficulty)
 
 
-# --- trajectories
-
-
 @pytest.mark.parametrize(
     ("made", "overrides", "reason"),
     [
@@ -143,9 +140,6 @@ def test_the_newest_judgement_decides(run):
     assert [sample.reward for sample in draw.samples] == [1.0, 1.0]
 
 
-# --- steps
-
-
 def picture(**size):
     return Observation(url="http://a/", screenshot=shot(1, **size))
 
@@ -215,9 +209,6 @@ def test_a_line_that_is_damaged_later_is_named_and_left_out(run):
     (line,) = draw.damaged
     assert line.startswith(f"{part}: the line at byte {len(lines[0])} is damaged")
     assert [event["line"] for event in events if event["event"] == "damaged"] == [line]
-
-
-# --- steps together
 
 
 def test_of_repeats_the_newest_iteration_stays(run):
@@ -292,9 +283,6 @@ def test_what_a_cap_leaves_is_drawn_by_its_weights(run):
             found.update(plan.quotas)
     for iteration, share in enumerate((0.016, 0.109, 0.297, 0.578)):
         assert abs(found[iteration] / 600 - share) < 4 * (share * (1 - share) / 600) ** 0.5
-
-
-# --- all together
 
 
 def test_each_reason_is_one_that_a_filter_gives():

@@ -41,9 +41,6 @@ def wanted(count, power=2.0):
     )
 
 
-# --- the draw by iteration
-
-
 def test_newer_iterations_give_more(four):
     plan, draw = drawn(four, wanted(100), [0, 1, 2, 3])
     # weights 1, 4, 9, 16 of 30: 3.33, 13.33, 30, 53.33 of 100
@@ -132,9 +129,6 @@ def test_what_can_not_be_used_makes_room_for_the_next(four, count, power, bad, w
     assert len(draw.samples) == min(count, plan.eligible - used) == len(set(draw.samples))
 
 
-# --- the draw by position
-
-
 def test_a_draw_by_position_prefers_what_started_last(run):
     """Within an iteration as well: its last steps have the greatest weights."""
     for number in range(20):
@@ -154,9 +148,6 @@ def test_a_draw_by_position_tells_its_shares_before(four):
     assert {iteration: count for iteration, count in plan.quotas.items() if count} == Counter(
         sample.iteration for sample in draw.samples
     )
-
-
-# --- what decides it
 
 
 @pytest.mark.parametrize("weighting", ["iteration", "position"])
@@ -206,9 +197,6 @@ def test_a_trajectory_is_read_once(four, monkeypatch):
     assert read.keys() == {name for name, _ in steps_of(draw)}
 
 
-# --- too long
-
-
 def test_what_is_too_long_loses_its_oldest_rounds_then_its_place(run):
     fill(run, trajectory(steps=4))
     whole = {sample.step: sample for sample in drawn(run, settings(), [0])[1].samples}
@@ -231,9 +219,6 @@ def test_over_long_steps_are_counted_with_the_longest(run):
         drawn(run, limited, [0], converting)
         assert (converting.over_long, converting.shortened) == (over_long, shortened)
         assert converting.longest == (whole[3] if over_long else 0)
-
-
-# --- plan, split, ShareGPT
 
 
 def test_only_the_newest_iterations_of_the_current_policy_are_read(four, run):

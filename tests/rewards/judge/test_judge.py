@@ -1,7 +1,5 @@
 """The judge against a scripted server over real HTTP: order, votes, key points, and that it fails closed."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 
@@ -330,8 +328,7 @@ async def test_a_screenshot_that_can_not_be_told_about_is_shown(judge, server):
 
 
 async def test_equal_screenshots_in_a_row_are_asked_once(judge, server):
-    found = await judge(answered(shades=[0, 0, 1, 0, 2, 2]))
-    assert found.key_points == (1, 2, 3, 5)
+    assert (await judge(answered(shades=[0, 0, 1, 0, 2, 2]))).key_points == (1, 2, 3, 5)
     assert jobs(server).count("key_point") == 3
 
 

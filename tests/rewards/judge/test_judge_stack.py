@@ -1,7 +1,5 @@
 """The judge against the real vLLM: the form that we ask for is what it gives, and we can read it."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """Judging stored trajectories again: what is stored, what is counted, and when it is hopeless."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """The scripted judge: its rules, and that it speaks the protocol."""
 
-from __future__ import annotations
-
 import httpx
 import openai
 import pytest

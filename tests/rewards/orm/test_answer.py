@@ -1,7 +1,5 @@
 """From log-probabilities to P(YES), against values computed by hand."""
 
-from __future__ import annotations
-
 from math import inf, log, nan
 
 import pytest

@@ -1,7 +1,5 @@
 """Asking an outcome reward model over real HTTP: probabilities, prompts cut by its own tokens, and what goes wrong."""
 
-from __future__ import annotations
-
 import httpx
 import openai
 import pytest
@@ -52,8 +50,7 @@ async def test_vllm_is_asked_for_the_tokens_of_all_spellings(server, ask):
 
 
 async def test_a_long_page_loses_its_middle_by_tokens(server, ask):
-    prompt = OrmPrompt("Buy a kettle.", "click [1]\nanswer", WORDS)
-    reply = await ask(server, prompt, max_tokens=600)
+    reply = await ask(server, OrmPrompt("Buy a kettle.", "click [1]\nanswer", WORDS), max_tokens=600)
     (text,) = server.prompts
     assert text.startswith("The User Intent:\nBuy a kettle.\n\nAction History:\nclick [1]\nanswer\n\nThe Current")
     assert "Screenshot:\nw0 w1 w2 " in text

@@ -1,7 +1,5 @@
 """The outcome reward model on a running vLLM server; tests/stack/test_orm_training.py has one that webgym starts."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.rewards.cases import answered

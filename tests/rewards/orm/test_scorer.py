@@ -1,7 +1,5 @@
 """Scoring stored trajectories: what is stored and counted, what is owed again, and when it is hopeless."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.records.made import CRASHED

@@ -1,7 +1,5 @@
 """The index follows the truth: what was appended, judged, damaged, replaced; and it can be thrown away at any time."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -359,8 +357,7 @@ def test_reading_one_trajectory_names_a_damaged_place(run):
 def test_a_condition_is_checked_before_it_is_asked(run):
     append(run, trajectory(0))
     with open_index(run) as index:
-        condition = index.check_where("reward = 1 AND site LIKE '%' -- a comment")
-        assert len(list(index.places(condition))) == 1
+        assert len(list(index.places(index.check_where("reward = 1 AND site LIKE '%' -- a comment")))) == 1
         for wrong in ("rewrad = 1", "reward =", "1) ; DROP VIEW steps; SELECT (1", ""):
             with pytest.raises(UsageError, match="is no condition") as failure:
                 index.check_where(wrong)
@@ -469,8 +466,7 @@ def test_a_trajectory_is_read_without_the_numbers_that_are_not_wanted(run):
 
 @pytest.mark.parametrize("own", [[[1, 2], [3]], ["a]b", "c"], [{"k": [1]}]])
 def test_a_task_may_have_a_field_of_that_name_with_whatever_in_it(run, own):
-    task = Task(id="t", start_url="http://a/", extra={"logprobs": own})
-    made = trajectory(0, task=task)
+    made = trajectory(0, task=Task(id="t", start_url="http://a/", extra={"logprobs": own}))
     append(run, made)
     with open_index(run) as index:
         (place,) = index.places()
