@@ -5,6 +5,7 @@ Its first argument is how it behaves, the others begin its questions.
 
 import json
 import os
+import signal
 import sys
 import urllib.error
 import urllib.request
@@ -52,6 +53,15 @@ if mode == "stray":  # where an agent must not get: a private address, and its o
             tried()
         except urllib.error.HTTPError as error:
             sys.stdout.write(f"refused {error.code}\n")
+if mode.startswith("cut"):  # an agent that can't go on with an answer that was cut off
+    if ask(0)["choices"][0]["finish_reason"] != "length":
+        sys.exit("not cut off")
+    if mode == "cut-killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if mode == "cut-helper":
+        mode = "helped"
+        ask(1)
+    sys.exit("cut off")
 for number in range({"idle": 0, "long": 3, "helped": 3}.get(mode, 2)):
     said = ask(number)["choices"][0]["message"]["content"]
 if mode != "idle":

@@ -25,6 +25,7 @@ from webgym_cli.loop.rollouts import execute_rollout
 from webgym_cli.prepare.rl.rows import read_turns
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.task import Split
+from webgym_cli.records.trajectory import ParseErrorKind
 from webgym_cli.rollout.queue import ResourceClaims
 from webgym_cli.rollout.slots import SharedRollouts, SlotPool
 from webgym_cli.rollout.stage_timer import StageTimer
@@ -39,10 +40,11 @@ def model(tmp_path_factory):
     return build_model(tmp_path_factory.mktemp("model"))
 
 
-async def roll_out(tmp_path, model, mode, *overrides, right=True, shared=None):
+async def roll_out(tmp_path, model, mode, *overrides, right=True, cut=False, shared=None):
     """Return the trajectories of one episode on the shop, and the run."""
     run, tokens = RunDir(tmp_path / "run"), ModelTokens(str(model))
     async with Upstream(tokens) as upstream:
+        upstream.finish_reason = "length" if cut else "stop"
         address = f"http://{upstream.address}/v1"
         agent = f"rollout.agent={sys.executable} {AGENT} {mode}"
         own = ("tasks.train=sites:shop-cheapest", f"rollout.policy={address}", agent, "rollout.max_attempts=2")
@@ -75,16 +77,25 @@ async def test_the_environment_s_check_rewards_an_agent_s_answer(tmp_path, model
         ("crash", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
         ("idle", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
         ("hang", "rollout.episode_timeout=6", FailureKind.EPISODE_TIMEOUT, 2),
+        ("cut-helper", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
+        ("cut-killed", "seed=0", FailureKind.ENVIRONMENT_ERROR, 2),
     ],
 )
 async def test_an_agent_that_breaks_is_a_failure_and_is_tried_again(tmp_path, model, mode, override, failure, attempts):
-    made, run, _ = await roll_out(tmp_path, model, mode, override)
+    made, run, _ = await roll_out(tmp_path, model, mode, override, cut=mode.startswith("cut"))
     assert [(one.outcome.failure, one.outcome.reward) for one in made] == [(failure, None)] * attempts
     if mode == "crash":
         assert "I break" in made[0].outcome.failure_detail
     if mode == "hang":
         assert len(made[0].steps) == 1
     assert (run.logs / "agents" / f"{made[0].id}.log").is_file()
+
+
+@pytest.mark.browser
+async def test_an_agent_that_gives_up_at_an_answer_that_was_cut_off_is_a_result_of_the_policy(tmp_path, model):
+    (made,), *_ = await roll_out(tmp_path, model, "cut", cut=True)
+    assert (made.outcome.stop, made.outcome.reward, made.outcome.failure) == (Stop.STUCK, 0.0, None)
+    assert [step.parse_error for step in made.steps] == [ParseErrorKind.TRUNCATED]
 
 
 @pytest.mark.browser

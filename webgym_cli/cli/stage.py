@@ -117,6 +117,19 @@ def check_model(command: str, run: RunDir, settings: Settings, options: dict[str
         require_model(model, served=served)
 
 
+def open_training(run: RunDir, settings: Settings, options: StageOptions) -> Output:
+    """Return the output of a command on training data, once it says if `train.algorithm` is not what trains now."""
+    from webgym_cli.store.checkpoints import algorithm
+
+    output, wanted, actual = options.open_output(), settings.train.algorithm, algorithm(run, settings)
+    if actual != wanted:
+        output.note(
+            f"loop.demonstration_algorithm={actual} trains this iteration, not train.algorithm={wanted}: it is one of"
+            " loop.demonstration_iterations (for the policy's own episodes: -s loop.demonstration_iterations=0)"
+        )
+    return output
+
+
 @contextmanager
 def stage(
     command: str, run: RunDir, settings: Settings, output: Output, options: dict[str, Any] | None = None

@@ -26,6 +26,8 @@ from webgym_cli.util.text import replace_surrogates
 
 # Seconds that an agent has to end after its episode's time limit.
 _GRACE = 5.0
+# Exit statuses from here on are of a signal: what killed the agent was not an answer.
+_KILLED = 128
 _MAX_ANSWER = 100_000
 _STATE, _ANSWER = "storage_state.json", "answer.txt"
 
@@ -85,12 +87,15 @@ class CommandEpisode(EpisodeRun):
             environment = self.command.make_environment(access, key, Path(folder))
             try:
                 code = await Job.run(self.command.argv, env=environment, log=log, grace=_GRACE)
+                gave_up = 0 < code < _KILLED and session.ends_unusable
             finally:
                 self.command.recorder.dismiss(session)
                 self.steps = list(session.steps())
             answer = _read_answer(Path(folder) / _ANSWER)
         if session.exhausted:
             return self._outcome(Stop.STEP_LIMIT, await self.environment.out_of_steps())
+        if gave_up:  # the policy's own fault: as a failure it would be sampled again until it goes well
+            return self._outcome(Stop.STUCK, await self.environment.out_of_steps())
         if code and session.error is not None:
             raise session.error
         if code or not self.steps:

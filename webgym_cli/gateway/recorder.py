@@ -173,6 +173,7 @@ class Recorder:
         step = await asyncio.to_thread(make)
         facts = {"request": digest, "helper": helper, "tools": request.schemas, "step": step, "at": now()}
         session.record("call", call=GatewayCall(number=len(session.calls), **facts))
+        session.error = None
         return session.calls[-1]
 
     def _store_images(

@@ -88,7 +88,7 @@ class Session:
     around_call: Callable[[], AbstractAsyncContextManager[None]] = nullcontext
     """Entered for each call while the policy answers it: a rollout pauses the time limit there, and counts steps."""
     error: BoundaryError | None = None
-    """The last failure of the policy's servers."""
+    """The failure of the policy's servers in the last call, if it was one."""
     exhausted: bool = False
     """Whether a call was refused because the session has its maximum number of calls."""
 
@@ -101,6 +101,14 @@ class Session:
     def age(self) -> float:
         """Seconds since it was opened."""
         return (moment_of(now()) - moment_of(self.opened_at)).total_seconds()
+
+    @property
+    def ends_unusable(self) -> bool:
+        """Whether the last the agent got is an answer of the policy that was cut off or has no valid call."""
+        if not self.calls or self.running:
+            return False
+        last = self.calls[-1]
+        return not last.helper and last.number in self.delivered and last.step.parse_error is not None
 
     def find(self, request: str) -> GatewayCall | None:
         """Return the recorded call of a request."""

@@ -16,7 +16,7 @@ class Stop(StrEnum):
     STEP_LIMIT = "step_limit"
     """The policy used all allowed steps."""
     STUCK = "stuck"
-    """The policy repeated one action, or sent unparseable responses, as often as the settings allow."""
+    """The policy repeated one action, or sent unparseable responses, as often as the settings or the agent allow."""
 
 
 class FailureKind(StrEnum):

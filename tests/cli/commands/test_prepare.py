@@ -41,6 +41,16 @@ def test_a_dry_run_is_one_object_with_every_filter(run):
     assert not run.dataset.exists()
 
 
+@pytest.mark.parametrize(("demonstrations", "notes", "kind"), [(1, 1, "dataset"), (0, 0, "batch")])
+def test_the_algorithm_of_a_demonstration_iteration_is_named_if_another_is_asked_for(run, demonstrations, notes, kind):
+    given = (f"loop.demonstration_iterations={demonstrations}", "train.algorithm=grpo")
+    said = prepare(run, "--dry-run", "-s", given[0], "-s", given[1])
+    named = [line for line in said.stderr.splitlines() if "loop.demonstration_algorithm=sft" in line]
+    assert len(named) == notes
+    assert all(text in line for line in named for text in given[1:])
+    assert ("samples_by_iteration" in said.stdout) is (kind == "dataset")
+
+
 def test_filters_that_leave_nothing_say_so(run):
     said = prepare(run, "-s", 'filters.only_sites=["example.com"]')
     assert (said.returncode, said.stdout) == (1, "")

@@ -37,7 +37,7 @@ def prepare(
     See also: webgym inspect-buffer, webgym train, webgym score, webgym export-sharegpt.
     """
     from webgym_cli.cli.run_index import open_run_index
-    from webgym_cli.cli.stage import resolve, stage
+    from webgym_cli.cli.stage import open_training, resolve, stage
     from webgym_cli.loop.preparation import format_preparation, plan_preparation
     from webgym_cli.loop.preparation import prepare as prepare_data
 
@@ -45,7 +45,7 @@ def prepare(
         _prepare_orm(run, options)
         return
     directory, settings = resolve(run, options, required=True)
-    output = options.open_output()
+    output = open_training(directory, settings, options)
     if options.dry_run:
         with open_run_index(directory, output, kept=False) as index:
             output.show(plan_preparation(directory, settings, index).to_json())

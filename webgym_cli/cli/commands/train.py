@@ -21,13 +21,13 @@ def train(run: RunArg, options: StageOptions) -> None:
 
     See also: webgym prepare, webgym rollout, webgym serve.
     """
-    from webgym_cli.cli.stage import resolve, stage
+    from webgym_cli.cli.stage import open_training, resolve, stage
     from webgym_cli.loop.training import plan_training
     from webgym_cli.loop.training import train as execute_training
     from webgym_cli.store.checkpoints import current
 
     directory, settings = resolve(run, options)
-    output = options.open_output()
+    output = open_training(directory, settings, options)
     if options.dry_run:
         output.show(plan_training(directory, settings).to_json())
         return
