@@ -29,10 +29,15 @@ class Trained:
         return self.run.checkpoints / self.checkpoint.name
 
 
-def train(run: RunDir, settings: Settings) -> Trained:
+def train(run: RunDir, settings: Settings, sink=lambda event: None) -> Trained:
     events = []
+
+    def keep(event):
+        events.append(event)
+        sink(event)
+
     plan = plan_training(run, settings)
-    made = asyncio.run(execute(plan, run, settings, new_attempt(run), events.append))
+    made = asyncio.run(execute(plan, run, settings, new_attempt(run), keep))
     lines = read_log(run.logs / f"latest/{made.name}.trainer_log.jsonl")
     return Trained(run, settings, made, events, [line.loss for line in lines if line.loss is not None])
 

@@ -1,6 +1,8 @@
 """Real trainings of a tiny model with LLaMA-Factory and DeepSpeed. Each takes 10 to 90 seconds."""
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,8 +12,6 @@ from tests.train.training import FIRST, SECOND, Trained, train
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.errors import JobError
 from webgym_cli.loop.training import plan_training
-from webgym_cli.train.llamafactory import optimizer_carryover
-from webgym_cli.train.process_env import child_environment
 
 # the fixtures train, and DeepSpeed compiles its operators meanwhile where no set-up did: no test's limit counts that
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600, func_only=True)]
@@ -50,18 +50,19 @@ def steps(trained: Trained) -> list[dict]:
     return [event for event in trained.events if event["event"] == "train" and "loss" in event]
 
 
-def read_states(python: Path, file: Path) -> dict:
-    """Adam's step counters, learning rates and the norms of its moments."""
+def read_states(python: Path, *folders: Path) -> list[dict]:
+    """Adam's step counters, learning rates and the norms of its moments, of each checkpoint."""
     code = """
 import json, sys, torch
-states = torch.load(sys.argv[1], map_location="cpu", weights_only=True)
-held = states["state"].values()
-print(json.dumps({"steps": sorted({int(value["step"]) for value in held}),
-    "rates": sorted({group["lr"] for group in states["param_groups"]}),
-    "moments": [[value[name].double().norm().item() for name in ("exp_avg", "exp_avg_sq")] for value in held]}))
+for folder in sys.argv[1:]:
+    state = torch.load(f"{folder}/optimizer.pt", map_location="cpu", weights_only=True)
+    held = state["state"].values()
+    print(json.dumps({"steps": sorted({int(value["step"]) for value in held}),
+        "rates": sorted({group["lr"] for group in state["param_groups"]}),
+        "moments": [[value[name].double().norm().item() for name in ("exp_avg", "exp_avg_sq")] for value in held]}))
 """
-    done = subprocess.run([python, "-c", code, str(file)], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    done = subprocess.run([python, "-c", code, *folders], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_a_training_publishes_the_next_policy(first):
@@ -75,33 +76,29 @@ def test_a_training_publishes_the_next_policy(first):
     assert [path.name for path in first.run.checkpoints.iterdir()] == [FIRST]
 
 
-async def test_the_start_keeps_the_moments_and_takes_the_new_rate(first, train_python, tmp_path):
-    options = {"learning_rate": NEW_RATE, "logging_steps": 2, "eval_steps": 3, "save_steps": 4}
-    env = child_environment({}, first.settings, train_python)
-    said = await optimizer_carryover.build_start(
-        train_python, first.folder, tmp_path / "start", options, env, tmp_path / "start.log"
-    )
-    assert said == ""
-    before = read_states(train_python, first.folder / "optimizer.pt")
-    after = read_states(train_python, tmp_path / "start/optimizer.pt")
-    assert after["moments"] == before["moments"]
-    assert (after["steps"], after["rates"], before["rates"]) == ([12], [NEW_RATE], [1e-3])
-    state = json.loads((tmp_path / "start/trainer_state.json").read_text())
-    assert (state["global_step"], state["epoch"], state["log_history"]) == (0, 0.0, [])
-    assert (state["logging_steps"], state["eval_steps"], state["save_steps"]) == (2, 3, 4)
-    assert (tmp_path / "start/model.safetensors").samefile(first.folder / "model.safetensors")
-
-
-def test_the_next_training_carries_the_moments(first, trainable, train_python):
+def test_the_next_training_starts_with_the_moments_and_takes_the_new_rate(first, trainable, train_python, tmp_path):
     run, settings = trainable(9, 5, SECOND, first.run, "d1", learning_rate=NEW_RATE, save_steps=999999)
     plan = plan_training(run, settings)
     assert (plan.mode, plan.total_steps) == ("carried", 10)
-    second = train(run, settings)
+    start = tmp_path / "start"
+
+    def keep(event):
+        if event["event"] == "train" and not start.exists():
+            shutil.copytree(run.checkpoints / f"{SECOND}.start", start, copy_function=os.link)
+
+    second = train(run, settings, keep)
     assert [event["learning_rate"] for event in steps(second)] == [NEW_RATE] * 10
     assert second.events[-1]["steps"] == 10
     state = json.loads((second.folder / "trainer_state.json").read_text())
     assert (state["epoch"], state["max_steps"], state["global_step"]) == (2.0, 10, 10)
-    assert read_states(train_python, second.folder / "optimizer.pt")["steps"] == [22]
+    before, after, last = read_states(train_python, first.folder, start, second.folder)
+    assert after["moments"] == before["moments"]
+    assert (after["steps"], after["rates"], before["rates"]) == ([12], [NEW_RATE], [1e-3])
+    assert last["steps"] == [22]
+    state = json.loads((start / "trainer_state.json").read_text())
+    assert (state["global_step"], state["epoch"], state["log_history"]) == (0, 0.0, [])
+    assert (state["save_steps"], state["eval_steps"]) == (999999, state["logging_steps"])
+    assert (start / "model.safetensors").samefile(first.folder / "model.safetensors")
     assert second.losses[0] < first.losses[0]
     assert (second.checkpoint.version, second.checkpoint.parent) == (2, FIRST)
 
