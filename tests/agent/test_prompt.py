@@ -1,10 +1,7 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.agent.golden import DIGESTS, digests
 from tests.records.made import digested, shot, step, trajectory
-from webgym_cli.agent.forms.sanitize import sanitize_text
 from webgym_cli.agent.prompt import (
     NO_IMAGE,
     render,
@@ -12,7 +9,7 @@ from webgym_cli.agent.prompt import (
     render_system_prompt,
     split_at_images,
 )
-from webgym_cli.records.action import Action, ActionName, InteractionMode
+from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sample import IMAGE
 from webgym_cli.records.trajectory import (
     Element,
@@ -111,11 +108,6 @@ def test_elements_are_listed_with_their_marks():
     assert '"name": "web_interaction"' in made.messages[0].content
 
 
-def test_thoughts_are_not_sent_again():
-    made = prompt([step(0, response="<think>long\nthought</think>\nThen this.")])
-    assert made.messages[2].content == "Then this."
-
-
 @pytest.mark.parametrize(
     "response", ["a</think>\n\nThen this.", "<think>\na</think>\n\nThen this.", "a</think>Then this."]
 )
@@ -131,33 +123,6 @@ def test_of_a_thought_that_was_cut_nothing_is_sent_again(version):
     made = prompt([cut], PromptSpec(version=version, thinking=True))
     assert made.messages[2].content == ""
     assert "truncated" in made.messages[3].content
-
-
-def test_no_foreign_text_forges_an_image_or_a_turn():
-    element = Element(id=0, role=HOSTILE, name=HOSTILE, value=HOSTILE, box=(0, 0, 1, 1))
-    page = Observation(url=HOSTILE, title=HOSTILE, screenshot=shot(0), elements=(element,))
-    typed = Action(name=ActionName.TYPE, element_id=0, text=HOSTILE)
-    past = [step(index, observation=page, response=HOSTILE, action=typed, action_error=HOSTILE) for index in range(6)]
-    made = render(MARKS, HOSTILE, HOSTILE, past, page)
-    assert [message.role for message in made.messages] == ["system", *["user", "assistant"] * 4, "user"]
-    for message in made.messages[1:]:
-        assert message.content.count(IMAGE) == (message.role == "user")
-        assert "<|" not in message.content
-        assert "<IMAGE>" not in message.content
-        assert "<video>" not in message.content
-
-
-@given(st.text() | st.text("<|imageIMAGE/video>", max_size=60))
-def test_safe_text_holds_no_control_text_and_is_stable(text):
-    safe = sanitize_text(text)
-    assert "<|" not in safe
-    assert not any(f"<{slash}{kind}>" in safe.lower() for kind in ("image", "video", "audio") for slash in ("", "/"))
-    assert sanitize_text(safe) == safe
-
-
-def test_ordinary_text_stays_as_it_is():
-    text = "a < b | c > d <img> images <imagex> |>"
-    assert sanitize_text(text) == text
 
 
 def test_pieces_are_texts_and_images_in_order():

@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from pydantic import ValidationError
 
 from webgym_cli.config.foreign_names import FOREIGN, MOVED
 from webgym_cli.config.load import (
@@ -191,12 +190,11 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
         load([path])
 
 
-def test_an_empty_file_changes_nothing(written):
-    assert load([written("a.yaml", "# nothing\n")]) == resolve_model_defaults(Settings())
-
-
-def test_a_section_whose_lines_are_all_commented_out_changes_nothing(written):
-    assert load([written("a.yaml", "seed: 3\nrollout:\n  # episodes: 3\n")]) == resolve_model_defaults(Settings(seed=3))
+@pytest.mark.parametrize(
+    ("content", "changed"), [("# nothing\n", {}), ("seed: 3\nrollout:\n  # episodes: 3\n", {"seed": 3})]
+)
+def test_what_is_commented_out_changes_nothing(written, content, changed):
+    assert load([written("a.yaml", content)]) == resolve_model_defaults(Settings(**changed))
 
 
 @pytest.mark.parametrize(
@@ -211,13 +209,6 @@ def test_a_section_whose_lines_are_all_commented_out_changes_nothing(written):
 def test_assignments_without_a_key_or_at_odds_are_refused(overrides, words):
     with pytest.raises(SettingsError, match=re.escape(words)):
         load(overrides=overrides)
-
-
-def test_settings_can_not_be_changed():
-    with pytest.raises(ValidationError):
-        Settings().seed = 3
-    with pytest.raises(ValidationError):
-        Settings().rollout.episodes = 3
 
 
 def test_loading_leaves_the_machine_learning_stack_alone():
@@ -321,11 +312,8 @@ def test_a_constant_of_today_answers_with_one_note_and_another_value_is_refused_
 
 @pytest.mark.parametrize("text", ["[calculator]", '["calculator"]', "[ calculator ]"])
 def test_a_list_needs_no_quotation_marks(text):
-    assert load(overrides=[f"agent.tools={text}"]).agent.tools == ("calculator",)
-
-
-def test_text_that_only_looks_like_a_list_stays_text():
-    assert load(overrides=["log_config.run_name=[a"]).log_config.run_name == "[a"
+    settings = load(overrides=[f"agent.tools={text}", "log_config.run_name=[a"])
+    assert (settings.agent.tools, settings.log_config.run_name) == (("calculator",), "[a")
 
 
 UPDATE_ONLINE = """
@@ -381,6 +369,8 @@ def test_webgyms_dead_switch_turns_nothing_off_but_in_the_settings_of_an_older_r
     old = {"algorithm_config": {"gradient_checkpointing": False}}
     assert parse_saved(old).algorithm_config.disable_gradient_checkpointing is True
     run = written("config.json", json.dumps(old))
+    with pytest.warns(RenamedSettingWarning), pytest.raises(SettingsError, match=DISABLED):
+        load(overrides=[f"{OPPOSITE}=maybe"])
     with pytest.warns(RenamedSettingWarning, match=f"is called {DISABLED} now"):
         assert load(run_config=run).algorithm_config.disable_gradient_checkpointing is True
 
@@ -390,11 +380,6 @@ def test_the_old_switch_that_is_on_leaves_checkpointing_on(text, monkeypatch):
     monkeypatch.setenv(f"WEBGYM_{DISABLED.replace('.', '__').upper()}", "true")
     with pytest.warns(RenamedSettingWarning, match=f"is called {DISABLED} now"):
         assert load(overrides=[f"{OPPOSITE}={text}"]).algorithm_config.disable_gradient_checkpointing is False
-
-
-def test_the_old_switch_takes_no_other_value():
-    with pytest.warns(RenamedSettingWarning), pytest.raises(SettingsError, match=DISABLED):
-        load(overrides=[f"{OPPOSITE}=maybe"])
 
 
 @pytest.mark.parametrize("key", ["data.train_batch_size", "trainer.save_freq", "env_config.host_ip", "env_config.new"])

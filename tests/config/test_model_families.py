@@ -188,12 +188,9 @@ def test_whether_a_chat_template_opens_the_thought(template, opens):
     assert template_opens_thought(template) is opens
 
 
-def test_what_is_said_wins():
+def test_a_template_tells_what_the_model_does_not_and_what_is_said_wins(folder):
     found = policy("Qwen/Qwen3-VL-8B-Instruct", "policy_config.template=mine", "policy_config.thinking=true")
     assert (found.template, found.thinking) == ("mine", True)
-
-
-def test_a_template_tells_what_the_model_does_not(folder):
     found = policy(folder({"model_type": "qwen3_vl"}), "policy_config.template=qwen3_vl")
     assert (found.template, found.thinking) == ("qwen3_vl", True)
 

@@ -23,7 +23,6 @@ from webgym_cli.imports.calls import read_single_call
 def test_a_call_and_its_literals(text, name, positional, named):
     call = read_single_call(text)
     assert (call.name, call.positional, call.named) == (name, positional, named)
-    assert [type(value) for value in call.positional] == [type(value) for value in positional]
 
 
 @pytest.mark.parametrize(
@@ -47,9 +46,5 @@ def test_anything_else_is_no_call(text):
 
 def test_arguments_are_found_by_position_or_name():
     call = read_single_call("fill('a', value='b')")
-    assert (call.get(0, "bid"), call.get(1, "value"), call.get(None, "value"), call.get(2, "more", 7)) == (
-        "a",
-        "b",
-        "b",
-        7,
-    )
+    found = call.get(0, "bid"), call.get(1, "value"), call.get(None, "value"), call.get(2, "more", 7)
+    assert found == ("a", "b", "b", 7)

@@ -28,18 +28,11 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import read_judgements, scan, scan_stored
 from webgym_cli.store.checkpoints import version
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir, create_or_open
+from webgym_cli.store.run import RunDir
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.files import write_lines
 
 ONE, TWO, BLOCKED = "task_0000_ab", "task_0001_cd", "task_0002_ef"
-
-
-@pytest.fixture
-def run(tmp_path):
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
-    return made
 
 
 @pytest.fixture
@@ -66,12 +59,12 @@ def ids(run, split=Split.TRAIN, iteration=0):
 
 
 def files(root):
-    return {str(file.relative_to(root)): file.read_bytes() for file in root.rglob("*") if file.is_file()}
+    """Return all files but those of the index."""
+    return {path: path.read_bytes() for path in root.rglob("*.*") if path.is_file() and ".parquet" not in str(path)}
 
 
-def test_iterations_stay_iterations_and_the_last_four_count(tmp_path):
-    run, logs = RunDir(tmp_path / "run"), tmp_path / "logs"
-    create_or_open(run, load())
+def test_iterations_stay_iterations_and_the_last_four_count(run, tmp_path):
+    logs = tmp_path / "logs"
     webgym_pictures(logs, *(f"task_{number:04d}_ab" for number in (2, 9, 10, 11, 12)))
     for number in (2, 9, 10, 11, 12):
         name = f"train_trajectories/train_trajectories.pt.iteration{number}"
@@ -95,9 +88,8 @@ def test_a_run_with_episodes_of_its_own_keeps_its_version(run, logs):
     assert version(run) == 0
 
 
-def test_a_reply_is_trained_under_the_prompt_that_it_was_given_to(tmp_path):
-    run, logs = RunDir(tmp_path / "run"), tmp_path / "logs"
-    create_or_open(run, load())
+def test_a_reply_is_trained_under_the_prompt_that_it_was_given_to(run, tmp_path):
+    logs = tmp_path / "logs"
     webgym_pictures(logs, ONE)
     first = [{"role": "system", "content": "Theirs."}, sent(0, "Task: when?")]
     webgym_file(logs, [with_prompts(first, [*first, sent("I click.", role="assistant"), sent(1)])])
@@ -111,18 +103,8 @@ def test_a_reply_is_trained_under_the_prompt_that_it_was_given_to(tmp_path):
 
 def test_episodes_are_stored_with_their_pictures_and_verdicts(run, logs):
     summary, events = bring(run, logs)
-    counts = {
-        key: summary[key] for key in ("imported", "solved", "judged", "steps", "new_images", "failures", "skipped")
-    }
-    assert counts == {
-        "imported": 3,
-        "solved": 1,
-        "judged": 2,
-        "steps": 6,
-        "new_images": 6,
-        "failures": {"site_blocked": 1},
-        "skipped": {},
-    }
+    counts = {"imported": 3, "solved": 1, "judged": 2, "steps": 6, "new_images": 6, "failures": {"site_blocked": 1}}
+    assert {**counts, "skipped": {}}.items() <= summary.items()
     solved, refuted, blocked = scan(run, Split.TRAIN, 3)
     assert [one.outcome.reward for one in (solved, refuted, blocked)] == [1.0, 0.0, None]
     assert blocked.outcome.failure is FailureKind.SITE_BLOCKED
@@ -143,9 +125,7 @@ def test_the_same_import_adds_nothing_whatever_the_iteration(run, logs):
     for options in ({}, {"iteration": 5}, {"split": Split.TEST}):
         summary, _ = bring(run, logs, **options)
         assert (summary["imported"], summary["skipped"]) == (0, {"already_imported": 3})
-    assert {name: data for name, data in files(run.root).items() if "index" not in name} == {
-        name: data for name, data in before.items() if "index" not in name
-    }
+    assert files(run.root) == before
 
 
 def test_copies_of_an_episode_within_an_import_are_one(run, logs):

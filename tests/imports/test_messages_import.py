@@ -22,7 +22,6 @@ from webgym_cli.records.task import Split
 from webgym_cli.records.trajectory import PromptSpec
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.index.query import open_index
-from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.screenshots import ScreenshotStore
 
 FIRST, SECOND = png(1), png(2)
@@ -68,13 +67,6 @@ def episode(first="shots/a.png", second=None, **fields):
 
 
 @pytest.fixture
-def run(tmp_path):
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
-    return made
-
-
-@pytest.fixture
 def folder(tmp_path):
     root = tmp_path / "given"
     (root / "shots").mkdir(parents=True)
@@ -89,7 +81,7 @@ def write(root, *episodes, name="episodes.jsonl"):
 
 
 def stored(run):
-    return [one for one in scan(run, Split.TRAIN, 0)]
+    return list(scan(run, Split.TRAIN, 0))
 
 
 @pytest.mark.parametrize(
@@ -173,19 +165,15 @@ def test_what_was_imported_is_not_imported_again(run, folder, tmp_path):
         (episode(messages=[episode()["messages"][1]] * 2), "not_understood"),
         (episode(messages=[*episode()["messages"], call(2)]), "not_understood"),
         ([1], "not_understood"),
+        (None, "not_understood"),
     ],
 )
 def test_what_is_no_episode_is_left_out_with_its_place(run, folder, given, reason):
-    summary, _ = bring(run, write(folder, episode(), given), "messages")
-    assert (summary["imported"], summary["skipped"]) == (1, {reason: 1})
-    assert "line 2" in summary["examples"][reason][0]
-
-
-def test_a_torn_line_leaves_the_others(run, folder):
-    path = write(folder, episode())
-    path.write_text(f"{path.read_text()}{{\n{json.dumps(episode(reward=0.0))}\n")
+    path = write(folder, episode(), given, episode(reward=0.0))
+    path.write_text(path.read_text().replace("\nnull\n", "\n{\n"))  # a torn line
     summary, _ = bring(run, path, "messages")
-    assert (summary["imported"], summary["skipped"]) == (2, {"not_understood": 1})
+    assert (summary["imported"], summary["skipped"]) == (2, {reason: 1})
+    assert "line 2" in summary["examples"][reason][0]
 
 
 def openwebrl(turn, last, rollout=0):

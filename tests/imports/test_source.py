@@ -58,6 +58,5 @@ def test_plain_values_are_what_json_can_hold():
 
 
 def test_numbers_are_finite():
-    assert [to_number(value, -1.0) for value in (True, "1", None, float("nan"), float("inf"), 10**400, 2)] == [
-        -1.0
-    ] * 6 + [2.0]
+    odd = (True, "1", None, float("nan"), float("inf"), 10**400)
+    assert [to_number(value, -1.0) for value in (*odd, 2)] == [-1.0] * 6 + [2.0]

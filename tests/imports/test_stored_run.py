@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.imports.test_import_execute import bring
+from tests.imports.test_import_execute import bring, files
 from tests.prepare.export.test_shards import recode, webp
 from tests.records.made import CRASHED, UNSOLVED, png, store_images, trajectory
 from tests.records.test_judgement import judgement
@@ -42,29 +42,13 @@ def origin(tmp_path):
     return made
 
 
-@pytest.fixture
-def run(tmp_path):
-    made = RunDir(tmp_path / "run")
-    create_or_open(made, load())
-    return made
-
-
-def files(run):
-    """Return all files but those of the index."""
-    return {path: path.read_bytes() for path in run.root.rglob("*.*") if path.is_file() and ".parquet" not in str(path)}
-
-
 @pytest.mark.parametrize("name", ["run", "auto"])
 def test_episodes_come_with_their_judgements_and_pictures_and_keep_their_iterations(origin, run, name):
-    before = files(origin)
+    before = files(origin.root)
     summary, _ = bring(run, origin.root, name)
-    assert (summary["imported"], summary["solved"], summary["judged"], summary["failures"]) == (
-        5,
-        2,
-        1,
-        {"browser_crashed": 1},
-    )
-    assert (summary["new_images"], version(run), run.list_iterations(Split.TRAIN)) == (3, 1, [0, 1])
+    counts = {"imported": 5, "solved": 2, "judged": 1, "failures": {"browser_crashed": 1}, "new_images": 3}
+    assert counts.items() <= summary.items()
+    assert (version(run), run.list_iterations(Split.TRAIN)) == (1, [0, 1])
     (judged,) = scan(run, Split.TRAIN, 1)
     (theirs,) = scan(origin, Split.TRAIN, 1)
     assert (judged.outcome, judged.steps, judged.task) == (theirs.outcome, theirs.steps, theirs.task)
@@ -72,15 +56,15 @@ def test_episodes_come_with_their_judgements_and_pictures_and_keep_their_iterati
     assert ScreenshotStore(run.screenshots).get(judged.steps[2].observation.screenshot.sha256) == png(2)
     with open_index(run) as index:
         assert plan_dataset(run, load(), index).to_json()["iterations_read"] == [0, 1]
-    assert files(origin) == before, "nothing is written into the other run"
+    assert files(origin.root) == before, "nothing is written into the other run"
 
 
 def test_a_repeated_import_adds_nothing_also_there_and_back(origin, run):
     bring(run, origin.root, "run")
-    stored = files(run)
+    stored = files(run.root)
     assert bring(run, origin.root, "run", iteration=7)[0]["skipped"] == {"already_imported": 5}
     assert bring(origin, run.root, "run", iteration=7)[0]["skipped"] == {"already_imported": 5}
-    assert files(run) == stored
+    assert files(run.root) == stored
 
 
 def test_an_interrupted_import_goes_on(origin, run, monkeypatch):

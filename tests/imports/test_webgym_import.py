@@ -79,17 +79,12 @@ def test_its_judges_words_become_a_judgement(tmp_path):
             FailureKind.JUDGE_FAILED,
         ),
         (IN_PROGRESS, FailureKind.CANCELLED),
+        ({**IN_PROGRESS, "reward": -1, "evaluation": "Evaluation in progress..."}, None),  # it never ended
     ],
 )
 def test_what_broke_is_a_failure_and_no_reward_of_0(tmp_path, reward, failure):
     found = only(tmp_path, webgym_episode(reward=reward))
     assert (found.outcome.failure, found.outcome.reward, found.verdict) == (failure, None, None)
-
-
-def test_an_evaluation_that_never_ended_leaves_the_reward_open(tmp_path):
-    waiting = {**IN_PROGRESS, "reward": -1, "evaluation": "Evaluation in progress..."}
-    found = only(tmp_path, webgym_episode(reward=waiting))
-    assert (found.outcome.failure, found.outcome.reward, found.verdict) == (None, None, None)
 
 
 def test_an_unanswered_task_is_no_success_and_no_failure(tmp_path):

@@ -115,11 +115,6 @@ def test_a_young_image_stays_for_its_line_is_still_to_come(run):
     assert len(wasted(run, grace=-1)) == 2
 
 
-def test_an_image_that_is_put_again_is_young(run):
-    ScreenshotStore(run.screenshots).put(png(10))
-    assert wasted(run) == {(WasteKind.UNNAMED, image(run, 11).name)}
-
-
 def test_images_of_every_split_iteration_and_rank_are_named(run):
     for made, rank in ((trajectory(5, split=Split.TEST, steps=11), 0), (trajectory(5, iteration=7, steps=12), 3)):
         store_images(run, made)

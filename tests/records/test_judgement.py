@@ -47,7 +47,8 @@ def test_a_judgement_without_verdict_is_neither_success_nor_failure(before, fail
 
 
 def test_a_failure_of_infrastructure_stays_what_it_is():
-    assert with_verdict(broken := episode(CRASHED), judgement()) is broken
+    broken = episode(CRASHED)
+    assert with_verdict(broken, judgement()) is with_verdict(broken, by_orm()) is broken
 
 
 def test_a_verdict_mends_a_judge_that_failed():
@@ -122,10 +123,6 @@ def test_an_orm_stands_beside_a_reward_that_is_known(before):
     assert outcome.scores == (*before.scores, Score(source="orm", value=0.9, detail="an-orm"))
 
 
-def test_an_orm_mends_no_failure_of_infrastructure():
-    assert with_verdict(broken := episode(CRASHED), by_orm()) is broken
-
-
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
@@ -153,14 +150,14 @@ def test_the_judge_counts_before_the_orm_and_the_newer_before_the_older(said, ex
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"probability": 0.5}, {"source": "orm"}, {"source": "orm", "probability": 1.5}],
-    ids=["a judge's", "none", "no probability"],
+    [
+        {"probability": 0.5},
+        {"source": "orm"},
+        {"source": "orm", "probability": 1.5},
+        {"source": "orm", "probability": 0.5, "failure": FailureKind.JUDGE_FAILED},
+    ],
+    ids=["a judge's", "none", "no probability", "it says nothing rather than that it failed"],
 )
 def test_a_probability_is_an_orms(wrong):
     with pytest.raises(ValidationError):
         judgement(**wrong)
-
-
-def test_an_orm_says_nothing_rather_than_that_it_failed():
-    with pytest.raises(ValidationError):
-        by_orm(success=None, failure=FailureKind.JUDGE_FAILED)

@@ -19,10 +19,8 @@ def test_the_key_is_the_same_in_every_process():
 
 
 def test_the_key_depends_on_the_content_not_on_the_order_of_its_extras():
-    assert (
-        Task(id="a", extra={"x": 1, "y": {"p": 1, "q": 2}}).key
-        == Task(id="a", extra={"y": {"q": 2, "p": 1}, "x": 1}).key
-    )
+    one, other = {"x": 1, "y": {"p": 1, "q": 2}}, {"y": {"q": 2, "p": 1}, "x": 1}
+    assert Task(id="a", extra=one).key == Task(id="a", extra=other).key
 
 
 @pytest.mark.parametrize(

@@ -76,14 +76,6 @@ def test_what_has_no_verdict_is_owed(run):
     }
 
 
-def test_only_what_failed(run):
-    assert owed(run, selection=ScoringSelection.FAILED) == ["failed"]
-
-
-def test_everything_but_what_these_settings_judged(run):
-    assert owed(run, selection=ScoringSelection.ALL) == ["new", "other", "failed", "scored", "later", "held-out"]
-
-
 def test_with_other_settings_everything_is_owed(run):
     votes = SETTINGS.model_copy(update={"votes": 3})
     plan = plan_scoring(run, JudgeScorer(votes), ScoringQuery(selection=ScoringSelection.ALL))
@@ -93,6 +85,8 @@ def test_with_other_settings_everything_is_owed(run):
 @pytest.mark.parametrize(
     ("query", "names"),
     [
+        ({"selection": ScoringSelection.FAILED}, ["failed"]),
+        ({"selection": ScoringSelection.ALL}, ["new", "other", "failed", "scored", "later", "held-out"]),
         ({"split": Split.TEST}, ["held-out"]),
         ({"split": Split.TRAIN, "iteration": 1}, ["later"]),
         ({"iteration": 0}, ["new", "failed", "held-out"]),

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from tests.rollout.scripted import Script, ScriptedAgent, ScriptedPool
+from tests.store.test_blocklist import clock  # noqa: F401  a fixture
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.config.load import load
 from webgym_cli.records.task import Split

@@ -5,24 +5,16 @@ from datetime import timedelta
 import pytest
 
 from tests.rollout.scripted import ScriptedAgent
-from tests.store.test_blocklist import START, Clock
+from tests.store.test_blocklist import START
 from webgym_cli.agent.forms.tools import render_web_action
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.action import Action, ActionName, InteractionMode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.judgement import Judgement
-from webgym_cli.store import blocklist as module
 from webgym_cli.store.blocklist import Blocklist
 from webgym_cli.store.run import now
 
 ANSWER = render_web_action(Action(name=ActionName.ANSWER, text="42"), InteractionMode.COORDINATES)
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    monkeypatch.setattr(module, "datetime", Clock)
-    Clock.present = START
-    return Clock
 
 
 def shuts_out(*sites):

@@ -7,6 +7,7 @@ import pytest
 from tests.rollout.scripted import ScriptedEnvironment
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.rollout import memory_limiter as admission
+from webgym_cli.store.blocklist import Blocklist
 
 CUT = ("rollout.completion_threshold=0.75", "rollout.completion_grace=0")
 
@@ -79,23 +80,10 @@ async def test_the_grace_lets_the_last_ones_finish(world):
 
 async def test_what_is_skipped_does_not_hold_the_round(world, stuck):
     """Episodes on blocked sites are as done as they will be."""
-    from webgym_cli.store.blocklist import Blocklist
-
     world.load(*CUT, "rollout.concurrency=8")
-    world.plan(8)
     plan = world.plan(8)
     Blocklist(world.run, 12).add("https://site0.com/", "t", "")
-
-    async def roll():
-        from tests.rollout.scripted import Script, ScriptedAgent, ScriptedPool
-        from webgym_cli.rollout.engine import RolloutEngine
-        from webgym_cli.rollout.runner import LocalRunner
-
-        pool = ScriptedPool(Script(on_step=stuck.hold(2), steps=4))
-        runner = LocalRunner(world.run, world.settings, ScriptedAgent(), pool)
-        return await RolloutEngine(plan, world.run, world.settings, runner, world.events.append).execute()
-
-    summary = await asyncio.wait_for(roll(), 30)
+    summary = await asyncio.wait_for(world.roll(plan=plan, on_step=stuck.hold(2), steps=4), 30)
     assert (summary["episodes"], summary["skipped"], summary["cut"]) == (4, 2, 2)
 
 

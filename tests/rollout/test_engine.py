@@ -40,12 +40,8 @@ async def test_a_second_rollout_has_nothing_to_do(world):
     summary = await world.roll(3)
     assert world.pool.made == []
     assert (summary["episodes"], summary["collected"], len(world.stored)) == (3, 0, 3)
-
-
-async def test_more_episodes_run_only_what_is_new(world):
-    await world.roll(2)
     await world.roll(5)
-    assert len(world.pool.made) == 3
+    assert len(world.pool.made) == 2
 
 
 async def test_stored_prompts_can_be_made_again(world):
@@ -89,11 +85,6 @@ async def test_a_slow_episode_holds_up_no_other(world):
     assert world.stored[-1].episode == world.plan(12).episodes[0].id
 
 
-async def test_every_environment_is_closed(world):
-    await world.roll(4, on_reset=failing(times=1, tasks="t1"))
-    assert [environment.closed for environment in world.pool.made] == [1] * 5
-
-
 async def test_a_failure_is_stored_without_a_reward_and_tried_again(world):
     summary = await world.roll(4, on_step=failing(times=2, tasks="t1"))
     attempts = [found for found in world.stored if found.task.id == "t1"]
@@ -105,6 +96,7 @@ async def test_a_failure_is_stored_without_a_reward_and_tried_again(world):
     episode = attempts[0].episode
     assert [found.id for found in attempts] == [episode, f"{episode}.1", f"{episode}.2"]
     assert attempts[0].outcome.failure_detail == "t1 failed"
+    assert [environment.closed for environment in world.pool.made] == [1] * 6
     assert (summary["episodes"], summary["success_rate"], summary["owed"]) == (4, 1.0, 0)
     assert summary["failures"] == {"browser_crashed": 2}
 
@@ -263,9 +255,7 @@ async def test_an_episode_that_takes_too_long_has_failed(world):
 
 
 async def test_failures_in_a_row_end_the_rollout(world):
-    with pytest.raises(
-        WebGymError, match=f"{MAX_CONSECUTIVE_FAILURES} episodes in a row failed: browser_crashed"
-    ) as caught:
+    with pytest.raises(WebGymError, match=f"^{MAX_CONSECUTIVE_FAILURES} .*browser_crashed") as caught:
         await world.roll(50, on_reset=failing())
     assert "webgym doctor" in caught.value.hint
     counted = [found for found in world.stored if found.outcome.failure is not FailureKind.CANCELLED]
@@ -277,11 +267,6 @@ async def test_scattered_failures_do_not(world):
     summary = await world.roll(40, on_reset=failing(tasks="t1"))
     assert summary["episodes"] == 30
     assert summary["failures"] == {"browser_crashed": 30}
-
-
-async def test_a_rollout_that_collects_nothing_is_an_error(world):
-    with pytest.raises(WebGymError, match="no episode could be collected: 3 x page_timeout; the last one: "):
-        await world.roll(1, on_reset=failing(FailureKind.PAGE_TIMEOUT))
 
 
 async def test_what_all_episodes_need_may_die(world):
@@ -424,12 +409,6 @@ async def test_an_answer_ends_the_episode_without_an_action(world):
     assert len(world.pool.made[0].actions) == 1
 
 
-async def test_an_answer_that_nobody_scores_has_no_reward_yet(world):
-    summary = await world.roll(1, agent=ScriptedAgent((ANSWER,)))
-    assert world.stored[0].outcome.reward is None
-    assert (summary["episodes"], summary["success_rate"]) == (0, None)
-
-
 @pytest.mark.parametrize("raw", [-1.0, 0.4, 1.0, 3.0])
 async def test_the_reward_is_the_score_and_the_score_is_kept(world, raw):
     await world.roll(1, score=Score(source="environment", value=raw))
@@ -445,11 +424,6 @@ async def test_a_score_that_is_not_finite_is_a_failure_and_no_success(world, raw
     assert {(one.outcome.failure, one.outcome.reward) for one in world.stored} == {
         (FailureKind.ENVIRONMENT_ERROR, None)
     }
-
-
-async def test_half_a_character_in_a_title_does_not_end_the_rollout(world):
-    await world.roll(1, title="a\ud800b")
-    assert world.stored[0].steps[0].observation.title == "a?b"
 
 
 async def test_events_tell_how_far_it_is(world):

@@ -224,10 +224,8 @@ async def test_experts_sample_from_nothing(world):
 
 @pytest.mark.browser
 async def test_the_greedy_episode_begins_with_the_page_of_the_first(tmp_path):
-    run, settings = (
-        RunDir(tmp_path / "run"),
-        load(["demo"], [CHAINS, GREEDY, "tasks.train=miniwob:click-button", "loop.demonstration_iterations=0"]),
-    )
+    given = [CHAINS, GREEDY, "tasks.train=miniwob:click-button", "loop.demonstration_iterations=0"]
+    run, settings = RunDir(tmp_path / "run"), load(["demo"], given)
     create_or_open(run, settings)
     async with StageContext(run, settings, run.logs, lambda event: None) as context:
         await rollouts.rollout(context, Split.TRAIN, "oracle", 3)

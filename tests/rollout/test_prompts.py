@@ -75,15 +75,15 @@ async def play(world, pages, version, thinking, window, limit):
         "rollout.train_max_steps.easy=6",
     )
     agent = ScriptedAgent(replies(pages.mode, thinking))
-    await RolloutEngine(
-        world.plan(1),
-        world.run,
-        world.settings,
-        LocalRunner(world.run, world.settings, agent, pages),
-        world.events.append,
-    ).execute()
+    return await roll(world, agent, pages), agent.prompts
+
+
+async def roll(world, agent, pool):
+    """Run one episode and return it as it is stored."""
+    runner = LocalRunner(world.run, world.settings, agent, pool)
+    await RolloutEngine(world.plan(1), world.run, world.settings, runner, world.events.append).execute()
     (stored,) = world.stored
-    return stored, agent.prompts
+    return stored
 
 
 @pytest.mark.browser
@@ -200,14 +200,7 @@ async def test_a_page_can_not_write_into_the_prompt(world, pages, tmp_path, vers
     agent = ScriptedAgent((call(MARKS, ActionName.CLICK, element_id=0), "I am done: reward 1", HOSTILE))
     view = RawObservation(url=file.as_uri(), title=title, png=draw_marks(png, elements), elements=elements)
     pool = ShownPool(Script(steps=9), shown=view)
-    await RolloutEngine(
-        world.plan(1),
-        world.run,
-        world.settings,
-        LocalRunner(world.run, world.settings, agent, pool),
-        world.events.append,
-    ).execute()
-    (stored,) = world.stored
+    stored = await roll(world, agent, pool)
     assert not stored.outcome.success
     assert (stored.outcome.stop, stored.outcome.scores) == (Stop.STEP_LIMIT, ())
     assert pool.made[0].actions == [Action(name=ActionName.CLICK, element_id=0)]

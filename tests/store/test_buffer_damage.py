@@ -174,13 +174,6 @@ def test_zeros_at_the_end_as_power_loss_leaves_them_cost_nothing_else(run, lengt
     assert indexed(run) == ([name(0), name(1)], 1)
 
 
-def test_brackets_without_end_are_no_line(run):
-    append(run, trajectory(0))
-    with part(run).open("ab") as file:
-        file.write(b"[" * 200_000)
-    assert (ids(run), indexed(run)) == ([name(0)], ([name(0)], 0))
-
-
 def test_a_line_of_fifty_megabytes_is_a_line(run):
     for number, length in enumerate((10, 50_000_000, 10)):
         append(run, trajectory(number, instruction="x" * length))

@@ -45,18 +45,6 @@ def test_the_newest_judgement_counts_and_the_older_ones_are_kept(run):
     assert [found.outcome.reward for found in scan_stored(run, TRAIN, 0)] == [None] * 4
 
 
-def test_of_two_at_the_same_moment_the_later_written_counts(run):
-    say(run, 0, success=False)
-    say(run, 0, success=True)
-    assert rewards(run)[0] == 1.0
-
-
-def test_judges_may_write_into_files_of_their_own(run):
-    say(run, 0, FIRST, rank=1, success=False)
-    say(run, 0, SECOND, rank=0, success=True)
-    assert rewards(run)[0] == 1.0
-
-
 def test_a_judgement_that_failed_takes_an_older_verdict_away(run):
     say(run, 0, FIRST, success=True)
     say(run, 0, SECOND, failure=FailureKind.JUDGE_FAILED)

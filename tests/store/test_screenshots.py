@@ -10,7 +10,7 @@ import pytest
 from tests.records.made import png
 from tests.store.disk import disk_full_at
 from webgym_cli.errors import StoreError
-from webgym_cli.store.screenshots import LEDGER, Recoded, ScreenshotStore, data_url_type, png_size
+from webgym_cli.store.screenshots import LEDGER, Recoded, ScreenshotStore, data_url_type
 from webgym_cli.util.files import write_atomic
 
 WEBP = b"RIFF....WEBPVP8L: any bytes will do"
@@ -43,13 +43,6 @@ def test_an_image_comes_back_and_is_stored_once(store):
     assert data_url_type(store.get(first.sha256)) == "image/png"
 
 
-def test_an_altered_image_is_not_given_out(store):
-    kept = store.put(png(1))
-    store.path(kept.sha256).write_bytes(png(2))
-    with pytest.raises(StoreError, match="altered"):
-        store.get(kept.sha256)
-
-
 def test_a_missing_image_is_named(store):
     with pytest.raises(StoreError, match=r"00/0{64}\.png: the screenshot can't be read: No such file"):
         store.get("0" * 64)
@@ -60,10 +53,6 @@ def test_what_is_no_png_is_refused(content, store):
     with pytest.raises(ValueError, match="not a PNG"):
         store.put(content)
     assert not store.root.exists()
-
-
-def test_the_size_of_a_png():
-    assert png_size(png(width=7, height=300)) == (7, 300)
 
 
 def test_what_is_put_again_is_young_again(store):
@@ -115,18 +104,16 @@ def test_a_reader_that_began_before_sees_the_ledger_grow(store):
     assert reader.get(second.sha256) == WEBP
 
 
-def test_an_altered_webp_is_not_given_out(store):
+@pytest.mark.parametrize("harm", ["png", "webp", "ledger"])
+def test_an_altered_image_is_not_given_out(store, harm):
     kept = store.put(png(1))
-    recode(store, kept, content=WEBP + b"x")
-    with pytest.raises(StoreError, match=r"\.webp: the screenshot was altered"):
-        store.get(kept.sha256)
-
-
-def test_a_webp_of_which_the_ledger_says_nothing_is_not_given_out(store):
-    kept = store.put(png(1))
-    recode(store, kept)
-    (store.root / kept.sha256[:2] / LEDGER).unlink()
-    with pytest.raises(StoreError, match="altered"):
+    if harm == "png":
+        store.path(kept.sha256).write_bytes(png(2))
+    else:
+        recode(store, kept, content=WEBP + b"x" if harm == "webp" else WEBP)
+    if harm == "ledger":
+        (store.root / kept.sha256[:2] / LEDGER).unlink()
+    with pytest.raises(StoreError, match=r"\.png: .*altered" if harm == "png" else r"\.webp: .*altered"):
         store.get(kept.sha256)
 
 

@@ -53,6 +53,7 @@ def only(run):
 
 
 def test_a_status_comes_back(run):
+    assert read_status(run) == []
     write_status(run, snapshot(number=7))
     status = only(run)
     assert (status.pid, status.host, status.rank) == (os.getpid(), socket.gethostname(), 0)
@@ -60,10 +61,6 @@ def test_a_status_comes_back(run):
     assert (status.state, status.seen()) == (RolloutState.RUNNING, RolloutState.RUNNING)
     assert status.may_go_on()
     assert os.listdir(run.status().parent) == ["rollout-0.json"]
-
-
-def test_without_a_rollout_there_is_none(run):
-    assert read_status(run) == []
 
 
 def test_a_killed_writer_is_lost(run):

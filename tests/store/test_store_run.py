@@ -62,12 +62,6 @@ def test_a_killed_holder_frees_the_run(run, holder):
     assert not run.lock_holder.exists()
 
 
-def test_a_holder_that_ends_frees_the_run(run, holder):
-    holder.communicate()
-    with lock_run(run, "rollout"):
-        pass
-
-
 def test_the_lock_is_freed_after_an_error(run):
     with pytest.raises(ZeroDivisionError), lock_run(run, "a"):
         raise ZeroDivisionError

@@ -6,7 +6,7 @@ from pydantic import BaseModel, Field
 
 from tests.records.made import png
 from webgym_cli.errors import UsageError
-from webgym_cli.tools import Tool, ToolOutput, tool
+from webgym_cli.tools import ToolOutput, tool
 from webgym_cli.tools.define import to_output
 from webgym_cli.tools.schema import BadArgumentsError, check_arguments
 
@@ -120,16 +120,9 @@ def test_arguments_that_do_not_fit_are_told_by_name(arguments, reason):
 
 
 def test_arguments_come_in_their_types_and_without_defaults():
-    assert check_arguments(search.arguments, {"query": "a", "limit": "3", "json": ["x"]}) == {
-        "query": "a",
-        "limit": 3,
-        "json": ["x"],
-    }
-
-
-def test_a_tool_is_still_the_function():
-    assert search("a", limit=1) == "a 1 book None"
-    assert isinstance(search, Tool)
+    given = check_arguments(search.arguments, {"query": "a", "limit": "3", "json": ["x"]})
+    assert given == {"query": "a", "limit": 3, "json": ["x"]}
+    assert search(**given) == "a 3 book ['x']"
 
 
 def test_a_class_is_made_anew_by_each_call_in_python():
@@ -148,13 +141,8 @@ def test_a_class_is_made_anew_by_each_call_in_python():
             return self.count
 
     assert (Counter(by=2), Counter(by=2)) == (2, 2)
-    assert (Counter.name, Counter.stateful, Counter.terminal, Counter.timeout, Counter.max_length) == (
-        "counter-1",
-        True,
-        True,
-        2.5,
-        9,
-    )
+    told = (Counter.name, Counter.stateful, Counter.terminal, Counter.timeout, Counter.max_length)
+    assert told == ("counter-1", True, True, 2.5, 9)
     assert list(Counter.schema["function"]["parameters"]["properties"]) == ["by"]
     assert Counter.schema["function"]["parameters"]["properties"]["by"]["description"] == "How far."
 

@@ -11,7 +11,7 @@ from webgym_cli.records.tool import ToolCall
 from webgym_cli.tools import ToolOutput, tool
 from webgym_cli.tools.context import EpisodeContext
 from webgym_cli.tools.registry import require_record_fields
-from webgym_cli.tools.toolbox import CallResult, Toolbox, as_openai
+from webgym_cli.tools.toolbox import Toolbox, as_openai
 from webgym_cli.tools.workers import Workers
 
 
@@ -65,10 +65,6 @@ def test_a_record_without_a_field_that_a_tool_requires_is_refused():
     require_record_fields([echo, look], "t1", {"image_id": 7})
     with pytest.raises(UsageError, match=r"look needs image_id, which the task t2"):
         require_record_fields([echo, look], "t2", {"branch": "b"})
-
-
-async def test_a_call_gives_its_result():
-    assert await box(echo).call_all([call("echo", text="hi")]) == [CallResult("echo", "hi")]
 
 
 @pytest.mark.parametrize(

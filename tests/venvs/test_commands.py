@@ -30,9 +30,6 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(home):
         ("train", "cuda", "make"),
     ]
     assert not home.exists()
-
-
-def test_an_unknown_role_is_wrong_usage():
     assert typed("setup", "--role", "judge").exit_code == 2
 
 

@@ -32,18 +32,16 @@ def test_home_is_the_users_data_folder_unless_named(home, monkeypatch):
     assert role_home().name == "webgym"
 
 
-def test_a_folder_and_an_interpreter_both_work(tmp_path):
-    python = make_environment(tmp_path / "own")
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_and_an_interpreter_both_work_and_links_are_not_followed(tmp_path, linked):
+    python = interpreter(tmp_path / "own")
+    if linked:
+        python.parent.mkdir(parents=True)
+        python.symlink_to(make_environment(tmp_path / "system"))
+    else:
+        make_environment(tmp_path / "own")
     assert role_python(settings(train=str(tmp_path / "own")), "train") == python
     assert role_python(settings(train=str(python)), "train") == python
-
-
-def test_a_linked_interpreter_is_not_followed_out_of_its_environment(tmp_path):
-    real = make_environment(tmp_path / "system")
-    link = interpreter(tmp_path / "own")
-    link.parent.mkdir(parents=True)
-    link.symlink_to(real)
-    assert role_python(settings(serve=str(tmp_path / "own")), "serve") == link
 
 
 @pytest.mark.parametrize("role", ROLES)

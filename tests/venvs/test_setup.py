@@ -7,7 +7,7 @@ import pytest
 
 from webgym_cli.config.load import load
 from webgym_cli.config.shipped import requirements_file
-from webgym_cli.errors import JobError, UsageError, VenvError
+from webgym_cli.errors import JobError, VenvError
 from webgym_cli.venvs import setup as room
 from webgym_cli.venvs.locate import interpreter
 from webgym_cli.venvs.setup import execute_setup, plan_setup, reason
@@ -51,11 +51,6 @@ def test_the_plan_is_plain_data_and_changes_nothing(home):
     assert install[-2:] == ["-r", str(requirements_file("train", "cpu"))]
     assert "llamafactory" in check[-1]
     assert not home.exists()
-
-
-def test_an_unknown_role_is_wrong_usage():
-    with pytest.raises(UsageError):
-        plan("judge")
 
 
 def test_it_is_made_once():

@@ -102,18 +102,12 @@ def test_every_reason_has_an_example():
         f"The button is [3].\n{CLICK}\nThat is all.",
         f"<think>I could {call({'action': 'go_back'})}, no.</think>\n{CLICK}",
         f"  <think></think>{CLICK}",
+        f'Memory: ["<tool_call", {{"a": 1}}]\nProgress: {{half\nIntention:\nAction: I click.\n{CLICK}',
         CLICK.replace("\n", ""),
     ],
 )
 def test_one_call_is_read_wherever_it_stands(response):
     assert parse_web_action(response, MARKS) == CLICKED
-
-
-def test_a_cut_response_says_so():
-    cut = parse_web_action(CLICK[:-5], MARKS, truncated=True)
-    assert isinstance(cut, ParseError)
-    assert cut.kind is Kind.TRUNCATED
-    assert parse_web_action(CLICK, MARKS, truncated=True) == CLICKED
 
 
 THOUGHTS = {
@@ -136,28 +130,18 @@ def test_no_thought_of_a_thinking_model_acts(response, expected):
     assert (found.kind if isinstance(found, ParseError) else found) == expected
 
 
-def test_a_thought_that_was_cut_says_so():
-    for response in (f"First {CLICK}", f"<think>{CLICK}", "<think>a</think>I click"):
-        cut = parse_web_action(response, MARKS, truncated=True, thinking=True)
-        assert isinstance(cut, ParseError)
-        assert cut.kind is Kind.TRUNCATED
-
-
-def test_what_stands_around_the_call_is_free():
-    notes = 'Memory: ["<tool_call", {"a": 1}]\nProgress: {half\nIntention:\nAction: I click.\n'
-    assert parse_web_action(notes + CLICK, MARKS) == CLICKED
+@pytest.mark.parametrize(
+    ("response", "thinking"),
+    [(CLICK[:-5], False), *((text, True) for text in (f"First {CLICK}", f"<think>{CLICK}", "<think>a</think>I click"))],
+)
+def test_a_cut_response_says_so(response, thinking):
+    assert parse_web_action(response, MARKS, truncated=True, thinking=thinking).kind is Kind.TRUNCATED
+    assert parse_web_action(CLICK, MARKS, truncated=True) == CLICKED
 
 
 def test_a_point_may_have_whole_numbers_or_fractions():
     response = call({"action": "left_click", "coordinate": [12, 34.5]}, "computer_use")
     assert parse_web_action(response, POINTS) == Action(name=ActionName.CLICK, coordinate=(12, 34.5))
-
-
-def test_hovering_needs_marks():
-    assert "hover" in BASIC.forms[MARKS]
-    assert isinstance(
-        parse_web_action(call({"action": "hover", "coordinate": [1, 2]}, "computer_use"), POINTS), ParseError
-    )
 
 
 @pytest.mark.parametrize("mode", InteractionMode)

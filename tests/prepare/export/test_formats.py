@@ -169,12 +169,9 @@ def test_every_named_column_is_in_the_records(form, objective):
     assert entry.get("ranking", False) == (objective is ExportObjective.DPO)
     file = FORMATS.find(form).file_name
     assert entry["file_name"] == file if file else entry["file_name"] in ("data", "train.jsonl")
+    assert FORMATS.find("openai").build_dataset_info(objective) is None
     turns = found[entry["columns"]["messages"]]
     assert {entry["tags"]["role_tag"], entry["tags"]["content_tag"]} == set(turns[0])
-
-
-def test_openai_has_no_registry():
-    assert FORMATS.find("openai").build_dataset_info(ExportObjective.SFT) is None
 
 
 def test_openai_names_files_or_embeds_them(run, tmp_path):

@@ -4,7 +4,6 @@ import pytest
 
 from tests.prepare.rl_made import build_model
 from webgym_cli.agent.tokens.tokens import ModelTokens
-from webgym_cli.store.run import RunDir
 
 
 @pytest.fixture(scope="package")
@@ -15,8 +14,3 @@ def model(tmp_path_factory):
 @pytest.fixture(scope="package")
 def tokens(model):
     return ModelTokens(str(model))
-
-
-@pytest.fixture
-def run(tmp_path):
-    return RunDir(tmp_path / "run")

@@ -74,10 +74,6 @@ def test_an_iteration_without_usable_steps_keeps_its_place(run):
     assert counted(drawn(run, wanted(40), [0, 1, 2])[1].samples) == [4, 36]
 
 
-def test_no_step_is_drawn_twice(four):
-    assert len(set(steps_of(drawn(four, wanted(200), [0, 1, 2, 3])[1]))) == 200
-
-
 def test_the_seed_decides_the_draw(four):
     def names(*overrides):
         chosen = settings("algorithm_config.positive_samples_to_train=30", *overrides)

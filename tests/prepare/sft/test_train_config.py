@@ -21,16 +21,6 @@ def config(device="cuda", deepspeed=None, validation=False, samples=None, **sect
     )
 
 
-def test_code_of_a_model_is_trusted_by_the_settings_only():
-    assert "trust_remote_code" not in config()
-    trusted = {"template": "qwen3_vl_nothink", "trust_remote_code": True}
-    assert config(policy_config=trusted)["trust_remote_code"] is True
-
-
-def test_raw_prompts_are_trained_by_the_template_that_adds_nothing():
-    assert config(context_config={"prompt_version": "webrl_released"})["template"] == "empty"
-
-
 def test_holds_what_the_seed_documents():
     made = config(deepspeed=Path("/run/data/deepspeed.json"))
     wanted = {
@@ -58,9 +48,28 @@ def test_holds_what_the_seed_documents():
     assert "use_cpu" not in made
 
 
-def test_images_are_trained_in_the_size_that_is_served():
-    made = config(image={"image_min_pixels": 1000, "image_max_pixels": 2000})
-    assert (made["image_min_pixels"], made["image_max_pixels"]) == (1000, 2000)
+TRUSTED = {"template": "qwen3_vl_nothink", "trust_remote_code": True}
+
+
+@pytest.mark.parametrize(
+    ("sections", "wanted"),
+    [
+        ({}, {"trust_remote_code": None, "disable_gradient_checkpointing": False}),
+        ({"policy_config": TRUSTED}, {"trust_remote_code": True}),
+        ({"context_config": {"prompt_version": "webrl_released"}}, {"template": "empty"}),
+        (
+            {"image": {"image_min_pixels": 1000, "image_max_pixels": 2000}},
+            {"image_min_pixels": 1000, "image_max_pixels": 2000},
+        ),
+        ({"algorithm_config": {"disable_gradient_checkpointing": True}}, {"disable_gradient_checkpointing": True}),
+        ({"seed": 5}, {"data_seed": 5}),
+        ({"seed": 5, "algorithm_config": {"seed": 0}}, {"data_seed": 0}),
+    ],
+    ids=str,
+)
+def test_a_setting_has_its_argument(sections, wanted):
+    made = config(**sections)
+    assert {name: made.get(name) for name in wanted} == wanted
 
 
 def test_survives_yaml():
@@ -76,12 +85,6 @@ def test_evaluates_only_when_asked_and_with_a_validation_set():
         assert made["do_eval"] is False
         assert made["eval_strategy"] == "no"
         assert "eval_dataset" not in made
-
-
-def test_checkpointing_is_switched_by_the_one_argument_that_llamafactory_reads():
-    for asked in (True, False):
-        made = config(algorithm_config={"disable_gradient_checkpointing": asked})
-        assert made["disable_gradient_checkpointing"] is asked
 
 
 def test_shares_and_other_integrations_reach_the_trainer():
@@ -140,11 +143,6 @@ def test_what_stays_frozen():
     assert made["freeze_language_model"] is False
     with pytest.raises(SettingsError, match="nothing learns"):
         config(algorithm_config={"freeze_language_model": True})
-
-
-def test_seeds():
-    assert config(seed=5)["data_seed"] == 5
-    assert config(seed=5, algorithm_config={"seed": 0})["data_seed"] == 0
 
 
 @pytest.mark.parametrize("name", HOSTILE)

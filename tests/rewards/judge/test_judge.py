@@ -83,21 +83,19 @@ async def test_claims_need_not_be_checked(judge, server):
     assert "claims" not in jobs(server)
 
 
-async def test_a_wrong_answer_fails_by_its_reference(judge):
-    found = await judge(answered(task=web_task(reference_answer="Rubens")))
-    assert (found.success, found.facts, found.reference.passed) == (False, (), False)
-
-
 @pytest.mark.parametrize(
-    ("fact", "passed"), [("Named is Rubens |OR| Named is Vermeer", True), ("Named is Rubens |OR| 1700", False)]
+    ("task", "passed"),
+    [
+        ({"rubric": ("Named is Rubens |OR| Named is Vermeer",)}, True),
+        ({"rubric": ("Named is Rubens |OR| 1700",)}, False),
+        ({"reference_answer": "Rubens|OR|it was painted by vermeer in 1665"}, True),
+        ({"reference_answer": "Rubens"}, False),
+    ],
 )
-async def test_one_alternative_of_a_fact_is_enough(judge, fact, passed):
-    assert (await judge(answered(rubric=(fact,)))).success is passed
-
-
-async def test_one_alternative_of_a_reference_is_enough(judge):
-    task = web_task(reference_answer="Rubens|OR|it was painted by vermeer in 1665")
-    assert (await judge(answered(task=task))).success is True
+async def test_one_alternative_of_a_fact_or_a_reference_is_enough(judge, task, passed):
+    found = await judge(answered(task=web_task(**task)))
+    assert (found.success, found.failure) == (passed, None)
+    assert "reference_answer" not in task or (found.facts, found.reference.passed) == ((), passed)
 
 
 async def test_without_rubric_and_reference_the_instruction_is_the_fact(judge, server):
@@ -191,22 +189,24 @@ async def test_an_answer_that_is_cut_or_none_is_judge_failed(judge, server, repl
     assert (found.success, found.failure, found.unavailable) == (None, FailureKind.JUDGE_FAILED, False)
 
 
-async def test_a_code_fence_around_the_answer_is_fine(judge, server):
-    server.script(f"```json\n{NO}\n```", job="claims")
-    assert (await judge(answered())).success is False
-
-
 @pytest.mark.parametrize(
-    "thought", ["<think>It says no.</think>\n\n", "<think></think>", "It says </think> once.\n</think>\n"]
+    "reply",
+    [
+        *(
+            thought + form
+            for form in (NO, f"```json\n{NO}\n```")
+            for thought in (
+                "",
+                "<think>It says no.</think>\n\n",
+                "<think></think>",
+                "It says </think> once.\n</think>\n",
+            )
+        ),
+        '{"reason": "it wrote </think>{ there", "verdict": "no"}',
+    ],
 )
-@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```"])
-async def test_a_judge_may_think_first(judge, server, thought, form):
-    server.script(thought + form.replace("{}", NO), job="claims")
-    assert (await judge(answered())).success is False
-
-
-async def test_a_reason_may_speak_of_thoughts(judge, server):
-    server.script('{"reason": "it wrote </think>{ there", "verdict": "no"}', job="claims")
+async def test_a_judge_may_think_first_and_fence_its_answer(judge, server, reply):
+    server.script(reply, job="claims")
     assert (await judge(answered())).success is False
 
 
@@ -254,15 +254,13 @@ async def test_half_a_character_in_a_reason_never_reaches_the_store(judge, serve
 
 
 async def test_what_can_not_be_read_is_asked_again_and_counted(judge, server):
-    server.script(GARBAGE, ScriptedReply(YES, finish_reason="length"), YES, job="blocking")
-    found = await judge(answered(outcome=UNSOLVED), retries=2)
-    assert (found.failure, found.calls) == (FailureKind.SITE_BLOCKED, 3)
-
-
-async def test_repeats_have_an_end_whatever_is_wrong(judge, server):
-    server.script(GARBAGE, DOWN, GARBAGE, YES, job="blocking")
-    found = await judge(answered(outcome=UNSOLVED), retries=2)
-    assert (found.failure, found.calls) == (FailureKind.JUDGE_FAILED, 3)
+    for replies, failure in (
+        ((GARBAGE, ScriptedReply(YES, finish_reason="length"), YES), FailureKind.SITE_BLOCKED),
+        ((GARBAGE, DOWN, GARBAGE), FailureKind.JUDGE_FAILED),  # repeats have an end whatever is wrong
+    ):
+        server.script(*replies, job="blocking")
+        found = await judge(answered(outcome=UNSOLVED), retries=2)
+        assert (found.failure, found.calls) == (failure, 3)
 
 
 async def test_a_server_error_is_asked_again_then_unavailable(judge, server):
@@ -398,19 +396,17 @@ async def test_a_tie_about_blocking_is_no_block(judge, server):
     assert (await judge(answered(outcome=UNSOLVED), votes=2)).success is False
 
 
-@pytest.mark.parametrize(("mode", "kind"), [("json_schema", "json_schema"), ("json_object", "json_object")])
-async def test_the_server_is_told_the_form_of_the_answer(judge, server, mode, kind):
+@pytest.mark.parametrize("mode", ["json_schema", "json_object"])
+async def test_the_server_is_told_the_form_of_the_answer(judge, server, mode):
     await judge(answered(), structured_output=mode, temperature=0.25, max_new_tokens=77)
     for asked in server.asked:
         assert (asked.request["temperature"], asked.request["max_tokens"]) == (0.25, 77)
-        assert asked.request["response_format"]["type"] == kind
+        assert asked.request["response_format"]["type"] == mode
         if mode == "json_schema":
             form = asked.request["response_format"]["json_schema"]
             assert (form["name"], form["strict"]) == (asked.job, True)
             assert list(form["schema"]["properties"]) == ["reason", "verdict"]
-
-
-async def test_without_structured_output_nothing_is_said_about_it(judge, server):
+    server.asked.clear()
     await judge(answered(), structured_output="none")
     assert all(set(asked.request) == {"model", "temperature", "max_tokens"} for asked in server.asked)
 

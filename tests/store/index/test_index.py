@@ -219,22 +219,16 @@ def test_a_damaged_line_is_named_and_the_others_are_there(run):
 
 
 @pytest.mark.parametrize("size", [0, 1, 4, 100])
-def test_a_line_that_is_still_being_written_waits(run, size, monkeypatch):
+@pytest.mark.parametrize("end", [b"\n", b""])
+def test_a_line_that_is_still_being_written_waits_and_one_without_its_end_is_whole(run, size, end, monkeypatch):
     monkeypatch.setattr(build, "_BLOCK", 16)
     append(run, trajectory(0))
-    whole = trajectory(1).to_line().encode() + b"\n"
+    whole = trajectory(1).to_line().encode() + end
     with run.part(Split.TRAIN, 0).open("ab") as file:
         file.write(whole[:size])
         file.flush()
         assert list(outcomes(run)) == ["train-0000-00000"]
         file.write(whole[size:])
-    assert len(outcomes(run)) == 2
-
-
-def test_a_last_line_without_its_end_is_whole(run):
-    append(run, trajectory(0))
-    with run.part(Split.TRAIN, 0).open("ab") as file:
-        file.write(trajectory(1).to_line().encode())
     assert len(outcomes(run)) == 2
     append(run, trajectory(2))
     assert len(outcomes(run)) == 3 == len(scanned(run))
