@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.rollout.scripted import Script, ScriptedPool
@@ -52,16 +54,48 @@ def test_an_action_becomes_the_call_of_the_action_set(host):
     assert '"name": "computer_use"' in host.write_reply({"action": "wait", "time": 1})
 
 
+def serve_scripted(script, *overrides):
+    """Return a host with a scripted pool."""
+    host, pool = SessionHost(load(overrides=["tasks.train=sites:all", *overrides])), ScriptedPool(script)
+    host._pools["sites"] = pool
+    return host, pool
+
+
 async def test_short_memory_refuses_further_episodes_but_never_the_only_one():
-    host = SessionHost(load(overrides=["tasks.train=sites:all", "browser.memory_reserve_mb=100000000"]))
+    host, _ = serve_scripted(Script(), "browser.memory_reserve_mb=100000000")
     one, two = host.open_session(), host.open_session()
-    host.require_memory(one)
-    await one.reset(plan(host, index=0), ScriptedPool(Script()))
-    host.require_memory(one)
+    for _ in range(2):
+        await host.start_episode(one, plan(host, index=0))
     with pytest.raises(BoundaryError, match="memory_reserve_mb"):
-        host.require_memory(two)
+        await host.start_episode(two, plan(host, index=0))
     await one.stop()
-    host.require_memory(two)
+    await host.start_episode(two, plan(host, index=0))
+    await two.stop()
+
+
+async def test_no_more_episodes_start_at_once_than_a_rollout_would_run():
+    may_start, starting = asyncio.Event(), []
+
+    async def start(environment):
+        starting.append(environment)
+        await may_start.wait()
+
+    host, pool = serve_scripted(Script(on_reset=start), "rollout.concurrency=2")
+    sessions = [host.open_session() for _ in range(5)]
+    resets = [asyncio.create_task(host.start_episode(one, plan(host, index=0))) for one in sessions]
+    async with asyncio.timeout(30):
+        while len(starting) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(starting) == 2
+    host.close_session(sessions[4])  # a client that leaves while it waits
+    may_start.set()
+    ends = await asyncio.gather(*resets, return_exceptions=True)
+    assert [isinstance(end, UsageError) for end in ends] == [False] * 4 + [True]
+    assert len(starting) == len(pool.made) == 4
+    for session in sessions:
+        await session.stop()
 
 
 @pytest.mark.parametrize("version", ["webrl", "ui_tars"])

@@ -111,7 +111,7 @@ async def test_a_closed_session_ends_its_action_and_never_plays_again(session):
     session.close(lambda: closed.append("session"))
     await closing.wait()
     session.close(lambda: closed.append("again"))  # by OpenEnv, after the server saw the connection's end
-    with pytest.raises(BoundaryError) as caught:
+    with pytest.raises(BoundaryError, match="connect again") as caught:
         await step
     assert caught.value.kind is FailureKind.CANCELLED
     assert closed == ["context", "session", "again"]

@@ -213,6 +213,17 @@ async def test_a_session_without_a_call_of_the_policy_is_a_failure(world):
     assert (made.outcome.failure, made.outcome.reward) == (FailureKind.ENVIRONMENT_ERROR, None)
 
 
+async def test_a_picture_by_another_name_than_its_content_is_refused_and_never_left_out(world):
+    key = (await world.open())["key"]
+    body = ask()
+    parts = body["messages"][0]["content"]
+    for part in ({"type": "image_url"}, {"type": "input_image", "file_id": "file-1"}, {"type": "file", "file": {}}):
+        body["messages"][0]["content"] = [*parts, part]
+        refused = await world.chat(key, body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_value")
+    assert not world.upstream.bodies
+
+
 async def test_an_answer_that_was_cut_off_is_no_action(world):
     session = await world.open()
     world.upstream.finish_reason = "length"

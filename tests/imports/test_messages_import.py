@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -72,6 +73,7 @@ def folder(tmp_path):
     (root / "shots").mkdir(parents=True)
     (root / "shots" / "a.png").write_bytes(FIRST)
     (root / f"{digest(FIRST)}.png").write_bytes(FIRST)
+    (root / f"{digest(SECOND)}.png").write_bytes(FIRST)  # not what its name says
     return root
 
 
@@ -158,7 +160,12 @@ def test_what_was_imported_is_not_imported_again(run, folder, tmp_path):
         (episode("https://example.org/a.png"), "not_understood"),
         (episode(data_url(b"no image")), "screenshot_missing"),
         (episode("data:image/png;base64,%%%"), "screenshot_missing"),
-        (episode(reward="much"), "not_understood"),
+        *((episode(reward=reward), "not_understood") for reward in ("much", "1.0", True, float("nan"))),
+        (episode(f"sha256:{digest(SECOND)}"), "screenshot_missing"),
+        (
+            episode(messages=[{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}, call(1)]),
+            "not_understood",
+        ),
         (episode(rewards=1), "not_understood"),
         (episode(reward=1, failure="broke", messages=[]), "not_understood"),
         (episode(messages=episode()["messages"][2:]), "not_understood"),
@@ -170,9 +177,10 @@ def test_what_was_imported_is_not_imported_again(run, folder, tmp_path):
 )
 def test_what_is_no_episode_is_left_out_with_its_place(run, folder, given, reason):
     path = write(folder, episode(), given, episode(reward=0.0))
-    path.write_text(path.read_text().replace("\nnull\n", "\n{\n"))  # a torn line
+    # torn: that line, and the last one
+    path.write_text(path.read_text().replace("\nnull\n", "\n{\n") + f"\n{json.dumps(episode())[:-9]}")
     summary, _ = bring(run, path, "messages")
-    assert (summary["imported"], summary["skipped"]) == (2, {reason: 1})
+    assert (summary["imported"], summary["skipped"]) == (2, Counter([reason, "not_understood"]))
     assert "line 2" in summary["examples"][reason][0]
 
 

@@ -91,7 +91,6 @@ class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, WebState]): 
         """Start an episode. Raises `WebGymError`."""
         if unknown:
             raise UsageError(f"reset knows seed, episode_id, split, index, task_id; not {', '.join(unknown)[:100]}")
-        self._host.require_memory(self._session)
         episode = self._host.plan_episode(split, index, task_id, seed)
         self._state = WebState(
             episode_id=str(episode_id or episode.id)[:255],
@@ -101,7 +100,7 @@ class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, WebState]): 
             max_steps=episode.max_steps,
         )
         CONNECTION.get(set()).add(self._session)
-        return _observe(await self._session.reset(episode, self._host.find_pool(episode.task)))
+        return _observe(await self._host.start_episode(self._session, episode))
 
     async def step_async(self, action: WebAction, timeout_s: float | None = None, **kwargs: Any) -> WebObservation:
         """Act. Raises `WebGymError` for a failure of the episode, which then has no reward."""
@@ -111,12 +110,10 @@ class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, WebState]): 
         return _observe(turn)
 
     def reset(self, *args: Any, **kwargs: Any) -> WebObservation:
-        """Start an episode, from a thread other than the server's."""
-        return asyncio.run_coroutine_threadsafe(self.reset_async(*args, **kwargs), self._loop).result()
+        """Not served: OpenEnv calls the asynchronous methods."""
+        raise NotImplementedError
 
-    def step(self, *args: Any, **kwargs: Any) -> WebObservation:
-        """Act, from a thread other than the server's."""
-        return asyncio.run_coroutine_threadsafe(self.step_async(*args, **kwargs), self._loop).result()
+    step = reset
 
     @property
     def state(self) -> WebState:

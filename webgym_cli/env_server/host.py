@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -12,14 +13,14 @@ from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.agent.forms.action_forms import WebActions
 from webgym_cli.agent.forms.tools import format_tool_call
 from webgym_cli.config.model import Settings
-from webgym_cli.env_server.sessions import ClientSession
+from webgym_cli.env_server.sessions import ClientSession, Turn
 from webgym_cli.environments.base import EnvironmentPool
 from webgym_cli.environments.registry import check_tasks, find_environment
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
 from webgym_cli.records.episode import Episode
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.records.task import Split, Task
-from webgym_cli.rollout.memory_limiter import free_mb
+from webgym_cli.rollout.memory_limiter import default_concurrency, free_mb
 from webgym_cli.tasks.source import TaskSet, hash_text, open_tasks
 from webgym_cli.util.text import replace_surrogates
 
@@ -40,6 +41,8 @@ class SessionHost:
         self._pools: dict[str, EnvironmentPool] = {}
         self._sessions: set[ClientSession] = set()
         self._numbers = count(1)
+        # More browser contexts at once than a rollout would open start so slowly that all exceed their time limit.
+        self._starting = asyncio.Semaphore(default_concurrency(settings.rollout))
 
     async def __aenter__(self) -> Self:
         """Check all tasks, log in to their sites and start the browsers. Raises `WebGymError`."""
@@ -78,16 +81,18 @@ class SessionHost:
         """End a session for good; its browser context closes later."""
         session.close(lambda: self._sessions.discard(session))
 
-    def require_memory(self, session: ClientSession) -> None:
-        """Raises `BoundaryError` while memory is short, except for the only session with a browser context.
+    async def start_episode(self, session: ClientSession, episode: Episode) -> Turn:
+        """Start an episode of a session once fewer others start. Raises `WebGymError`, also while memory is short.
 
         A client that waited for memory would wait for other clients, who may think for as long as they like.
         """
-        reserve, free = self.settings.browser.memory_reserve_mb, free_mb()
-        if free < reserve and any(other.is_playing for other in self._sessions - {session}):
-            message = f"{free} MiB of memory are free, below browser.memory_reserve_mb={reserve}: try again later"
-            kind = FailureKind.ENVIRONMENT_UNAVAILABLE
-            raise BoundaryError(kind, f"{kind}: {message}")
+        async with self._starting:
+            reserve, free = self.settings.browser.memory_reserve_mb, free_mb()
+            if free < reserve and any(other.is_playing for other in self._sessions - {session}):
+                message = f"{free} MiB of memory are free, below browser.memory_reserve_mb={reserve}: try again later"
+                kind = FailureKind.ENVIRONMENT_UNAVAILABLE
+                raise BoundaryError(kind, f"{kind}: {message}")
+            return await session.reset(episode, self._pools[episode.task.environment])
 
     def plan_episode(self, split: Any, index: Any, task_id: Any, seed: Any) -> Episode:
         """Return the episode that a client asks for. Raises `UsageError`.
@@ -117,10 +122,6 @@ class SessionHost:
             if split.value == name:
                 return split, tasks
         raise UsageError(f"split: one of {', '.join(self.tasks)}, not {str(name)[:100]!r}")
-
-    def find_pool(self, task: Task) -> EnvironmentPool:
-        """Return the pool of a task's environment."""
-        return self._pools[task.environment]
 
     def write_reply(self, arguments: dict[str, Any]) -> str:
         """Return a client's action as a response of the action set."""

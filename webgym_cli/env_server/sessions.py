@@ -23,6 +23,8 @@ from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.run import RunDir
 
+_ENDED = "the session has ended, by its connection's end or its time limit: connect again"
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -107,7 +109,7 @@ class ClientSession(Agent):
 
     def _require_open(self) -> None:
         if self._is_closed:
-            raise UsageError("the session has ended, by its connection's end or its time limit: connect again")
+            raise UsageError(_ENDED)
 
     async def _next_turn(self) -> Turn:
         playing = self._playing
@@ -122,8 +124,8 @@ class ClientSession(Agent):
             seeing.cancel()
         self._playing = None
         trajectory = playing.result()
-        if trajectory is None:
-            raise BoundaryError(FailureKind.CANCELLED, f"{FailureKind.CANCELLED}: the session has ended")
+        if trajectory is None or trajectory.outcome.failure is FailureKind.CANCELLED:
+            raise BoundaryError(FailureKind.CANCELLED, f"{FailureKind.CANCELLED}: {_ENDED}")
         outcome = trajectory.outcome
         if outcome.failure is not None:
             raise BoundaryError(outcome.failure, f"{outcome.failure}: {outcome.failure_detail}")

@@ -64,8 +64,8 @@ class GatewayAnswer:
 
     def stream_response(self) -> Iterator[bytes]:
         """Yield the server-sent events of the response object."""
-        for event in iterate_response_events(self.response):
-            yield b"event: %b\n" % event["type"].encode() + _encode(event)
+        for number, event in enumerate(iterate_response_events(self.response)):
+            yield b"event: %b\n" % event["type"].encode() + _encode({**event, "sequence_number": number})
 
     @property
     def _finish_reason(self) -> str:

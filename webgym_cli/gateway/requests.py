@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from webgym_cli.agent.actions.action_sets import ActionSet
 from webgym_cli.imports.chat import (
@@ -23,6 +23,7 @@ from webgym_cli.records.base import describe_invalid
 from webgym_cli.records.tool import MAX_DEPTH
 
 _MOST_IMAGES = 64
+Model = TypeVar("Model", bound=BaseModel)
 
 
 class RequestError(Exception):
@@ -78,18 +79,17 @@ def parse_json(body: bytes) -> dict[str, Any]:
     return value
 
 
-def validate(model: Callable[[Any], Any], value: Any) -> Any:
+def validate(model: type[Model], value: Any) -> Model:
     """Return a validated request. Raises `RequestError` with its first problem."""
     try:
-        return model(value)
+        return model.model_validate(value)
     except ValidationError as error:
         raise RequestError(400, describe_invalid(error)[:300], "invalid_value") from None
 
 
 def parse_chat(value: dict[str, Any]) -> ChatRequest:
     """Return a chat request. Raises `RequestError`."""
-    request: ChatRequest = validate(ChatRequest.model_validate, value)
-    return request
+    return validate(ChatRequest, value)
 
 
 def convert_request(request: ChatRequest, call_format: ActionSet) -> Conversation[bytes]:

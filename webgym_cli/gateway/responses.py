@@ -72,12 +72,7 @@ def build_response(
 
 
 def iterate_response_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the events of a streamed response, numbered."""
-    for number, event in enumerate(_iterate_events(response)):
-        yield {**event, "sequence_number": number}
-
-
-def _iterate_events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the events of a streamed response."""
     yield {"type": "response.created", "response": {**response, "status": "in_progress", "output": [], "usage": None}}
     for index, item in enumerate(response["output"]):
         place = {"item_id": item["id"], "output_index": index}

@@ -6,10 +6,11 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
+from pydantic import BaseModel, ConfigDict, Field
 
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import StoreError, WebGymError
@@ -33,6 +34,29 @@ _MAX_REWARD = 1e6
 _MAX_ANSWER = 100_000
 
 Parser = Callable[[dict[str, Any]], ChatRequest]
+_Reward = Annotated[float, Field(ge=-_MAX_REWARD, le=_MAX_REWARD, allow_inf_nan=False)]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Opening(_Form):
+    task: dict[str, Any] = {"id": "session"}
+    seed: int = Field(default=0, ge=0, lt=2**32)
+
+
+class _Rewarding(_Form):
+    reward: _Reward
+
+
+class _Ending(_Form):
+    reward: _Reward | None = None
+    answer: str | None = None
+    failure: str | None = None
+
+
+Body = TypeVar("Body", bound=_Form)
 
 
 class GatewayServer(LocalServer):
@@ -122,46 +146,39 @@ class GatewayServer(LocalServer):
     async def _open(self, request: web.Request) -> web.Response:
         if self._token and not hmac.compare_digest(_read_key(request).encode(), self._token.encode()):
             raise refuse_key(f"the token of {TOKEN_VARIABLE} is needed")
-        body = parse_json(await request.read() or b"{}")
-        _refuse_unknown(body, "task", "seed")
-        given, seed = body.get("task", {"id": "session"}), body.get("seed", 0)
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
-            raise RequestError(400, "seed: a whole number from 0 to 4294967295", "invalid_value")
-        given = {"environment": "web", **given} if isinstance(given, dict) else given
-        task: Task = validate(Task.model_validate, given)
+        given = await _read_body(_Opening, request)
+        task = validate(Task, {"environment": "web", **given.task})
         try:
             find_environment(task.environment)
         except WebGymError as error:
             raise RequestError(400, str(error)[:300], "invalid_value") from None
-        session, key = self._recorder.open_session(task.to_storable(), seed)
+        session, key = self._recorder.open_session(task.to_storable(), given.seed)
         return web.json_response({"id": session.id, "key": key, "base_url": self.base_url, "model": self._model})
 
     async def _reward(self, request: web.Request) -> web.Response:
-        session, body = await self._read_own(request)
-        _refuse_unknown(body, "reward")
-        session.record("reward", reward=_read_reward(body.get("reward")))
+        session = self._find_own(request)
+        given = await _read_body(_Rewarding, request)
+        session.record("reward", reward=given.reward)
         return web.json_response({"id": session.id, "reward": session.reward})
 
     async def _end(self, request: web.Request) -> web.Response:
-        session, body = await self._read_own(request)
-        _refuse_unknown(body, "reward", "answer", "failure")
-        answer, failure = body.get("answer"), body.get("failure")
-        for text in (answer, failure):
-            if text is not None and (not isinstance(text, str) or len(text) > _MAX_ANSWER):
-                raise RequestError(400, "answer, failure: a text", "invalid_value")
-        if body.get("reward") is not None:
-            session.record("reward", reward=_read_reward(body["reward"]))
-        kind = None if failure is None else FailureKind.ENVIRONMENT_ERROR
-        end = SessionEnd(answer=answer, failure=kind, detail=(failure or "")[:1000]).to_storable()
-        self._recorder.end(session, end)
+        session = self._find_own(request)
+        given = await _read_body(_Ending, request)
+        if max(len(given.answer or ""), len(given.failure or "")) > _MAX_ANSWER:
+            raise RequestError(400, f"answer, failure: at most {_MAX_ANSWER} characters", "invalid_value")
+        if given.reward is not None:
+            session.record("reward", reward=given.reward)
+        kind = None if given.failure is None else FailureKind.ENVIRONMENT_ERROR
+        end = SessionEnd(answer=given.answer, failure=kind, detail=(given.failure or "")[:1000])
+        self._recorder.end(session, end.to_storable())
         return web.json_response({"id": session.id, "reward": session.reward, **session.count()})
 
-    async def _read_own(self, request: web.Request) -> tuple[Session, dict[str, Any]]:
-        """Return the session of the key, which must be the one of the path, and the body."""
+    def _find_own(self, request: web.Request) -> Session:
+        """Return the session of the key, which must be the one of the path."""
         session = self._recorder.find_session(_read_key(request))
         if session.id != request.match_info["id"]:
             raise refuse_key("the key is of another session")
-        return session, parse_json(await request.read() or b"{}")
+        return session
 
 
 def _read_key(request: web.Request) -> str:
@@ -169,16 +186,8 @@ def _read_key(request: web.Request) -> str:
     return request.headers.get(SESSION_HEADER, "") or (key.strip() if scheme.lower() == "bearer" else "")
 
 
-def _read_reward(value: Any) -> float:
-    # a comparison, which NaN fails: other tests of numbers raise for the largest integers of JSON
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MAX_REWARD:
-        raise RequestError(400, f"reward: a number, at most {_MAX_REWARD:g}", "invalid_value")
-    return float(value)
-
-
-def _refuse_unknown(body: dict[str, Any], *known: str) -> None:
-    if unknown := sorted(body.keys() - set(known)):
-        raise RequestError(400, f"unknown: {', '.join(unknown)[:200]}; known: {', '.join(known)}", "invalid_value")
+async def _read_body(model: type[Body], request: web.Request) -> Body:
+    return validate(model, parse_json(await request.read() or b"{}"))
 
 
 @web.middleware

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from webgym_cli.agent.actions.action_sets import ActionSet
 from webgym_cli.agent.actions.parse import ParseError
@@ -51,6 +51,20 @@ class _Content(ChatPart):
     text: str | None = None
     image_url: _ImageUrl | str | None = None
 
+    @model_validator(mode="after")
+    def _require_content(self) -> Self:
+        name = "image_url" if "image" in self.type else "text"
+        if getattr(self, name) is None:  # an image by the id of an uploaded file, which is not kept here
+            raise ValueError(f"a part of the type {self.type} needs {name}")
+        return self
+
+
+# With a discriminator, so that an error is that of the part, not that a list is no text.
+_Contents = Annotated[
+    Annotated[str, Tag("text")] | Annotated[list[_Content], Tag("parts")],
+    Discriminator(lambda value: "parts" if isinstance(value, list) else "text"),
+]
+
 
 class _Function(ChatPart):
     name: str = Field(min_length=1, max_length=200)
@@ -65,7 +79,7 @@ class ChatMessage(ChatPart):
     """A message."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[_Content] | None = Field(default=None)
+    content: _Contents | None = None
     tool_calls: list[_SentCall] | None = None
     weight: float | None = None
     """0: the message is context only, as in OpenAI's lines for fine-tuning."""
@@ -122,8 +136,9 @@ def convert_messages(
 
 def convert_reply(message: ChatMessage, call_format: ActionSet) -> str:
     """Return a message of the assistant as the text that the policy writes. Raises `InvalidChat`."""
-    parts = message.content if isinstance(message.content, list) else [_Content(type="text", text=message.content)]
-    return _write_calls(message, "".join(part.text or "" for part in parts), call_format)
+    content = message.content or ""
+    text = content if isinstance(content, str) else "".join(part.text or "" for part in content)
+    return _write_calls(message, text, call_format)
 
 
 def read_reply(text: str, spec: PromptSpec, call_format: ActionSet) -> Action | CustomAction | ParseError:

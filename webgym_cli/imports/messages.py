@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
 from webgym_cli.errors import StoreError
 from webgym_cli.imports.chat import ChatMessage, ChatTool, convert_messages, convert_reply, read_reply
-from webgym_cli.imports.pictures import decode_data_url, find_picture
+from webgym_cli.imports.pictures import UnreadableImage, decode_data_url, find_picture
 from webgym_cli.imports.source import (
     ImportedEpisode,
     ImportedPrompt,
@@ -34,7 +34,7 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
-from webgym_cli.util.files import read_json, read_lines
+from webgym_cli.util.files import open_regular, read_json
 
 _NAME = "messages.json"
 _DIGEST = "sha256:"
@@ -49,8 +49,8 @@ class ChatEpisode(BaseModel):
 
     messages: list[ChatMessage] = Field(min_length=2)
     tools: list[ChatTool] = []
-    reward: float | None = None
-    """None: it awaits a judge."""
+    reward: Annotated[float, Strict()] | None = None
+    """A number, not a text or a boolean. None: it awaits a judge."""
     failure: str = ""
     """Why the episode is no result of the policy; it then has no reward."""
     answer: str | None = None
@@ -208,23 +208,32 @@ class _ImageLoader:
         if url.startswith("data:"):
             return decode_data_url(url)
         if url.startswith(_DIGEST):
-            digest = PurePosixPath(url.removeprefix(_DIGEST)).name
-            # As files, or as in the store of a run.
-            names = [f"{folder}{digest}{end}" for folder in ("", f"{digest[:2]}/") for end in (".png", ".webp")]
-            return next((file for name in names if (file := self._folder / name).is_file()), self._folder / names[0])
+            return self._find_digest(PurePosixPath(url.removeprefix(_DIGEST)).name)
         if "://" in url and not url.startswith("file://"):
             raise NotUnderstood(f"the image {url[:100]!r} is on another host, and is never fetched")
         return find_picture(url.removeprefix("file://"), (self._folder,))
 
+    def _find_digest(self, digest: str) -> Path:
+        # As files, or as in the store of a run.
+        names = [f"{folder}{digest}{end}" for folder in ("", f"{digest[:2]}/") for end in (".png", ".webp")]
+        file = next((file for name in names if (file := self._folder / name).is_file()), self._folder / names[0])
+        # A WebP is named by the PNG that it was made from.
+        if file.suffix == ".png" and file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+            raise UnreadableImage(f"{file}: its content has another digest than its name")
+        return file
+
 
 def read_json_lines(source: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the place and value of each line; None for a line that is no JSON."""
-    for number, raw in read_lines(source):
-        try:
-            value = json.loads(raw)
-        except (ValueError, RecursionError):
-            value = None
-        yield f"{source}, line {number}", value
+    """Yield the place and value of each line that is not blank; None for one that is no JSON, as a cut last line."""
+    with open_regular(source) as file:
+        for number, raw in enumerate(file, 1):
+            if not raw.strip():
+                continue
+            try:
+                value = json.loads(raw)
+            except (ValueError, RecursionError):
+                value = None
+            yield f"{source}, line {number}", value
 
 
 def find_lines(path: Path, is_own: Callable[[Any], bool]) -> list[Path]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from webgym_cli.imports.source import NotUnderstood, SkipReason
 from webgym_cli.store.screenshots import PNG_SIGNATURE
@@ -105,4 +105,6 @@ def _encode(image: Image.Image) -> bytes:
 def _describe_error(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return "not there"
+    if isinstance(error, UnidentifiedImageError):  # whose text has the address of a buffer
+        return "no image of a known format"
     return error.strerror if isinstance(error, OSError) and error.strerror else first_line(error)

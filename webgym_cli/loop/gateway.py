@@ -41,15 +41,19 @@ async def serve_gateway(context: StageContext, split: Split, policy: str, host: 
     """Serve the gateway until cancelled, or until the last policy server dies (`JobError`)."""
     settings = apply_test_sampling(context.settings, split)
     acting = await start_policy(context, policy)
-    async with _open_recorder(context, settings, acting, split) as recorder:
-        recorder.recover()
-        async with GatewayServer(recorder, host=host, port=port) as server, asyncio.TaskGroup() as group:
-            waiting = len(recorder.sessions)
-            message = f"{server.base_url} records {split} sessions of iteration {recorder.iteration}"
-            facts = {"base_url": server.base_url, "split": split, "iteration": recorder.iteration, "open": waiting}
-            context.sink(make_event("gateway", **facts, message=f"{message}; {waiting} are open"))
-            group.create_task(recorder.end_expired())
-            group.create_task(context.serving.watch() if policy == VLLM else server.closing.wait())
+    try:
+        async with open_agent(context.run, settings, acting) as agent:
+            recorder = make_recorder(context, settings, acting, agent, split)
+            recorder.recover()
+            async with GatewayServer(recorder, host=host, port=port) as server, asyncio.TaskGroup() as group:
+                waiting = len(recorder.sessions)
+                message = f"{server.base_url} records {split} sessions of iteration {recorder.iteration}"
+                facts = {"base_url": server.base_url, "split": split, "iteration": recorder.iteration, "open": waiting}
+                context.sink(make_event("gateway", **facts, message=f"{message}; {waiting} are open"))
+                group.create_task(recorder.end_expired())
+                group.create_task(context.serving.watch() if policy == VLLM else server.closing.wait())
+    finally:
+        refresh_index(context.run, context.sink)
 
 
 @asynccontextmanager
@@ -65,14 +69,3 @@ async def use_agent(
         command = AgentCommand(parse_command(context.settings.rollout.agent), recorder, server, context.logs / "agents")
         runner.make_episode = partial(CommandEpisode, command=command)
         yield
-
-
-@asynccontextmanager
-async def _open_recorder(
-    context: StageContext, settings: Settings, acting: PolicyEndpoint, split: Split
-) -> AsyncIterator[Recorder]:
-    async with open_agent(context.run, settings, acting) as agent:
-        try:
-            yield make_recorder(context, settings, acting, agent, split)
-        finally:
-            refresh_index(context.run, context.sink)
