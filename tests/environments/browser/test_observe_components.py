@@ -46,12 +46,72 @@ CASES = {
     "a calendar's heads are not clicked, its days are": (
         "<table onclick=1><thead><tr><th>Mo<th>Tu</tr></thead><tr><td style='cursor:pointer'>1"
         "<td style='cursor:pointer'>2</table>",
-        [("cell", "1", "1", ()), ("cell", "2", "2", ())],
+        [("cell", "1", "", ()), ("cell", "2", "", ())],
     ),
     "things that are moved on a surface that is moved": (
         "<div style='cursor:grab;width:300px;height:90px' title=Plane><div id=n role=group tabindex=0 "
         "style='width:60px'>Ask</div><p>Work</p></div><script>n.addEventListener('mousedown', () => {})</script>",
         [("generic", "Ask Work", "", ()), ("group", "Ask", "", ())],
+    ),
+    "an open branch, disclosure and popover": (
+        "<ul role=tree><li role=treeitem aria-expanded=true aria-selected=true>Fruit<ul role=group>"
+        "<li role=treeitem>Pear</li></ul></li></ul><details open><summary>More</summary></details>"
+        "<button popovertarget=p>Menu</button><div popover id=p>x</div><div inert><button>Never</button></div>",
+        [
+            ("treeitem", "Fruit", "expanded", ("selected",)),
+            ("treeitem", "Pear", "", ()),
+            ("button", "More", "expanded", ()),
+            ("button", "Menu", "collapsed", ()),
+        ],
+    ),
+    "the areas of a picture": (
+        "<img width=90 height=90 usemap=#m src='data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22/%3E'>"
+        "<map name=m><area href='#a' alt=Left coords='0,0,40,90'><area href='#b' alt=Right shape=circle "
+        "coords='65,45,20'></map>",
+        [("link", "Left", "", ()), ("link", "Right", "", ())],
+    ),
+    "a spreadsheet without roles": (
+        "<table style='user-select:none'><thead><tr><td></td><td>City</td></tr></thead>"
+        "<tr><td>1</td><td>Oslo</td></tr><tr><td>2</td><td></td></tr></table>",
+        [
+            ("cell", "row 1, column 1", "1", ()),
+            ("cell", "row 1, column City", "Oslo", ()),
+            ("cell", "row 2, column 1", "2", ()),
+            ("cell", "row 2, column City", "", ()),
+        ],
+    ),
+    "labels that no element links": (
+        "<div><label>City</label><div style='cursor:pointer;position:relative'>Oslo"
+        "<div style='position:absolute;top:30px'><p>Rome</p></div></div></div>"
+        "<div><label>Tags</label><p><b>red</b><input name=t></p></div>"
+        "<div><input type=radio name=w><label>Air</label></div><label><input type=radio name=s value=1></label>",
+        [
+            ("generic", "City", "Oslo", ()),
+            ("textbox", "Tags", "", ()),
+            ("radio", "Air", "", ("unchecked",)),
+            ("radio", "1", "", ("unchecked",)),
+        ],
+    ),
+    "a label that moves the focus into its field": (
+        "<h5 id=h>Name</h5><input aria-labelledby=h list=d><datalist id=d><option>Ann</datalist>"
+        "<script>h.addEventListener('click', () => {})</script>",
+        [("combobox", "Name", "", ("options: Ann",))],
+    ),
+    "a button that is a label with a box behind it": (
+        "<input type=checkbox id=c style='position:absolute;clip:rect(0,0,0,0);pointer-events:none'>"
+        "<label for=c style='padding:20px'>Bold</label>",
+        [("checkbox", "Bold", "", ("unchecked",))],
+    ),
+    "the two fields of a range of dates": (
+        "<div role=group aria-label=Stay>"
+        + "".join(
+            f"<div style='border:1px solid;width:200px;height:40px' onclick=1><span contenteditable role=spinbutton "
+            f"aria-label='day, {end}'>DD</span>."
+            f"<span contenteditable role=spinbutton aria-label='month, {end}'>MM</span></div>"
+            for end in ("Start", "End")
+        )
+        + "</div>",
+        [("group", "Start", "DD.MM", ()), ("group", "End", "DD.MM", ())],
     ),
     "a grid whose header is drawn apart, with a control beside a cell's text": (
         "<div role=grid onmousedown=1><table><thead><tr><th role=columnheader aria-colindex=2 aria-sort=none>City"

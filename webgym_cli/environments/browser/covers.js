@@ -82,7 +82,8 @@ webgym.covers = (() => {
     for (const [number, element] of elements.entries()) {
       const style = styleOf(element), layer = layerOf(element, style, layers.get(aboveOf(element)) || ROOT, number);
       layers.set(element, layer);
-      if (!inSight.has(element) || style.visibility !== "visible" || style.pointerEvents === "none") continue;
+      if (!inSight.has(element) || style.visibility !== "visible" || style.pointerEvents === "none" ||
+        style.interactivity === "inert") continue;
       const isModal = layer.key[0] === TOP_LAYER && matches(element, ":modal"); // with its backdrop
       const limits = isModal ? null : limitsOf(element), whole = isModal ? SCREEN : inSight.get(element);
       const box = limits ? intersect(whole, limits) : whole;

@@ -6,7 +6,19 @@ webgym.frames = (() => {
 
   // A form's fields can shadow its properties.
   const documentOf = getter(Node, "ownerDocument"), measure = Element.prototype.getBoundingClientRect;
-  const rectOf = memo((element) => Reflect.apply(measure, element, []));
+  const rectOf = memo((element) => element.localName === "area" && areaOf(element) || Reflect.apply(measure, element, []));
+
+  // The part of its picture that an image map's area is; it has no box of its own.
+  const areaOf = (area) => {
+    const name = area.closest("map")?.name, image = name && area.getRootNode().querySelector(`img[usemap="#${CSS.escape(name)}"]`);
+    if (!image) return null;
+    const { left, top, width, height } = Reflect.apply(measure, image, []), at = area.coords.split(/[\s,]+/).map(Number);
+    if (area.shape === "default" || at.length < 3) return { left, top, width, height };
+    const [x, y, radius] = at, sides = at.length === 3 ? [x - radius, y - radius, x + radius, y + radius] : at;
+    const range = (odd) => { const some = sides.filter((_, index) => index % 2 === odd); return [Math.min(...some), Math.max(...some)]; };
+    const [x0, x1] = range(0), [y0, y1] = range(1);
+    return { left: left + x0, top: top + y0, width: x1 - x0, height: y1 - y0 };
+  };
 
   // The part of a rectangle between limits; null if it is too small to be seen.
   const intersect = (rect, limits) => {

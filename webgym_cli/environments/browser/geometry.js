@@ -89,7 +89,7 @@ webgym.geometry = (() => {
 
   const find = (element, transparent) => {
     const shown = element.checkVisibility({ visibilityProperty: true, opacityProperty: !transparent });
-    if (!shown && styleOf(element).display !== "contents") return null;
+    if (!shown && styleOf(element).display !== "contents" && element.localName !== "area") return null;
     const box = boxOf(element), point = box && pointOf(element, box);
     return point ? { face: element, box, point } : null;
   };

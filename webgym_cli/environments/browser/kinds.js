@@ -1,6 +1,6 @@
 // Classifies elements by how likely they are interactive, and detects pages that only show a busy indicator.
 webgym.kinds = (() => {
-  const { editable, matches, memo, oneLine, parentOf, rootOf, styleOf, textOf } = webgym.names;
+  const { editable, isSheetCell, matches, memo, oneLine, parentOf, rootOf, styleOf, textOf } = webgym.names;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -13,6 +13,7 @@ webgym.kinds = (() => {
   const HOLDERS = new Set(["toolbar", "main", "navigation", "region", "banner", "contentinfo", "complementary", "tabpanel",
     "group", "list", "menu", "menubar", "dialog", "alertdialog", "listbox", "tree", "grid", "table", "tablist", "radiogroup",
     "separator", "document", "article", "application", "status", "log"]);
+  const LABELLED = "[role=dialog],[role=menu],[role=listbox],[role=tabpanel],[role=region]";
   // Radix adds click listeners to tooltip triggers only to hide the tooltip.
   const TIPPED = ":is([data-state=closed],[data-state$=-open]):not([aria-haspopup],[aria-expanded],[aria-controls])";
   const CLICKS = new Set(["click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"]);
@@ -104,14 +105,23 @@ webgym.kinds = (() => {
   const isCell = (element) => {
     if (element.hasAttribute("tabindex") || listens(element)) return true;
     const grid = element.closest("[role=grid],[role=treegrid]");
-    for (let at = element; at && at !== parentOf(grid); at = parentOf(at)) if (at !== element && listens(at)) return true;
+    const around = parentOf(parentOf(grid) || grid);
+    for (let at = parentOf(element); at && at !== around; at = parentOf(at)) if (at.localName !== "body" && listens(at)) return true;
     return false;
   };
 
   // The head of a column whose cells show that they are clicked, unlike itself, such as a calendar's.
   const isDayHead = (head) => {
-    const cell = head.closest("table")?.querySelector("td");
-    return Boolean(cell && cursorOf(cell)) && !cursorOf(head);
+    const cells = head.closest("table")?.querySelectorAll("td") || [], middle = cells[cells.length >> 1];
+    return Boolean(middle && cursorOf(middle)) && !cursorOf(head);
+  };
+
+  // The label of a field, or what only frames it, whose listener moves the focus into the field.
+  const isLabel = (element) => {
+    const label = element.id ? element : element.querySelector("[id]");
+    if (!label?.id || label !== element && textOf(label).trim() !== textOf(element).trim()) return false;
+    const named = element.getRootNode().querySelectorAll(`[aria-labelledby~="${CSS.escape(label.id)}"]`);
+    return Array.prototype.some.call(named, (field) => field !== label && !matches(field, LABELLED));
   };
 
   // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a grid's cell.
@@ -135,6 +145,7 @@ webgym.kinds = (() => {
     if (cursor && !(parent && cursorOf(parent) === cursor)) return 2;
     if (cursor && cursor !== "pointer" && listens(element)) return 2; // a thing on a surface that is moved, too
     if ((role === "gridcell" || element.localName === "td") && matches(element, CELLS)) return isCell(element) ? 0.5 : 0;
+    if (isSheetCell(element)) return 0.5;
     if (element.localName === "canvas") return 1;
     if (HOLDERS.has(role) || element.localName === "label" || matches(element, TIPPED)) return 0;
     if (styleOf(element).cursor.endsWith("-resize")) return 0;
@@ -142,7 +153,7 @@ webgym.kinds = (() => {
     if (Number(element.getAttribute("tabindex") ?? -1) >= 0) return 1;
     if (reveals(element)) return 1;
     const heard = listens(element);
-    if (heard === null) return 0;
+    if (heard === null || heard && isLabel(element)) return 0;
     if (heard) return 1;
     const isPart = element.matches(PARTS);
     // The listener delegates to controls within.

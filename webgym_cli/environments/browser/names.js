@@ -14,16 +14,13 @@ webgym.names = (() => {
   const HINTS = ["title", "placeholder", "aria-placeholder", "data-placeholder", "data-tooltip", "data-original-title",
     "data-title", "data-tip", "aria-description", "data-language"];
   const TEST_IDS = ["data-testid", "data-test-id", "data-test", "data-cy"];
-  const UTILITIES = new RegExp("^(?:absolute|align|animate|bg|border|bottom|col|cursor|divide|duration|ease|fill|flex|font|gap|" +
-    "grid|h|inset|items|justify|leading|left|line|list|m[trblxy]?|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]?|" +
-    "place|pointer|relative|right|ring|rounded|row|scale|scroll|select|self|shadow|shrink|size|space|stroke|text|top|tracking|" +
-    "transition|translate|w|whitespace|z)-");
   const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50;
-  const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
+  const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox],[role=slider]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   // Maximum number of levels searched for a field's label.
   const BESIDE = 6;
-  const TICKED = /^(checkbox|radio|switch)$/, PURPOSES = /^(search|email|tel|url|password)$/;
+  const TICKED = /^(checkbox|radio|switch)$/;
+  const { classOf, generatedIn, iconOf, pictured, purposeOf } = webgym.icons;
   const closed = new WeakMap();
 
   // References taken before the page's scripts run, also because a form's fields can shadow the form's properties.
@@ -114,10 +111,14 @@ webgym.names = (() => {
     return text;
   };
 
-  // The same without boxes to tick and the names of icons, if there are other words.
-  const BESIDES = "[role=img],[role=checkbox],[role=radio],[role=switch]";
+  // The same without boxes to tick, the names of icons and the items below it, if there are other words.
+  const BESIDES = "[role=img],[role=checkbox],[role=radio],[role=switch]," +
+    ":is([role=treeitem],[role^=menuitem]) :is([role=group],[role=menu])";
   const wordsOf = memo((element) => {
-    const words = textOf(element, { left: MOST_NODES, unread: (node) => matches(node, BESIDES) });
+    const end = element.getBoundingClientRect().bottom;
+    // its own popup
+    const isBelow = (node) => node.childElementCount > 0 && styleOf(node).position === "absolute" && node.getBoundingClientRect().top >= end - 2;
+    const words = textOf(element, { left: MOST_NODES, unread: (node) => matches(node, BESIDES) || isBelow(node) });
     return words.trim() ? words : textOf(element);
   });
 
@@ -135,32 +136,9 @@ webgym.names = (() => {
     return style.display.startsWith("inline") || style.display === "contents" ? inner : ` ${inner} `;
   };
 
-  // Words that a style sheet puts into an element; not the symbols of icon fonts.
-  const generatedIn = (element) => ["::before", "::after"].map((part) => {
-    const content = getComputedStyle(element, part).content, pieces = content.matchAll(/"((?:[^"\\]|\\.)*)"|attr\(([\w-]+)/g);
-    const words = Array.from(pieces, ([, text, name]) => (name ? element.getAttribute(name) : text) || "").join("");
-    return /[\p{L}\p{N}]/u.test(words) ? words : "";
-  }).join(" ");
-
-  const pictured = (svg) => Array.prototype.find.call(svg.children, (child) => child.localName === "title")?.textContent || "";
-
-  // The name of an image without text, from its file, symbol or class; otherwise from its surroundings.
-  const iconOf = (element) => {
-    const parts = [element, ...Array.prototype.slice.call(element.querySelectorAll?.("img,svg,use,i,span") || [], 0, 8)];
-    for (const part of parts) {
-      const told = part.getAttribute("data-icon") || part.getAttribute("icon") || part.getAttribute("href")?.split("#")[1] ||
-        part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
-        part.localName === "img" && part.getAttribute("src")?.split(/[?#]/)[0].split("/").pop().replace(/\.\w+$/, "") ||
-        (part.getAttribute("class") || "").match(/(?:^|\s)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|ri)-([\w-]+)/)?.[1];
-      if (told) return told.replace(/[-_]+/g, " ");
-    }
-    const place = parts.map((part) => (part.getAttribute("class") || "").match(/([\w-]+)-icon(?:\s|$)/)?.[1]).find(Boolean);
-    return (place || "").replace(/[-_]+/g, " ");
-  };
-
   // The column header of a cell, or of a field in a cell or in the header itself.
   const CELLS = "td,[role=gridcell],[role=cell]";
-  const headsOf = memo((table) => Array.from(table.querySelectorAll(table.querySelector("thead") ? "thead th,[role=columnheader]" :
+  const headsOf = memo((table) => Array.from(table.querySelectorAll(table.querySelector("thead") ? "thead th,[role=columnheader],thead td" :
     "[role=columnheader],tr:first-child>th")));
   // Of grids that draw their header apart, by the columns' numbers.
   const numberedOf = memo((grid) => new Map(headsOf(grid).map((head) => [head.getAttribute("aria-colindex"), textOf(head)])
@@ -188,11 +166,17 @@ webgym.names = (() => {
     return "";
   };
 
+  // A cell of a table whose text can't be selected: what is pressed there is the cell, as in a spreadsheet without roles.
+  const isSheet = memo((table) => styleOf(table).userSelect === "none" && styleOf(table.ownerDocument.body).userSelect !== "none");
+  const isSheetCell = (element) => element.localName === "td" && !element.hasAttribute("role") && !element.closest("thead") &&
+    isSheet(element.closest("table") || element) && styleOf(element).cursor !== "pointer";
+
   const rowsOf = memo((body) => Array.prototype.filter.call(body.children, (row) => row.querySelector(CELLS)));
 
   // The name of a grid's cell: its row and its column.
   const cellName = (element) => {
-    const cell = matches(element, "[role=gridcell],[role=grid] td,[role=treegrid] td") && element, row = cell && cell.closest("tr,[role=row]");
+    const cell = (matches(element, "[role=gridcell],[role=grid] td,[role=treegrid] td") || isSheetCell(element)) && element;
+    const row = cell && cell.closest("tr,[role=row]");
     if (!row) return "";
     const cells = Array.prototype.filter.call(row.children, (other) => matches(other, CELLS));
     const head = Array.prototype.find.call(row.children, (other) => other !== cell && matches(other, "th,[role=rowheader]"));
@@ -202,13 +186,13 @@ webgym.names = (() => {
 
   const cellNameAround = (element) => {
     const cell = element.closest(CELLS);
-    return cell && cell !== element ? cellName(cell) : "";
+    return cell && cell !== element && (cell.parentElement.childElementCount > 1 || headOf(cell)) ? cellName(cell) : "";
   };
 
   // The nearest text on one side of an element; null if another field, to which the text belongs, is closer.
   const towards = (element, side, work) => {
     for (let at = element[side]; at; at = at[side]) {
-      if (at.nodeType === Node.ELEMENT_NODE && (matches(at, FIELDS) || at.querySelector(FIELDS))) return null;
+      if (at.nodeType === Node.ELEMENT_NODE && (matches(at, FIELDS) || at.querySelector(`${FIELDS},td`))) return null;
       const text = at.nodeType === Node.TEXT_NODE ? at.data :
         at.nodeType === Node.ELEMENT_NODE ? partOf(at, { left: MOST_NODES, ...work }) : "";
       if (text.trim()) return text;
@@ -221,7 +205,7 @@ webgym.names = (() => {
   const besideOf = (element, role) => {
     const ticked = TICKED.test(role), sides = ticked ? ["nextSibling", "previousSibling"] : ["previousSibling"];
     for (const at of levelsOf(element)) {
-      const found = sides.map((side) => towards(at, side, { words: !ticked })), text = found.find(Boolean);
+      const found = sides.map((side) => towards(at, side, { words: !ticked })), text = found.find((one) => /\p{L}/u.test(one || ""));
       if (text || found.includes(null)) return text || "";
     }
     return "";
@@ -236,24 +220,22 @@ webgym.names = (() => {
     }
   };
 
-  // The label of a form's row whose control is no native field; null if there is none.
-  const rowLabelOf = (element) => {
+  // The label of a form's row that is not linked to its control; null if there is none.
+  const rowLabelOf = (element, isField) => {
     for (const at of levelsOf(element)) {
       const before = at.previousElementSibling, label = before?.localName === "label" ? before : before?.querySelector("label");
-      if (before) return label && !label.control && textOf(label);
+      if (before && isField && (matches(before, FIELDS) || before.querySelector(FIELDS))) return null;
+      if (label && !label.control) return textOf(label);
+      if (before && (label || !isField)) return null;
     }
     return null;
   };
 
-  // The purpose of a field (WCAG 1.3.5): its `autocomplete` value, or its type.
-  const purposeOf = (element) => {
-    const filled = (element.getAttribute("autocomplete") || "").trim().split(/\s+/).pop().toLowerCase();
-    return filled && filled !== "on" && filled !== "off" ? filled.replaceAll("-", " ") : element.type?.match(PURPOSES)?.[0] || "";
+  // The label right before what is a field only to the eye.
+  const labelBefore = (element) => {
+    const label = roleOf(element) === "generic" && element.previousElementSibling;
+    return label && label.localName === "label" && !label.control ? textOf(label) : "";
   };
-
-  // The first class name that consists of words, for elements without any other name.
-  const classOf = (element) => (element.getAttribute("class") || "").split(/\s+/)
-    .find((name) => /^[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name))?.replace(/[-_]+/g, " ");
 
   const nameOf = memo((element) => {
     const tag = element.localName, isField = /^(input|select|textarea)$/.test(tag);
@@ -265,18 +247,22 @@ webgym.names = (() => {
     };
     const takes = isField && !/^(button|submit|reset|image)$/.test(element.type) || editable(element) || TICKED.test(role) ||
       HOLDERS.has(role) && tag !== "video" && tag !== "audio";
-    const within = () => element.querySelector?.("[aria-label],[title],[alt]");
+    const within = () => !HOLDERS.has(role) && element.querySelector?.("[aria-label],[title],[alt]");
     for (const source of [
       () => byIds(element, "aria-labelledby").map((part) => part.getAttribute("aria-label") || textOf(part)).join(" "),
-      () => element.getAttribute("aria-label"), labels, () => cellName(element), content, () => isField ? "" : generatedIn(element),
+      () => element.getAttribute("aria-label"), labels, () => cellName(element), () => labelBefore(element),
+      () => /[\p{L}\p{N}]/u.test(content()) && content(), () => element.getAttribute("title"), content, () => isField ? "" : generatedIn(element),
       () => element.getAttribute("alt") || (tag === "svg" ? pictured(element) : ""),
+      () => takes && !TICKED.test(role) && rowLabelOf(element, true),
       () => HINTS.map((hint) => element.getAttribute(hint)).find(Boolean),
-      () => within()?.getAttribute("aria-label") || within()?.getAttribute("title") || within()?.getAttribute("alt"),
+      () => ["aria-label", "title", "alt"].map((name) => within() && within()?.getAttribute(name)).find(Boolean),
       () => byIds(element, "aria-describedby").map((part) => textOf(part)).join(" "),
       () => host && (host.getAttribute("aria-label") || host.getAttribute("label") || host.getAttribute("title")),
+      () => TICKED.test(role) && (headOf(element) || besideOf(element, role) || isField && element.value !== "on" && element.value),
       () => isField || tag === "iframe" ? element.getAttribute("name") : "",
       () => isField ? !/[\d:]/.test(element.id) && element.id : rowLabelOf(element) || iconOf(element),
-      () => headOf(element), () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element)),
+      () => headOf(element) && [headOf(element), matches(element, "th *,[role=columnheader] *") && classOf(element)].filter(Boolean).join(" "),
+      () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element)),
       () => isField && element.id,
       () => TEST_IDS.map((id) => element.getAttribute(id)).find(Boolean)?.replace(/[-_]+/g, " "),
       () => roleOf(element) === "generic" && classOf(element),
@@ -287,7 +273,7 @@ webgym.names = (() => {
     return "";
   });
 
-  return Object.freeze({ atOnce, memo, styleOf, matches, roleOf, nameOf, cellNameAround, byIds, textOf, wordsOf, oneLine, editable, rootOf,
+  return Object.freeze({ atOnce, memo, styleOf, matches, roleOf, nameOf, labelBefore, isSheetCell, cellNameAround, byIds, textOf, wordsOf, oneLine, editable, rootOf,
     parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

@@ -69,7 +69,7 @@ webgym.observe = (() => {
   const facing = (element) => {
     const isTicked = element.localName === "input" && HIDDEN_INPUTS.test(element.type);
     const seen = place(element), hidden = isTicked && !seen && place(element, true);
-    if (isTicked && seen && !isSmall(seen)) return seen;
+    if (isTicked && seen && !isSmall(seen) && styleOf(element).pointerEvents !== "none") return seen;
     const labels = isTicked ? Array.from(element.labels || []) : [];
     // a button that is a label with a hidden box or field in it; a label of several parts has its own picture of the box
     const around = labels.find((label) => label.contains(element));
@@ -103,8 +103,8 @@ webgym.observe = (() => {
     // A listener on a large element is delegation; the element itself is no target.
     const most = sure === 2 || remembered(element) || matches(element, "canvas,svg") ? 0.9 : MOST_OF_SCREEN;
     if (sure < 3 && share > most && element.localName !== "canvas") return null;
-    // a resize handle between columns or panes
-    if (sure === 1 && Math.min(find.box.width, find.box.height) < THIN) return null;
+    // a resize handle between columns or panes, the edge of a cell
+    if (sure <= 1 && Math.min(find.box.width, find.box.height) < THIN) return null;
     if (sure === 1 && !remembered(element) && (isVeil(element) || isLayer(element) || nameOf(element).endsWith("…"))) return null;
     return { element, sure, isZone: isZone(element), reveals: reveals(element), ...find };
   };
@@ -234,9 +234,11 @@ webgym.observe = (() => {
       if (!find) continue;
       if (isSection(element) && find.face !== element) { // the sections are one field until they are seen
         [find.element, find.value] = [groupOf(element), sectionText(element)];
-        if (found.some((other) => other.element === find.element)) continue;
+        if (!matches(find.element, "[role=group]")) find.told = { role: "group", name: nameOf(element).replace(/^[^,]+, */, "") };
       }
-      found.push(find);
+      const known = found.findIndex((other) => other.element === find.element);
+      if (known < 0) found.push(find);
+      else if (find.value && !found[known].value) found[known] = find;
     }
     const all = withoutRepeats(found), kept = all.length > limit ? foremost(all, limit) : all;
     left = all.length - kept.length;
@@ -265,6 +267,7 @@ webgym.observe = (() => {
       const states = [...statesOf(element), ...(find.reveals ? ["shows more on hover"] : []), ...(context ? [`in ${context}`] : [])];
       const told = { id, role: roleOf(element), name: nameOf(element), value: find.value ?? valueOf(element, face), states,
         node: numberOf(element), point, box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
+      Object.assign(told, find.told);
       if (detail) told.detail = { ...element.dataset, class: element.getAttribute("class") || "", id: element.id, tag: element.localName, typed: element.value ?? "" };
       return told;
     });

@@ -13,7 +13,7 @@ from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.records.trajectory import Element
 
 # Each asks the objects of those before it.
-_SCRIPTS = ("names", "values", "sections", "kinds", "frames", "covers", "geometry", "observe", "act", "html")
+_SCRIPTS = ("icons", "names", "values", "sections", "kinds", "frames", "covers", "geometry", "observe", "act", "html")
 _LOOK = f"""(options) => ({{
   url: location.href,
   title: {PAGE_JS}.names.title(),

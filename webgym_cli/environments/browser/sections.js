@@ -8,8 +8,15 @@ webgym.sections = (() => {
   const ORDER = ["year", "month", "day", "hour", "minute", "second"];
 
   const isSection = (element) => Boolean(element) && matches(element, SECTION);
-  const groupOf = (section) => section.closest("[role=group]") || section.parentElement;
-  const sectionsOf = (section) => (isSection(section) ? Array.from(groupOf(section).querySelectorAll(SECTION)) : []);
+  const within = (element) => Array.from(element.querySelectorAll(SECTION));
+  // The group of a range contains two fields.
+  const groupOf = (section) => {
+    let own = section.parentElement;
+    while (within(own).length < 2 && own.parentElement && !matches(own, "[role=group]")) own = own.parentElement;
+    const group = section.closest("[role=group]");
+    return group && within(group).length === within(own).length ? group : own;
+  };
+  const sectionsOf = (section) => (isSection(section) ? within(groupOf(section)) : []);
 
   const kindOf = (section) => (section.getAttribute("aria-label") || "").match(KINDS)?.[0].toLowerCase() ||
     LETTERS[section.textContent.trim()[0]];

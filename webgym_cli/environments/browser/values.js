@@ -1,6 +1,6 @@
 // Values and states of elements, and what tells equal ones apart.
 webgym.values = (() => {
-  const { cellNameAround, matches, roleOf, byIds, parentOf, styleOf, textOf, oneLine } = webgym.names;
+  const { cellNameAround, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsOf, oneLine } = webgym.names;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
   const LONGEST = 400, MOST_NODES = 300, MOST_OPTIONS = 20, BESIDE = 3;
@@ -8,7 +8,7 @@ webgym.values = (() => {
   const AROUND = 8, LONGEST_CONTEXT = 40;
 
   // What a person reads in a field's wrapper: its text without icons, buttons, labels and placeholders.
-  const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend";
+  const UNREAD = "i,svg,img,[role=img],button,[role=button],label,legend,input,select,textarea,[role=listbox],[role=option]";
   const shownIn = (face) => oneLine(textOf(face, { left: MOST_NODES, unread: (node) => matches(node, UNREAD) || isPale(node) }));
 
   // A placeholder, which is paler than a text. Some components keep the class for the chosen option.
@@ -44,6 +44,7 @@ webgym.values = (() => {
       isMixed && "mixed",
       TICKED.test(role) && !isMixed && !(element.checked ?? is("checked")) && "unchecked",
       told("pressed") === "false" && "not pressed",
+      told("expanded") && is("selected") && "selected",
       told("current") && told("current") !== "false" && "current",
       element.matches(":focus") && element !== element.ownerDocument.body && "focused",
       told("posinset") && told("setsize") > 0 && `${told("posinset")} of ${told("setsize")}`,
@@ -64,8 +65,10 @@ webgym.values = (() => {
     const own = ownValueOf(element), role = roleOf(element);
     const isEmpty = !own || own === "collapsed" || own === "expanded";
     const isField = element.localName === "input", chosen = face === element && isField ? aroundOf(element) : face;
-    if (role === "combobox" && isEmpty && element.localName !== "select") return shownIn(chosen) || own;
-    return matches(element, "[role=gridcell],td") ? oneLine(textOf(element)) : own;
+    if (role === "combobox" && isEmpty && element.localName !== "select") return [shownIn(chosen)].find((text) => text !== nameOf(element)) || own;
+    if (labelBefore(element)) return oneLine(wordsOf(element));
+    const text = matches(element, "[role=gridcell],td") ? oneLine(textOf(element)) : own;
+    return text === nameOf(element) && text !== own ? "" : text;
   };
 
   const ownValueOf = (element) => {
@@ -77,7 +80,9 @@ webgym.values = (() => {
     if (tag === "select") return oneLine(Array.from(element.selectedOptions, (option) => option.label).join(", "));
     if (tag === "option") return element.selected ? "selected" : "";
     if (element.isContentEditable) return oneLine(element.innerText);
-    const expanded = element.getAttribute("aria-expanded");
+    const popup = element.popoverTargetElement;
+    const expanded = element.getAttribute("aria-expanded") || tag === "summary" && `${element.parentElement?.open}` ||
+      popup && `${matches(popup, ":popover-open")}`;
     if (expanded === "true" || expanded === "false") return expanded === "true" ? "expanded" : "collapsed";
     const toggled = (TOGGLES.find((attribute) => element.getAttribute(attribute) === "true") || "").slice(5);
     return toggled || oneLine(element.getAttribute("aria-valuetext") || element.getAttribute("aria-valuenow"));

@@ -1,0 +1,45 @@
+// What an element without words is called: by its picture, its style sheet, its class or its purpose.
+webgym.icons = (() => {
+  const UTILITIES = new RegExp("^(?:absolute|align|animate|bg|border|bottom|col|cursor|divide|duration|ease|fill|flex|font|gap|" +
+    "grid|h|inset|items|justify|leading|left|line|list|m[trblxy]?|max|min|object|opacity|order|origin|outline|overflow|p[trblxy]?|" +
+    "place|pointer|relative|right|ring|rounded|row|scale|scroll|select|self|shadow|shrink|size|space|stroke|text|top|tracking|" +
+    "transition|translate|w|whitespace|z)-");
+  const PURPOSES = /^(search|email|tel|url|password)$/;
+
+  // Words that a style sheet puts into an element; not the symbols of icon fonts.
+  const generatedIn = (element) => ["::before", "::after"].map((part) => {
+    const content = getComputedStyle(element, part).content, pieces = content.matchAll(/"((?:[^"\\]|\\.)*)"|attr\(([\w-]+)/g);
+    const words = Array.from(pieces, ([, text, name]) => (name ? element.getAttribute(name) : text) || "").join("");
+    return /[\p{L}\p{N}]/u.test(words) ? words : "";
+  }).join(" ");
+
+  const pictured = (svg) => Array.prototype.find.call(svg.children, (child) => child.localName === "title")?.textContent || "";
+
+  // The name of an image without text, from its file, symbol or class; otherwise from its surroundings.
+  const iconOf = (element) => {
+    const parts = [element, ...Array.prototype.slice.call(element.querySelectorAll?.("img,svg,use,i,span") || [], 0, 8)];
+    for (const part of parts) {
+      const told = part.getAttribute("data-icon") || part.getAttribute("icon") || part.getAttribute("href")?.split("#")[1] ||
+        part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
+        part.localName === "img" && part.getAttribute("src")?.split(/[?#]/)[0].split("/").pop().replace(/\.\w+$/, "") ||
+        (part.getAttribute("class") || "").match(/(?:^|\s)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|ri)-([\w-]+)/)?.[1];
+      if (told) return told.replace(/[-_]+/g, " ");
+    }
+    const classes = parts.map((part) => part.getAttribute("class") || "");
+    const place = classes.map((names) => names.match(/([\w-]+)-icon(?:\s|$)/)?.[1]).find(Boolean) ||
+      classes.find((names) => /^(?!ui )[a-z ]+ icon\b/.test(names))?.replace(/ (icon|link)\b/g, "");
+    return (place || "").replace(/[-_]+/g, " ");
+  };
+
+  // The purpose of a field (WCAG 1.3.5): its `autocomplete` value, or its type.
+  const purposeOf = (element) => {
+    const filled = (element.getAttribute("autocomplete") || "").trim().split(/\s+/).pop().toLowerCase();
+    return filled && filled !== "on" && filled !== "off" ? filled.replaceAll("-", " ") : element.type?.match(PURPOSES)?.[0] || "";
+  };
+
+  // The first class name that consists of words, for elements without any other name.
+  const classOf = (element) => (element.getAttribute("class") || "").split(/\s+/)
+    .find((name) => /^[a-z]{2,}(?:[-_]+(?:[A-Z]?[a-z]+|\d+))+$/.test(name) && !UTILITIES.test(name))?.replace(/[-_]+/g, " ");
+
+  return Object.freeze({ classOf, generatedIn, iconOf, pictured, purposeOf });
+})();
