@@ -129,6 +129,23 @@ async def test_openai_s_client_streams_and_calls_tools_in_both_dialects(world):
     assert isinstance(read_turns(made, world.upstream.tokens), list)
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", ask(tools=[CLICK])),
+        ("/v1/responses", {"model": "policy", "input": "Go.", "tools": [{"type": "function", **CLICK["function"]}]}),
+    ],
+)
+async def test_a_request_that_allows_no_calls_offers_no_tools(world, path, body):
+    key, world.upstream.text = (await world.open())["key"], CALL
+    kinds = []
+    for choice in ("auto", "none"):
+        answer = (await world.post(path, key, {**body, "tool_choice": choice})).text
+        kinds.append('"tool_calls": [' in answer or '"function_call"' in answer)
+    assert kinds == [True, False]
+    assert ["click" in json.dumps(sent["messages"]) for sent in world.upstream.bodies] == [True, False]
+
+
 async def test_helper_calls_are_recorded_and_never_trained(world):
     session = await world.open()
     await world.chat(session["key"], ask("Act.") | {"tools": [CLICK]})

@@ -51,6 +51,7 @@ class ChatRequest(ChatPart):
     model: str = Field(max_length=200)
     messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_ITEMS)
     tools: list[ChatTool] | None = Field(default=None, max_length=MAX_ITEMS)
+    tool_choice: Any = None
     response_format: dict[str, Any] | None = None
     stop: str | list[str] | None = None
     n: Literal[1] | None = None
@@ -59,8 +60,8 @@ class ChatRequest(ChatPart):
 
     @property
     def schemas(self) -> tuple[dict[str, Any], ...]:
-        """The schemas of the tools."""
-        return tuple(tool.model_dump() for tool in self.tools or ())
+        """The schemas of the tools that may be called."""
+        return () if self.tool_choice == "none" else tuple(tool.model_dump() for tool in self.tools or ())
 
     @property
     def fields(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def parse_response_request(value: dict[str, Any]) -> ChatRequest:
     if not isinstance(items, list):
         raise RequestError(400, "input: a text or a list is needed", "invalid_value")
     system = [{"role": "system", "content": value["instructions"]}] if value.get("instructions") else []
-    chat: dict[str, Any] = {name: value[name] for name in ("model", "stream") if name in value}
+    chat: dict[str, Any] = {name: value[name] for name in ("model", "stream", "tool_choice") if name in value}
     chat["messages"] = [*system, *(message for item in items for message in _convert_item(item))]
     if isinstance(value.get("tools"), list):
         chat["tools"] = [_convert_tool(tool) for tool in value["tools"]]
