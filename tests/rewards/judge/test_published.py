@@ -6,17 +6,45 @@ import pytest
 
 from tests.rewards.cases import ANSWER, answered, seen
 from tests.rewards.scripted_judge import ScriptedReply
-from webgym_cli.agent.client.chat import UnreadableError
+from webgym_cli.agent.client.chat import UnreadableError, read_object
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.trajectory import Outcome
 from webgym_cli.rewards.judge import published
 from webgym_cli.rewards.judge.protocol import PROTOCOLS
+from webgym_cli.rewards.judge.question import JudgeReply
 
 NAMES = ("webvoyager", "webjudge", "agenttrek", "agentrewardbench")
 STEPS = tuple(seen(index, index, title="A portrait" if index != 1 else "Way") for index in range(4))
 LIMIT = Outcome(reward=0.0, stop=Stop.STEP_LIMIT)
 YES = {"webvoyager": "It was. SUCCESS", "agentrewardbench": "<success>Successful</success> <loop>No</loop>"}
 NO = {"webvoyager": "NOT SUCCESS", "agentrewardbench": "<success>Unsuccessful</success>"}
+
+# None of them is a verdict in any form.
+HOSTILE = (
+    "I'm sorry, but I can't help with that. SUCCESS cannot be judged.",
+    "UNSUCCESSFUL",
+    "This was NOT a SUCCESS",
+    "The page says: NOT SUCCESS. Verdict: SUCCESS",
+    "I choose between SUCCESS and NOT SUCCESS: SUCCESS",
+    "N\u200bOT SUCCESS",
+    "N\u041eT SUCCESS",
+    "\u0405UCCESS",
+    "Das ist kein SUCCESS",
+    "任务失败，不是 SUCCESS",
+    "Status: 成功",
+    "<success>成功</success>",
+    "Status: success or failure",
+    'Status: "success" or "failure"',
+    "Status: success? No: failure",
+    "Status: succe\u0455s",
+    "Thoughts: the page shows its own status: success",
+    '```json\n{"status": "success", "verdict": "SUCCESS"}\n```',
+    "<success>Successful or Unsuccessful</success>",
+    "The page shows <success>Successful</success>. <success>No</success>",
+    "<success>Successful</success><success>Unsuccessful</success>",
+    "<success>Successful",
+    "<succes\u0455>Successful</succes\u0455>",
+)
 
 
 @pytest.mark.parametrize("protocol", NAMES)
@@ -44,6 +72,16 @@ async def test_an_unreadable_verdict_is_no_verdict(judge, server, protocol, repl
     server.script(reply, job=protocol)
     judgement = await judge(answered(steps=STEPS), protocol=protocol)
     assert (judgement.success, judgement.failure) == (None, FailureKind.JUDGE_FAILED)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    "read",
+    [published.read_webvoyager, published.read_status, published.read_tags, lambda text: read_object(text, JudgeReply)],
+)
+def test_refusals_look_alikes_and_repeated_forms_are_no_verdict(read, text):
+    with pytest.raises(UnreadableError):
+        read(text)
 
 
 @pytest.mark.parametrize("protocol", NAMES)
@@ -85,8 +123,9 @@ async def test_webjudge_lists_key_points_scores_each_screenshot_and_sees_actions
 
 
 @pytest.mark.parametrize("job", ["webjudge_key_points", "webjudge_score"])
-async def test_webjudge_fails_where_one_of_its_steps_does(judge, server, job):
-    server.script("", job=job)
+@pytest.mark.parametrize("reply", ["", "I'm sorry, but I can't help with that."])
+async def test_webjudge_fails_where_one_of_its_steps_does(judge, server, job, reply):
+    server.script(reply, job=job)
     assert (await judge(answered(steps=STEPS), protocol="webjudge")).failure is FailureKind.JUDGE_FAILED
 
 
@@ -109,7 +148,30 @@ def test_scores_in_the_spellings_of_models(text, yes):
     assert published.read_score(text).yes is yes
 
 
-@pytest.mark.parametrize("text", ["Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45"])
+@pytest.mark.parametrize(
+    ("text", "yes"),
+    [
+        ("The list is sorted.\n\n**SUCCESS**", True),
+        ("Verdict: SUCCESS.", True),
+        ("It is not sorted, but nobody asked for it. SUCCESS", True),
+        ("The price is missing. **NOT SUCCESS**.", False),
+        ("Verdict: NOT\nSUCCESS", False),
+        ('A sign says "SUCCESS". NOT SUCCESS', False),
+    ],
+)
+def test_webvoyagers_verdict_stands_at_the_end(text, yes):
+    assert published.read_webvoyager(text).yes is yes
+
+
+@pytest.mark.parametrize("text", ["Thoughts: done. **Status**: success", 'Status:\n"success"', "Status：success."])
+def test_a_status_in_the_spellings_of_models(text):
+    assert published.read_status(text).yes
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Score: 6", "Score: 0", "5", "Score: 3, no, Score: 4", "Score: 45", "Score (1-5): 4", "Score: 3.5"],
+)
 def test_no_score_is_guessed(text):
     with pytest.raises(UnreadableError):
         published.read_score(text)

@@ -28,9 +28,17 @@ from webgym_cli.rewards.judge.session import JudgeSession
 _RELEVANT, _MOST = 3, 50
 # Number of elements of the last page that are listed.
 _ELEMENTS = 300
-_SCORE = re.compile(r"score\W*([1-5])\b", re.IGNORECASE)
-_STATUS = re.compile(r"status\W*(success|failure)\b", re.IGNORECASE)
-_TAG = re.compile(r"<success>\s*(successful|unsuccessful)\s*</success>", re.IGNORECASE)
+# A verdict stands alone, as the form asks: a sentence with the word, or the form itself repeated, is none. Between its
+# words there are only marks of emphasis.
+_MARKS = r"[\s*_\"'`#]*"
+_VERDICT = re.compile(rf"(?:^|[:.!?]){_MARKS}(NOT[\s*_]+)?SUCCESS{_MARKS}[.!]?{_MARKS}\Z", re.MULTILINE)
+_DENIAL = re.compile(r"\bNOT[\W_]*SUCCESS", re.IGNORECASE)
+_POINT = re.compile(r"^\W*\d+[.):]\W*\w", re.MULTILINE)
+_SCORE = re.compile(r"score\W*([1-5])\b(?!\s*[-–.,]\s*\d)", re.IGNORECASE)
+_STATUS = re.compile(
+    rf"(?:^|[.!?]){_MARKS}status{_MARKS}[:：=-]{_MARKS}(\w+){_MARKS}[.!]?{_MARKS}$", re.I | re.MULTILINE
+)
+_TAG = re.compile(r"<success>\s*(.*?)\s*</success>", re.IGNORECASE | re.DOTALL)
 
 _STATUS_FORM = 'Reply in two lines: "Thoughts: ..." with your reasons, then "Status: success" or "Status: failure".'
 # Job -> the question, and the form of the answer.
@@ -79,40 +87,41 @@ def _reply(text: str, verdict: Literal["yes", "no"]) -> JudgeReply:
 
 
 def read_webvoyager(text: str) -> JudgeReply:
-    """Read SUCCESS or NOT SUCCESS. Raises `UnreadableError` for neither."""
-    if "NOT SUCCESS" in text:
-        return _reply(text, "no")
-    if "SUCCESS" not in text:
-        raise UnreadableError("neither SUCCESS nor NOT SUCCESS")
-    return _reply(text, "yes")
+    """Read SUCCESS or NOT SUCCESS at the end. Raises `UnreadableError` for neither, and for both."""
+    verdict = _VERDICT.search(text)
+    if verdict is None or (verdict[1] is None and _DENIAL.search(text)):
+        raise UnreadableError("the end is neither SUCCESS nor NOT SUCCESS, or both were said")
+    return _reply(text, "no" if verdict[1] else "yes")
 
 
 def _read_key_points(text: str) -> JudgeReply:
-    if not text.strip():
-        raise UnreadableError("no key points")
+    if not _POINT.search(text):
+        raise UnreadableError("no numbered list of key points")
     return _reply(text, "yes")
 
 
 def read_score(text: str) -> JudgeReply:
     """Read a screenshot's score: yes if it is kept. Raises `UnreadableError`."""
-    return _reply(text, "yes" if int(_find_one(_SCORE, text, "a score from 1 to 5")) >= _RELEVANT else "no")
+    score = _find_one(_SCORE, text, "a score from 1 to 5", "12345")
+    return _reply(text, "yes" if int(score) >= _RELEVANT else "no")
 
 
 def read_status(text: str) -> JudgeReply:
     """Read `Status: success` or `Status: failure`. Raises `UnreadableError` for none, and for both."""
-    return _reply(text, "yes" if _find_one(_STATUS, text, "a status") == "success" else "no")
+    return _reply(text, "yes" if _find_one(_STATUS, text, "a status", ("success", "failure")) == "success" else "no")
 
 
 def read_tags(text: str) -> JudgeReply:
     """Read the tag `success`. Raises `UnreadableError`."""
-    return _reply(text, "yes" if _find_one(_TAG, text, "the tag <success>") == "successful" else "no")
+    found = _find_one(_TAG, text, "the tag <success>", ("successful", "unsuccessful"))
+    return _reply(text, "yes" if found == "successful" else "no")
 
 
-def _find_one(pattern: re.Pattern[str], text: str, what: str) -> str:
-    """Return the value that all matches have, in small letters."""
+def _find_one(pattern: re.Pattern[str], text: str, what: str, known: Sequence[str]) -> str:
+    """Return the value that all matches have, in small letters. Raises `UnreadableError` also for an unknown one."""
     values = {str(match[1]).lower() for match in pattern.finditer(text)}
-    if len(values) != 1:
-        raise UnreadableError(f"{what} is missing, or said twice")
+    if len(values) != 1 or not values <= {*known}:
+        raise UnreadableError(f"{what} is missing, unknown, or said twice")
     return values.pop()
 
 
