@@ -78,6 +78,8 @@ def test_holm_by_hand():
         ({"judge": {"digest": "j2"}}, "judge.digest"),
         ({"tasks": {"digest": "d2"}}, "tasks.digest"),
         ({"tasks": {"seed": 1}}, "tasks.seed"),
+        ({"tasks": {"repeats": 1}}, "tasks.repeats"),
+        ({"tasks": {"episodes": 4}}, "tasks.episodes"),
         ({"decoding": {"temperature": 0.0}}, "decoding.temperature"),
         ({"browser": {"access": "cdp"}}, "browser.access"),
         ({"limits": {"max_steps": {"15": 10}}}, "limits.max_steps"),
@@ -93,7 +95,12 @@ def test_other_conditions_are_refused_by_name_unless_asked_for(tmp_path, changed
 
 @pytest.mark.parametrize(
     "changed",
-    [{"tasks": {"source": "b.jsonl"}}, {"tasks": {"repeats": 1}}, {"policy": {"name": "q"}}, {"versions": {"x": "2"}}],
+    [
+        {"tasks": {"source": "b.jsonl"}},
+        {"prompt": {"history_window": 1}},
+        {"policy": {"name": "q"}},
+        {"versions": {"x": "2"}},
+    ],
 )
 def test_what_is_compared_may_differ(tmp_path, changed):
     one, two = write(tmp_path, "one", {"a": [S]}), write(tmp_path, "two", {"a": [U]}, **changed)

@@ -28,7 +28,18 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.util.files import read_json
 
 # Conditions whose difference alone changes the numbers; another policy, its prompt and versions are what is compared.
-_DECISIVE = ("tasks.digest", "tasks.seed", "limits", "browser", "decoding", "scoring", "judge")
+# The number of repeats decides whether "at least half of them" is easier than one.
+_DECISIVE = (
+    "tasks.digest",
+    "tasks.seed",
+    "tasks.episodes",
+    "tasks.repeats",
+    "limits",
+    "browser",
+    "decoding",
+    "scoring",
+    "judge",
+)
 # The two denominators of a record.
 RATES = ("overall", "valid_only")
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -170,7 +170,7 @@ def describe_conditions(run: RunDir, settings: Settings, source: str, episodes: 
 
 
 def digest_tasks(keys: Collection[str]) -> str:
-    """Return 16 hex digits that are equal for equal sets of tasks, whatever their order and file."""
+    """Return 16 hex digits, equal for equal sets of tasks in any order."""
     return hashlib.sha256("\n".join(sorted(keys)).encode()).hexdigest()[:16]
 
 
@@ -239,20 +239,24 @@ async def evaluate(context: StageContext, plan: EvaluationPlan) -> dict[str, Any
 
 async def _finish_episodes(context: StageContext, plan: EvaluationPlan) -> list[EpisodeResult]:
     """Return the results of all episodes, after the missing ones were run and judged."""
-    run, settings = plan.run, context.settings
-    count = plan.conditions["tasks"]["episodes"]
+    run, settings, count = plan.run, context.settings, plan.conditions["tasks"]["episodes"]
+    judged_by = compute_settings_digest(settings.judge) if settings.judge.base_url else ""
     rollout = plan_current_rollout(run, settings, Split.TEST, settings.rollout.policy, count)
     if rollout.owed:
-        await execute_rollout(context, rollout)
-    judged_by = compute_settings_digest(settings.judge) if settings.judge.base_url else ""
-    results = read_results(run, judged_by)
-    # an answer that can't be read is a failure that counts; a judge that was down is asked again
-    ids = tuple(one.trajectory for one in results if one.end is EpisodeEnd.UNSCORED or one.unavailable)
-    if ids and judged_by:
+        await execute_rollout(context, replace(rollout, unjudged=_list_unjudged(run, judged_by)))
+    if (ids := _list_unjudged(run, judged_by)) and judged_by:
         await judge(context, plan_scoring(run, JudgeScorer(settings.judge), ScoringQuery(split=Split.TEST, ids=ids)))
     results = read_results(run, judged_by)
     _require_results(run, results)
     return results
+
+
+def _list_unjudged(run: RunDir, judged_by: str) -> tuple[str, ...]:
+    """Return the ids of the trajectories for the judge."""
+    # A judge that was down is asked again. An answer that can't be read is a failure that counts: a second try after an
+    # interruption would change the record.
+    waiting = (one for one in read_results(run, judged_by) if one.end is EpisodeEnd.UNSCORED or one.unavailable)
+    return tuple(one.trajectory for one in waiting)
 
 
 def _require_results(run: RunDir, results: Sequence[EpisodeResult]) -> None:

@@ -197,10 +197,27 @@ async def test_another_judge_writes_a_second_record_of_the_same_episodes(world, 
     assert first.read_bytes() == before
 
 
-async def test_an_unreadable_verdict_is_a_failure_and_no_success(world, server):
+async def test_an_unreadable_verdict_is_a_failure_and_is_not_asked_for_again(world, server, monkeypatch):
     server.script(GARBAGE, job="claims")
     record = await world.evaluate(server)
-    assert (record["successes"], record["valid"], record["failures"]) == (record["successes"], 1, {"judge_failed": 1})
+    assert (record["valid"], record["failures"]) == (1, {"judge_failed": 1})
+    (file,) = world.run.root.glob("evaluation-*.json")
+    before, asked = file.read_bytes(), len(server.asked)
+    # as if it had been killed before its last episode ended
+    file.unlink()
+    part = world.run.part(Split.TEST, 0)
+    *stored, last = part.read_text().splitlines(keepends=True)
+    part.write_text("".join(stored))
+    waiting = []
+
+    async def execute_rollout(context, plan):
+        waiting.extend(plan.unjudged)
+        part.write_text("".join([*stored, last]))
+
+    monkeypatch.setattr("webgym_cli.loop.rollout_setup.check_policy", lambda *given: None)
+    monkeypatch.setattr("webgym_cli.loop.evaluation.execute_rollout", execute_rollout)
+    await world.evaluate(server)
+    assert (waiting, len(server.asked), file.read_bytes()) == ([], asked, before)
 
 
 def test_tasks_are_told_apart_by_their_digest(tmp_path, monkeypatch):

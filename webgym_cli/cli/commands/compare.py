@@ -70,9 +70,10 @@ def compare(
     from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
-    if html is not None:
-        refuse_output_in_run(html)
-    if _compare_evaluations(output, sides, top if tasks else None, html, across=across):
+    for file in (html, csv):
+        if file is not None and file != Path("-"):
+            refuse_output_in_run(file)
+    if _compare_evaluations(output, sides, top if tasks else None, html, csv, across=across):
         return
     named = _parse_sides(sides, csv, html)
     with ExitStack() as stack:
@@ -93,7 +94,7 @@ def compare(
 
 
 def _compare_evaluations(
-    output: Output, sides: Sequence[Path], top: int | None, html: Path | None, *, across: bool
+    output: Output, sides: Sequence[Path], top: int | None, html: Path | None, csv: Path | None, *, across: bool
 ) -> bool:
     """Compare records of evaluations; return whether the sides are such. `top`: as for runs."""
     from webgym_cli.compare.evaluation_views import build_comparison_tables, render_record_comparison
@@ -102,6 +103,8 @@ def _compare_evaluations(
     records = [record for side in sides if (record := find_record(side))]
     if not records:
         return False
+    if csv is not None:
+        raise UsageError("--csv: a row belongs to a run", hint="webgym compare EVALUATION EVALUATION --json")
     if len(records) < max(2, len(sides)):
         raise UsageError("evaluations are compared with evaluations", hint="webgym compare EVALUATION EVALUATION")
     comparison = compare_records(records, across=across)

@@ -113,8 +113,8 @@ def read_status(text: str) -> JudgeReply:
 
 def read_tags(text: str) -> JudgeReply:
     """Read the tag `success`. Raises `UnreadableError`."""
-    found = _find_one(_TAG, text, "the tag <success>", ("successful", "unsuccessful"))
-    return _reply(text, "yes" if found == "successful" else "no")
+    tag = _find_one(_TAG, text, "the tag <success>", ("successful", "unsuccessful"))
+    return _reply(text, "yes" if tag == "successful" else "no")
 
 
 def _find_one(pattern: re.Pattern[str], text: str, what: str, known: Sequence[str]) -> str:
@@ -158,11 +158,11 @@ async def _decide(session: JudgeSession, question: JudgeQuestion) -> bool:
 async def judge_webvoyager(session: JudgeSession) -> bool:
     """Judge by the answer and the last screenshots; without an answer the task was not done."""
     trajectory = session.trajectory
-    if trajectory.outcome.stop is not Stop.ANSWERED:
+    answer = (trajectory.outcome.answer or "").strip()
+    if trajectory.outcome.stop is not Stop.ANSWERED or not answer:
         return False
     shown = _list_shots(trajectory)[-session.settings.max_images :]
     session.fields["key_points"] = tuple(shown)
-    answer = trajectory.outcome.answer or ""
     return await _decide(session, _ask("webvoyager", trajectory, read_webvoyager, shown, answer=answer))
 
 
