@@ -97,7 +97,6 @@ def test_other_conditions_are_refused_by_name_unless_asked_for(tmp_path, changed
     "changed",
     [
         {"tasks": {"source": "b.jsonl"}},
-        {"prompt": {"history_window": 1}},
         {"policy": {"name": "q"}},
         {"versions": {"x": "2"}},
     ],

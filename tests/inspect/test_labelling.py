@@ -95,6 +95,7 @@ async def test_people_label_apart_and_go_on_where_they_stopped(run):
         ("ben/test-0000-00002", None, 404),  # it failed: there is nothing to label
         ("..%2f/test-0000-00000", None, 404),
         ("?who=a%2fb", None, 400),
+        ("?who=..", None, 400),
     ],
 )
 async def test_only_the_address_itself_is_served(run, path, host, status):

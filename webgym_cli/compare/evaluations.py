@@ -30,15 +30,8 @@ from webgym_cli.util.files import read_json
 # Conditions whose difference alone changes the numbers; another policy, its prompt and versions are what is compared.
 # The number of repeats decides whether "at least half of them" is easier than one.
 _DECISIVE = (
-    "tasks.digest",
-    "tasks.seed",
-    "tasks.episodes",
-    "tasks.repeats",
-    "limits",
-    "browser",
-    "decoding",
-    "scoring",
-    "judge",
+    *("tasks.digest", "tasks.seed", "tasks.episodes", "tasks.repeats"),
+    *("limits", "browser", "decoding", "scoring", "judge"),
 )
 # The two denominators of a record.
 RATES = ("overall", "valid_only")

@@ -24,7 +24,7 @@ from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.html_page import render_page
 from webgym_cli.util.local_server import SecretServer, respond
 
-_NAME = re.compile(r"[\w.-]{1,40}")
+_NAME = re.compile(r"[\w-][\w.-]{0,39}")
 
 
 @dataclass(frozen=True, slots=True)

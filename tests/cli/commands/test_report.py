@@ -128,6 +128,8 @@ def test_more_runs_are_rows_with_their_seeds_in_groups(run, other, tmp_path):
     assert call("compare", run.root, other.root, "--csv", "-")[0].splitlines()[0] == lines[0]
     with pytest.raises(UsageError, match="--csv"):
         call("compare", run.root, 0, 0, "--csv", tmp_path / "study.csv")
+    with pytest.raises(UsageError, match="is in the run"):
+        call("compare", run.root, other.root, "--csv", run.root / "study.csv")
     assert "gained" in call("compare", run.root, other.root, "--tasks")[0]
     call("compare", run.root, other.root, run.root, "--html", tmp_path / "study.html")
     assert b"3 runs" in (tmp_path / "study.html").read_bytes()

@@ -103,6 +103,7 @@ async def test_webvoyager_sees_the_answer_and_the_last_screenshots(judge, server
     assert (question.data["answer"], len(question.images)) == (ANSWER, 2)
     assert set(question.data) == {"question", "task", "answer"}
     assert (await judge(answered(steps=STEPS, outcome=LIMIT), protocol="webvoyager")).success is False
+    assert (await judge(answered(answer=" ", steps=STEPS), protocol="webvoyager")).success is False
     assert len(server.asked) == 1, "without an answer nothing is asked"
 
 

@@ -24,21 +24,21 @@ from webgym_cli.rewards.judge.protocol import JudgeProtocol
 from webgym_cli.rewards.judge.question import FRAME, JudgeQuestion, JudgeReply
 from webgym_cli.rewards.judge.session import JudgeSession
 
-# WebJudge keeps screenshots from this score on, and at most so many of them.
-_RELEVANT, _MOST = 3, 50
+# WebJudge keeps at most so many of the screenshots with a score of 3 or more.
+_MOST = 50
 # Number of elements of the last page that are listed.
 _ELEMENTS = 300
 # A verdict stands alone, as the form asks: a sentence with the word, or the form itself repeated, is none. Between its
-# words there are only marks of emphasis.
-_MARKS = r"[\s*_\"'`#]*"
+# words there are only marks of emphasis, and a few: the time is bounded for an answer of 16 MB of them, too.
+_MARKS = r"[\s*_\"'`#]{0,9}"
 _VERDICT = re.compile(rf"(?:^|[:.!?]){_MARKS}(NOT[\s*_]+)?SUCCESS{_MARKS}[.!]?{_MARKS}\Z", re.MULTILINE)
 _DENIAL = re.compile(r"\bNOT[\W_]*SUCCESS", re.IGNORECASE)
-_POINT = re.compile(r"^\W*\d+[.):]\W*\w", re.MULTILINE)
+_POINT = re.compile(r"^\W{0,9}\d{1,3}[.):]\W{0,9}\w", re.MULTILINE)
 _SCORE = re.compile(r"score\W*([1-5])\b(?!\s*[-–.,]\s*\d)", re.IGNORECASE)
 _STATUS = re.compile(
     rf"(?:^|[.!?]){_MARKS}status{_MARKS}[:：=-]{_MARKS}(\w+){_MARKS}[.!]?{_MARKS}$", re.I | re.MULTILINE
 )
-_TAG = re.compile(r"<success>\s*(.*?)\s*</success>", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<success>(?:\s*(\w+)\s*</success>)?", re.IGNORECASE)
 
 _STATUS_FORM = 'Reply in two lines: "Thoughts: ..." with your reasons, then "Status: success" or "Status: failure".'
 # Job -> the question, and the form of the answer.
@@ -102,27 +102,25 @@ def _read_key_points(text: str) -> JudgeReply:
 
 def read_score(text: str) -> JudgeReply:
     """Read a screenshot's score: yes if it is kept. Raises `UnreadableError`."""
-    score = _find_one(_SCORE, text, "a score from 1 to 5", "12345")
-    return _reply(text, "yes" if int(score) >= _RELEVANT else "no")
+    return _read_word(_SCORE, text, yes="345", no="12")
 
 
 def read_status(text: str) -> JudgeReply:
     """Read `Status: success` or `Status: failure`. Raises `UnreadableError` for none, and for both."""
-    return _reply(text, "yes" if _find_one(_STATUS, text, "a status", ("success", "failure")) == "success" else "no")
+    return _read_word(_STATUS, text, yes=("success",), no=("failure",))
 
 
 def read_tags(text: str) -> JudgeReply:
     """Read the tag `success`. Raises `UnreadableError`."""
-    tag = _find_one(_TAG, text, "the tag <success>", ("successful", "unsuccessful"))
-    return _reply(text, "yes" if tag == "successful" else "no")
+    return _read_word(_TAG, text, yes=("successful",), no=("unsuccessful",))
 
 
-def _find_one(pattern: re.Pattern[str], text: str, what: str, known: Sequence[str]) -> str:
-    """Return the value that all matches have, in small letters. Raises `UnreadableError` also for an unknown one."""
-    values = {str(match[1]).lower() for match in pattern.finditer(text)}
-    if len(values) != 1 or not values <= {*known}:
-        raise UnreadableError(f"{what} is missing, unknown, or said twice")
-    return values.pop()
+def _read_word(pattern: re.Pattern[str], text: str, *, yes: Sequence[str], no: Sequence[str]) -> JudgeReply:
+    """Read the word that all matches have, in small letters. Raises `UnreadableError` for none, several and others."""
+    words = {str(match[1]).lower() for match in pattern.finditer(text)}
+    if len(words) != 1 or not words <= {*yes, *no}:
+        raise UnreadableError(f"one of {', '.join((*yes, *no))} is missing, or several were said")
+    return _reply(text, "yes" if words <= {*yes} else "no")
 
 
 def _ask(
