@@ -20,9 +20,7 @@ def test_a_point_is_a_share_of_the_picture():
 
 
 def test_an_element_is_its_box_in_picture_pixels():
-    marker = locate_marker(acting(ActionName.HOVER, element_id=3))
-    assert marker == ActionMarker(10, 20, 30, 8)
-    assert marker.is_box
+    assert locate_marker(acting(ActionName.HOVER, element_id=3)) == ActionMarker(10, 20, 30, 8)
 
 
 def test_a_box_is_cut_at_the_pictures_edge():

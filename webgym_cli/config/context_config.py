@@ -5,8 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
-from webgym_cli.records.action import InteractionMode
-from webgym_cli.records.trajectory import PromptName, PromptVersion
+from webgym_cli.records.prompt_version import InteractionMode, PromptName, PromptVersion
 
 
 class ContextSettings(ConfigSection):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from webgym_cli.config.section import ConfigSection
-from webgym_cli.records.task import DifficultyBand
+from webgym_cli.records.groups import DifficultyBand
 
 
 class FilterSettings(ConfigSection):

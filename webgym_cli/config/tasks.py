@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from webgym_cli.config.section import ConfigSection
-from webgym_cli.records.task import DifficultyBand
+from webgym_cli.records.groups import DifficultyBand
 
 # Tasks by the policy's newest success on them.
 TaskPool = Literal["unseen", "hard", "normal", "easy"]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy
-from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.dataset import PreparedRecord, TrainingData
 from webgym_cli.records.events import EventSink
 from webgym_cli.store.run import RunDir
@@ -17,6 +16,7 @@ from webgym_cli.util.registry import Registry
 
 if TYPE_CHECKING:
     from webgym_cli.agent.client.prompt_logprobs import ClientFactory
+    from webgym_cli.records.batch import BatchSelection
     from webgym_cli.store.index.query import Index
 
 

@@ -8,16 +8,8 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from webgym_cli.records.base import Record
+from webgym_cli.records.prompt_version import InteractionMode as InteractionMode
 from webgym_cli.records.tool import ToolCall
-
-
-class InteractionMode(StrEnum):
-    """How the policy refers to elements of a page."""
-
-    COORDINATES = "coordinates"
-    """By a point, each axis normalised to 0-1000 (function `computer_use`)."""
-    SET_OF_MARKS = "set_of_marks"
-    """By the number of a marked element (function `web_interaction`)."""
 
 
 class ActionName(StrEnum):

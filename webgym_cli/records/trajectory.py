@@ -7,12 +7,15 @@ from collections import Counter
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from webgym_cli.records.action import Action, InteractionMode
+from webgym_cli.records.action import Action
 from webgym_cli.records.base import Moment, Record, StoredRecord
 from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.final_state import FinalState
+from webgym_cli.records.prompt_version import InteractionMode, PromptName
+from webgym_cli.records.prompt_version import PromptVersion as PromptVersion
+from webgym_cli.records.prompt_version import is_webrl as is_webrl
 from webgym_cli.records.sample import SentPrompt as SentPrompt
 from webgym_cli.records.sampling import PolicyVersion, Sampling
 from webgym_cli.records.task import Split, Task
@@ -206,30 +209,6 @@ class Outcome(Record):
     def success(self) -> bool | None:
         """Whether the task was solved; None if unknown."""
         return None if self.failure or self.reward is None else self.reward >= self.success_threshold
-
-
-class PromptVersion(StrEnum):
-    """Prompt version: how the policy is asked to write its response."""
-
-    VANILLA = "vanilla"
-    """The action in a sentence, then its call."""
-    COMPLETE = "complete"
-    """WebGym's memory prompt: memory, progress, intention, action, then the call."""
-    WEBRL = "webrl"
-    """WebRL's rounds: its action language, and the page as text."""
-    WEBRL_RELEASED = "webrl_released"
-    """The same as WebRL's published models were trained on: one raw text, and the page in its form."""
-
-
-def is_webrl(version: str) -> bool:
-    """Whether a prompt version shows pages as text and uses WebRL's actions."""
-    return version in (PromptVersion.WEBRL, PromptVersion.WEBRL_RELEASED)
-
-
-# A built-in prompt version, or the name of an action set registered by a plugin.
-PromptName = Annotated[
-    PromptVersion | str, BeforeValidator(lambda value: next((one for one in PromptVersion if one == value), value))
-]
 
 
 class PromptSpec(Record):

@@ -10,18 +10,17 @@ from webgym_cli.config.model import Settings
 from webgym_cli.config.rl_data import GroupBy
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.data import PreparedData
-from webgym_cli.prepare.groups import load_planned_groups
 from webgym_cli.prepare.sft.training_files import refresh_train_config, renewed_train_config
-from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.dataset import Prepared, TrainingData
 from webgym_cli.records.events import EventSink
-from webgym_cli.records.task import Split
+from webgym_cli.records.groups import Split
 from webgym_cli.store.checkpoints import policy_path
 from webgym_cli.store.prepared import find_prepared, read_data_digest, read_prepared
 from webgym_cli.store.run import RunDir
 
 if TYPE_CHECKING:
     from webgym_cli.prepare.sft.plan import PreparePlan
+    from webgym_cli.records.batch import BatchSelection
     from webgym_cli.store.index.query import Index
 
 _MEMBERS = """
@@ -50,6 +49,8 @@ class Dataset(PreparedData["PreparePlan"]):
         self, plan: PreparePlan, run: RunDir, settings: Settings, index: Index, selection: BatchSelection | None
     ) -> Iterable[dict[str, Any]]:
         """Return the trajectories that are selected, else the newest iteration's."""
+        from webgym_cli.prepare.groups import load_planned_groups
+
         load_planned_groups(index, run, plan.read, "chain", settings.agent.group_size)
         if selection is None:
             return index.rows(_MEMBERS.format(where="iteration = ?"), [plan.read[-1]])

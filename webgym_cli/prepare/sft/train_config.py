@@ -14,7 +14,7 @@ from webgym_cli.config.model_defaults import require_template
 from webgym_cli.errors import SettingsError
 from webgym_cli.prepare.sft.sampling import resolve_seed
 from webgym_cli.records.dataset import TRAIN, VALIDATION
-from webgym_cli.records.trajectory import PromptVersion
+from webgym_cli.records.prompt_version import PromptVersion
 
 # LLaMA-Factory's template that adds nothing, for prompts that contain their control tokens.
 RAW = "empty"

@@ -11,7 +11,6 @@ import yaml
 from webgym_cli.config.model import Settings
 from webgym_cli.config.shipped import find_deepspeed_file
 from webgym_cli.config.trust import is_own, refuse_foreign
-from webgym_cli.prepare.sft.sharegpt import build_dataset_info
 from webgym_cli.prepare.sft.train_config import build_train_config, build_wandb_env
 from webgym_cli.records.dataset import DATASET_INFO, DEEPSPEED, PREPARED, TRAIN_CONFIG, WANDB_ENV, Prepared
 from webgym_cli.records.events import EventSink, make_event
@@ -41,6 +40,8 @@ def refresh_train_config(run: RunDir, settings: Settings, sink: EventSink) -> No
         sink(make_event("train_config", renewed=False, message=f"{edited} was edited by hand: trained as it stands"))
     has_changed = renewed_train_config(run, settings) is not None
     if has_changed or not own:
+        from webgym_cli.prepare.sft.sharegpt import build_dataset_info
+
         write_json(run.dataset / DATASET_INFO, build_dataset_info(validation=bool(prepared.val_samples)))
         write_training_files(run.dataset, run, settings, prepared)
     if has_changed:
