@@ -92,6 +92,11 @@ CASES = {
             ("radio", "1", "", ("unchecked",)),
         ],
     ),
+    "two fields in a row with one label": (
+        "<div><div><label>Stay</label></div><p><span><input placeholder=Start></span>"
+        "<span><input placeholder=End></span></p></div>",
+        [("textbox", "Start", "", ()), ("textbox", "End", "", ())],
+    ),
     "a label that moves the focus into its field": (
         "<h5 id=h>Name</h5><input aria-labelledby=h list=d><datalist id=d><option>Ann</datalist>"
         "<script>h.addEventListener('click', () => {})</script>",

@@ -222,9 +222,10 @@ webgym.names = (() => {
 
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
+    const hasOther = (one) => [one, ...one.querySelectorAll(FIELDS)].some((other) => other !== element && matches(other, FIELDS));
     for (const at of levelsOf(element)) {
       const before = at.previousElementSibling, label = before?.localName === "label" ? before : before?.querySelector("label");
-      if (before && isField && (matches(before, FIELDS) || before.querySelector(FIELDS))) return null;
+      if (isField && (hasOther(at) || before && hasOther(before))) return null; // of several fields each has a name of its own
       if (label && !label.control) return textOf(label);
       if (before && (label || !isField)) return null;
     }
