@@ -87,18 +87,19 @@ def test_an_evaluation_names_its_own_option(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "words"),
     [
-        ("self.yaml", "rollout: &a {episodes: *a}"),
-        ("list.yaml", "rollout: &a [*a]"),
-        ("deep.yaml", f"rollout: {'[' * 3000}{']' * 3000}"),
-        ("deep.json", f'{{"rollout": {"[" * 100_000}{"]" * 100_000}}}'),
+        ("self.yaml", "rollout: &a {episodes: *a}", "self.yaml:1: not YAML: a value is within itself"),
+        ("list.yaml", "rollout: &a [*a]", "list.yaml:1: not YAML: a value is within itself"),
+        ("twice.yaml", "sites:\n  a: {url: 'http://a'}\n  a: {}", "twice.yaml:3: not YAML: a is given twice"),
+        ("deep.yaml", f"rollout: {'[' * 3000}{']' * 3000}", "deep.yaml: nested too deeply"),
+        ("deep.json", f'{{"rollout": {"[" * 100_000}{"]" * 100_000}}}', "deep.json: nested too deeply"),
     ],
 )
-def test_settings_without_a_floor(tmp_path, name, text):
+def test_settings_without_a_floor(tmp_path, name, text, words):
     (tmp_path / name).write_text(text)
     message, _ = refused(2, "config", "show", "-c", name, cwd=tmp_path)
-    assert message == f"webgym: {name}: nested too deeply, or in itself"
+    assert message == f"webgym: {words}"
 
 
 @pytest.mark.parametrize(

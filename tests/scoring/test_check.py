@@ -1,6 +1,7 @@
 """Checks: which values are scores, what a failure says, and what an episode without a page offers."""
 
 import asyncio
+import functools
 import time
 from unittest import mock
 
@@ -26,7 +27,7 @@ def _no_checks():
 
 
 def context(**changes):
-    task = Task(id="close-7", check="closed", site="desk", role="agent", extra={"ticket": 7, "reward": "named so"})
+    task = Task(id="close-7", check="closed", site="desk", role="agent", extra={"ticket": 7, "reward": 1, "context": "mine"})
     final = FinalState(url="http://desk/7", title="Ticket 7", text="Closed", state={"tenant": "t1"})
     outcome = Outcome(reward=0.0, answer="It is closed.")
     return CheckContext(trajectory(task=task, final=final, outcome=outcome, **changes))
@@ -135,6 +136,18 @@ def test_a_task_is_refused_whose_check_is_not_loaded_or_needs_another_field(tmp_
     with pytest.raises(UsageError, match="loaded: closed"):
         require_checks([Task(id="d", check=f"{tmp_path}/evil.py:decide")])
     assert not marker.exists()
+
+
+@pytest.mark.parametrize("value", [len, None, functools.partial(len, []), dict])
+def test_a_check_is_a_function(value):
+    with pytest.raises(UsageError, match="check closed: a .* is no function"):
+        check("closed")(value)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "3", float("nan"), float("inf")])
+def test_a_time_limit_is_a_number_of_seconds(timeout):
+    with pytest.raises(UsageError, match="check closed: timeout="):
+        check("closed", timeout=timeout)(lambda: 1)
 
 
 @pytest.mark.parametrize("name", [lambda: 1, "", None])

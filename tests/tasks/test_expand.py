@@ -14,6 +14,8 @@ TEMPLATE = {
     "extra": {"team": "{person.team}", "tags": ["{n}"]},
 }
 
+SHORT = {"templates": [TEMPLATE | {"instruction": "Close {title}", "extra": {}}]}
+BOTH = {"templates": [TEMPLATE | {"instruction": "{title} {n}", "extra": {}}]}
 NUMBERS = "printf '7\\nx\\n7\\n'"
 
 
@@ -67,7 +69,7 @@ def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
     [
         ({"templates": []}, "templates"),
         ({"templates": [TEMPLATE | {"instruction": "{nobody}"}]}, "close: {nobody} is no parameter"),
-        ({"templates": [TEMPLATE | {"instruction": "{person.age}"}]}, "has no column age"),
+        ({"templates": [TEMPLATE | {"instruction": "{title} {person.age}"}]}, "has no column age"),
         ({"templates": [TEMPLATE, TEMPLATE]}, "two tasks have the id"),
         ({"templates": [TEMPLATE | {"start_url": ""}]}, "template close: start_url"),
         ({"held_out": {"title": 1}}, "a share is from 0"),
@@ -79,16 +81,26 @@ def test_a_share_depends_on_the_values_and_not_on_their_order(tmp_path):
         ({"parameters": {"title": {"command": "no-such-program"}}}, "can't be run"),
         ({"parameters": {"title": {}}}, "either csv or command"),
         ({"parameters": {"title": []}}, "has no values"),
+        ({"parameters": {"title": {"command": " "}}}, "can't be run"),
+        ({"parameters": {"title": {"csv": "ragged.csv"}}}, "ragged.csv: row 2"),
+        ({"parameters": {"title": ["A", True]}, **SHORT}, "True can't be a part of a text"),
+        ({"parameters": {"title": ["A", {"name": "B"}]}, **SHORT}, "can't be a part of a text"),
+        ({"parameters": {"title": ["A"], "a b": ["C"]}, **SHORT}, "parameters.a b is in no template"),
+        (
+            {"parameters": {"title": {"command": "seq 1001"}, "n": {"command": "seq 1001"}}, **BOTH},
+            "more than 1,000,000 tasks",
+        ),
         ({"parameter": {}}, "parameter: Extra inputs"),
     ],
 )
 def test_what_can_not_be_expanded_is_refused_with_its_place(tmp_path, changes, words):
+    (tmp_path / "ragged.csv").write_text("name,team\nA,b\nC\n")
     with pytest.raises(UsageError, match=r"templates.yaml: ") as caught:
         expand_templates(write(tmp_path, **changes))
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"{", b"[]", b"", None])
+@pytest.mark.parametrize("content", [b"\xff", b"{", b"[]", b"", b"templates: &a [*a]", None])
 def test_a_file_that_is_no_yaml_mapping_is_refused(tmp_path, content):
     path = tmp_path / "templates.yaml"
     if content is not None:

@@ -99,15 +99,13 @@ def read_file(path: Path) -> Flat:
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":  # YAML would fold odd line ends and take 1e-06 for text
             return flatten(json.loads(text))
-        values = flatten(_parse_yaml(text, path) or {})
-        json.dumps(values, default=str, check_circular=False)  # a YAML alias may refer to its own parent
-        return values
+        return flatten(_parse_yaml(text, path) or {})
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path}: can't be read: {error}") from None
     except (TypeError, ValueError, AttributeError):
         raise SettingsError(f"{path}: the settings must be a mapping of sections", hint="webgym config show") from None
     except RecursionError:
-        raise SettingsError(f"{path}: nested too deeply, or in itself", hint="webgym config show") from None
+        raise SettingsError(f"{path}: nested too deeply", hint="webgym config show") from None
 
 
 def _parse_yaml(text: str, path: Path) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.base import Record, describe_invalid
@@ -25,6 +25,12 @@ class EpisodeStart(Record):
     state: Any = None
     """Value that the task's check gets, such as the name of a tenant."""
 
+    @field_validator("start_url")
+    @classmethod
+    def _can_be_parsed(cls, url: str) -> str:
+        urlsplit(url)  # raises `ValueError`, as for an open bracket
+        return url
+
     def to_storage_state(self) -> dict[str, Any]:
         """Return cookies and storage as Playwright's storage state, for a browser that is not webgym's."""
         state, host = self.storage_state or {}, urlsplit(self.start_url).hostname
@@ -36,9 +42,15 @@ class EpisodeStart(Record):
             cookies.append({**defaults, **given, **own})
         return {"origins": [], **state, "cookies": [*state.get("cookies", ()), *cookies]}
 
+    def cookies_for(self, url: str) -> tuple[dict[str, Any], ...]:
+        """Return the cookies in Playwright's form, those without a place for the site of a URL."""
+        defaults = ({"path": "/"} if "domain" in one else {} if "url" in one else {"url": url} for one in self.cookies)
+        return tuple({**default, **one} for default, one in zip(defaults, self.cookies, strict=True))
+
     def updated_by(self, other: EpisodeStart) -> EpisodeStart:
         """Return this start with what another one sets; cookies of both are set."""
-        values = {name: value for name in ("start_url", "storage_state", "state") if (value := getattr(other, name))}
+        given = {name: getattr(other, name) for name in ("start_url", "storage_state", "state")}
+        values = {name: value for name, value in given.items() if value not in ("", None)}
         return self.model_copy(update={**values, "cookies": (*self.cookies, *other.cookies)})
 
 

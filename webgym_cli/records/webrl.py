@@ -79,5 +79,15 @@ _DONE_BY: dict[WebRLActionName, tuple[ActionName, dict[str, Any]]] = {
     WebRLActionName.QUOTE: (ActionName.WAIT, {"text": None, "seconds": 0.0}),
 }
 
+
+def find_webrl_name(action: Action) -> ActionName | WebRLActionName:
+    """Return WebRL's name of a browser action by which one of its actions is done; otherwise the action's own."""
+    for name, (done_by, fields) in _DONE_BY.items():
+        is_same = action.name is done_by and all(getattr(action, field) == value for field, value in fields.items())
+        if is_same and name is not WebRLActionName.QUOTE:
+            return name
+    return action.name
+
+
 # Action of a step. The names of the first two are disjoint; only the last has `arguments`.
 AnyAction = Action | WebRLAction | CustomAction

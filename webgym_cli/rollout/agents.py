@@ -91,7 +91,9 @@ class OracleAgent:
         except ValueError as error:
             raise UsageError(
                 f"the expert's action can't be written as {name} has it: {error}",
-                hint="-s agent.call_format=hermes" if has_tools else "-s context_config.prompt_version=vanilla",
+                hint="-s agent.call_format=hermes"
+                if has_tools
+                else "-s context_config.prompt_version=full, or another set of docs/actions.md that has it",
             ) from error
         return PolicyReply(text=text, generation=Generation(finish_reason="stop"))
 

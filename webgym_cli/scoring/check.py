@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ class TaskCheck(UserFunction):
 
     async def score(self, workers: Workers, context: CheckContext, seconds: float) -> Score:
         """Return the score of an episode. Raises `BoundaryError`: a failed check is never a reward of 0."""
-        given = {"context": context, **task_fields(context.trajectory.task)}
+        given = {**task_fields(context.trajectory.task), "context": context}
         limit = self.timeout or seconds
         value = await self.call(workers, given, limit)
         try:
@@ -132,7 +132,8 @@ def check(name: str, *, timeout: float | None = None) -> Callable[[Callable[...,
         raise UsageError("a check needs the name that tasks have in their field check", hint='@check("NAME")')
 
     def decorate(given: Callable[..., Any]) -> TaskCheck:
-        return CHECKS.register(name, TaskCheck.of(given, name, timeout=timeout, digest=digest_file(given)))
+        made = TaskCheck.of(given, name, timeout=timeout)
+        return CHECKS.register(name, replace(made, digest=digest_file(given)))
 
     return decorate
 

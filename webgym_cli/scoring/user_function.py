@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import traceback
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -42,7 +43,12 @@ class UserFunction:
 
     @classmethod
     def of(cls, function: Callable[..., Any], name: str, **facts: Any) -> Self:
-        """Make one from a function. Raises `UsageError` for positional-only and `*args` parameters."""
+        """Make one from a function. Raises `UsageError` unless it can be called by name, in a valid time limit."""
+        if not hasattr(inspect.unwrap(function), "__code__") or isinstance(function, type):
+            raise UsageError(f"{cls.noun} {name}: a {type(function).__name__} is no function", hint="use def or lambda")
+        seconds = facts.get("timeout")
+        if not (seconds is None or (isinstance(seconds, int | float) and 0 < seconds < math.inf)):
+            raise UsageError(f"{cls.noun} {name}: timeout={seconds!r} is no number of seconds", hint="timeout=10")
         required: list[str] = []
         optional: list[str] = []
         takes_all = False

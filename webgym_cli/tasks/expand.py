@@ -76,14 +76,19 @@ def expand_templates(path: Path, templates: TaskTemplates | None = None) -> Expa
     values = {name: _list_values(path, name, source) for name, source in given.parameters.items()}
     held_out = {name: _choose(path, name, chosen, values) for name, chosen in given.held_out.items()}
     expanded, ids = ExpandedTasks(held_out=held_out), set[str]()
-    for template in given.templates:
-        for assigned in _iterate_assignments(path, template, values):
+    used = [_list_parameters(path, template, values) for template in given.templates]
+    if unused := values.keys() - set().union(*used):
+        hint = "put {NAME} into a template; a name has letters, digits and _"
+        raise UsageError(f"{path}: parameters.{min(unused)} is in no template", hint=hint)
+    if sum(math.prod(len(values[name]) for name in names) for names in used) > MAX_TASKS:
+        raise UsageError(f"{path}: more than {MAX_TASKS:,} tasks", hint="list fewer values")
+    for template, names in zip(given.templates, used, strict=True):
+        for combination in itertools.product(*(values[name] for name in names)):
+            assigned = dict(zip(names, combination, strict=True))
             task = _fill_task(path, template, assigned)
             if task.id in ids:
                 raise UsageError(f"{path}: two tasks have the id {task.id}", hint="put each parameter into the id")
             ids.add(task.id)
-            if len(ids) > MAX_TASKS:
-                raise UsageError(f"{path}: more than {MAX_TASKS:,} tasks", hint="list fewer values")
             is_held_out = any(assigned[name] in held_out.get(name, ()) for name in assigned)
             (expanded.test if is_held_out else expanded.train).append(task)
     if not expanded.train:
@@ -155,19 +160,27 @@ def _list_values(path: Path, name: str, source: Sequence[Any] | ParameterSource)
 def _read_rows(path: Path, name: str, file: str) -> list[dict[str, str]]:
     try:
         with (path.parent / file).open(encoding="utf-8-sig", newline="") as rows:  # spreadsheets write a BOM
-            return list(csv.DictReader(rows, strict=True))
+            listed = list(csv.DictReader(rows, strict=True))
     except OSError as error:
         raise UsageError(f"{path}: parameters.{name}: {file} can't be read: {error.strerror}") from None
     except (csv.Error, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: parameters.{name}: {file} is no CSV: {error}") from None
+    # A missing value is None, and the values without a column are under the name None.
+    if ragged := next((number for number, row in enumerate(listed, 1) if None in (*row, *row.values())), 0):
+        raise UsageError(f"{path}: parameters.{name}: {file}: row {ragged} and the header differ in length")
+    return listed
 
 
 def _run_command(path: Path, name: str, command: str) -> list[Any]:
     where = f"{path}: parameters.{name}: {command!r}"
     try:
-        arguments = shlex.split(command)
         done = subprocess.run(
-            arguments, cwd=path.parent, capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
+            shlex.split(command) or [command],
+            cwd=path.parent,
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_SECONDS,
+            check=False,
         )
     except (OSError, ValueError) as error:  # ValueError: an unclosed quotation mark
         raise UsageError(f"{where} can't be run: {error}") from None
@@ -201,18 +214,15 @@ def _choose(path: Path, name: str, chosen: Sequence[Any] | float, values: Mappin
     return list(chosen)
 
 
-def _iterate_assignments(
-    path: Path, template: Mapping[str, Any], values: Mapping[str, list[Any]]
-) -> Iterator[dict[str, Any]]:
-    """Yield each combination of the values of the parameters that a template names."""
-    names = dict.fromkeys(match[1] for text in _iterate_texts(template) for match in PLACEHOLDER.finditer(text))
+def _list_parameters(path: Path, template: Mapping[str, Any], values: Mapping[str, list[Any]]) -> list[str]:
+    """Return the parameters that a template names, in order."""
+    names = list(dict.fromkeys(match[1] for text in _iterate_texts(template) for match in PLACEHOLDER.finditer(text)))
     if unknown := [name for name in names if name not in values]:
         raise UsageError(
             f"{path}: template {template.get('id')}: {{{unknown[0]}}} is no parameter",
             hint=f"there are: {', '.join(values)}",
         )
-    for combination in itertools.product(*(values[name] for name in names)):
-        yield dict(zip(names, combination, strict=True))
+    return names
 
 
 def _iterate_texts(value: Any) -> Iterator[str]:
@@ -248,7 +258,14 @@ def _fill(path: Path, value: Any, assigned: Mapping[str, Any]) -> Any:
         return value
     if match := PLACEHOLDER.fullmatch(value):
         return _look_up(path, match, assigned)
-    return PLACEHOLDER.sub(lambda match: str(_look_up(path, match, assigned)), value)
+    return PLACEHOLDER.sub(lambda match: _write(path, match, _look_up(path, match, assigned)), value)
+
+
+def _write(path: Path, match: re.Match[str], value: Any) -> str:
+    if value is None or isinstance(value, bool | Mapping | list):  # unquoted, YAML's `no` is false and `~` is nothing
+        hint = "quote it, or name a column as {NAME.COLUMN}"
+        raise UsageError(f"{path}: {match[0]}: {value!r} can't be a part of a text", hint=hint)
+    return str(value)
 
 
 def _look_up(path: Path, match: re.Match[str], assigned: Mapping[str, Any]) -> Any:

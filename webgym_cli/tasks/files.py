@@ -41,6 +41,8 @@ def require_files(settings: Settings, tasks: Iterable[Task], field: str) -> None
                 raise UsageError(
                     f"task {task.id}: {field}: there is no file {place}", hint="name it by an absolute path"
                 )
+            if field == UPLOADS and not place.is_dir():
+                raise UsageError(f"task {task.id}: {field}: {place} is no folder", hint="name the folder of the file")
             if not any(is_within(place, Path(folder).expanduser()) for folder in folders):
                 real = place.resolve()
                 given = json.dumps([*settings.rollout.file_folders, str(real if real.is_dir() else real.parent)])

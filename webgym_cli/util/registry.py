@@ -133,7 +133,7 @@ class Registry(Generic[Item]):
                 value = getattr(value, part)
         except WebGymError as error:  # a decorator that refused its argument
             raise UsageError(f"{self.setting}: {name}: {error}", hint=error.hint) from error
-        except Exception as error:  # boundary to a user's module, which may raise anything
+        except (Exception, SystemExit) as error:  # boundary to a user's module, which may raise anything
             reason = " ".join(str(error).split())[:_REASON]
             hint = f"look at {place}; webgym tools list shows what can be loaded"
             raise UsageError(
@@ -160,7 +160,7 @@ def import_plugins(names: Iterable[str]) -> None:
             _import_place(name)
         except WebGymError as error:
             raise UsageError(f"plugins: {name}: {error}", hint=error.hint) from error
-        except Exception as error:  # boundary to a user's module, which may raise anything
+        except (Exception, SystemExit) as error:  # boundary to a user's module, which may raise anything
             reason = " ".join(str(error).split())[:_REASON]
             raise UsageError(
                 f"plugins: {name} can't be imported: {type(error).__name__}: {reason}",

@@ -1,4 +1,4 @@
-"""YAML whose aliases can't expand to more than a person writes."""
+"""YAML without what is easily written by mistake: keys given twice, values within themselves, aliases that explode."""
 
 from __future__ import annotations
 
@@ -11,19 +11,40 @@ MAX_VALUES = 100_000
 
 
 def load_yaml(text: str) -> Any:
-    """Parse a YAML text. Raises `yaml.YAMLError`, also where aliases repeat too many values."""
-    value = yaml.safe_load(text)
-    if _count(value, {}) > MAX_VALUES:
-        raise yaml.YAMLError(f"more than {MAX_VALUES} values, with what its aliases repeat")
-    return value
+    """Parse a YAML text. Raises `yaml.YAMLError`, also for a key that is given twice and for too many values."""
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _count(node, {}) > MAX_VALUES:
+            raise yaml.YAMLError(f"more than {MAX_VALUES} values, with what its aliases repeat")
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
 
 
-def _count(value: Any, known: dict[int, int]) -> int:
-    """Return the number of values; each object is walked once, and what contains itself counts as one."""
-    if not isinstance(value, dict | list | set):
+def _count(node: yaml.Node, known: dict[int, int]) -> int:
+    """Return the number of values; each node is walked once."""
+    if isinstance(node, yaml.ScalarNode):
         return 1
-    if id(value) not in known:
-        known[id(value)] = 1
-        parts = [*value, *value.values()] if isinstance(value, dict) else value
-        known[id(value)] += sum(_count(part, known) for part in parts)
-    return known[id(value)]
+    if id(node) not in known:
+        known[id(node)] = 0  # until all its parts are counted
+        if isinstance(node, yaml.MappingNode):
+            _refuse_repeated_keys(node)
+            parts = [part for pair in node.value for part in pair]
+        else:
+            parts = node.value
+        known[id(node)] = 1 + sum(_count(part, known) for part in parts)
+    elif not known[id(node)]:
+        raise yaml.MarkedYAMLError(problem="a value is within itself", problem_mark=node.start_mark)
+    return known[id(node)]
+
+
+def _refuse_repeated_keys(node: yaml.MappingNode) -> None:
+    keys: set[tuple[str, str]] = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode):
+            if (key.tag, key.value) in keys:  # the last one would replace the others without a word
+                raise yaml.MarkedYAMLError(problem=f"{key.value} is given twice", problem_mark=key.start_mark)
+            keys.add((key.tag, key.value))

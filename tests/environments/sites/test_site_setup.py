@@ -40,7 +40,7 @@ async def test_a_setup_adds_to_the_start_of_the_episode():
     assert start.cookies == (
         *START.cookies,
         {"name": "tenant", "value": "Chair", "url": "http://desk:80"},
-        {"name": "x", "value": "y", "domain": "other"},
+        {"name": "x", "value": "y", "domain": "other", "path": "/"},
     )
     assert start.state == {"ids": [1, 2]}  # as it is stored with the episode
 
@@ -50,12 +50,17 @@ async def test_a_setup_may_return_nothing_and_a_site_may_have_none():
     assert await prepare(lambda: None) == START
 
 
+async def test_a_state_may_be_zero():
+    assert (await prepare(lambda: {"state": 0})).state == 0
+
+
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
         ("http://desk/", "is no mapping of start_url"),
         ({"url": "http://desk/"}, "url: Extra inputs are not permitted"),
         ({"cookies": "a=b"}, "cookies"),
+        ({"start_url": "http://[::1"}, "start_url"),
         ({"state": object()}, "serializ"),
     ],
 )

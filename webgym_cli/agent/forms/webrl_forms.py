@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from webgym_cli.records.action import Action, ActionName, CustomAction
-from webgym_cli.records.webrl import AnyAction, WebRLActionName
+from webgym_cli.records.webrl import AnyAction, WebRLActionName, find_webrl_name
 from webgym_cli.util.literal_calls import quote_string
 
 # Default duration of a wait, in seconds.
@@ -58,8 +58,8 @@ def render_webrl_action(action: AnyAction) -> str:
         return f"exit(message={quote_string(action.text or '')})"
     if action.name is WebRLActionName.QUOTE:
         return f"quote(content={quote_string(action.text or '')})"
-    direction = action.direction if isinstance(action, Action) else None
-    called = _CALLED.get((action.name, direction))
+    direction, name = (action.direction, find_webrl_name(action)) if isinstance(action, Action) else (None, action.name)
+    called = _CALLED.get((name, direction))
     if called is None or (FORMS[called].element and action.element_id is None):
         raise ValueError(f"WebRL has no such action: {action}")
     form, parts = FORMS[called], [f"action={quote_string(called)}"]

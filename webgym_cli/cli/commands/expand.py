@@ -52,7 +52,7 @@ def expand(
     if paraphrases and not dry_run:
         given = _paraphrase(settings, given, paraphrases, out, output)
         expanded = expand_templates(templates, given)
-    files = {out: expanded.train, out.with_name(f"{out.stem}.test{out.suffix}"): expanded.test}
+    files = {out: expanded.train, out.parent / f"{out.stem}.test{out.suffix}": expanded.test}
     contents = {
         file: "".join(f"{task.model_dump_json()}\n" for task in tasks).encode()
         for file, tasks in files.items()

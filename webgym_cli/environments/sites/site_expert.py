@@ -13,7 +13,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.action import Action, ActionName
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Element
-from webgym_cli.records.webrl import AnyAction, WebRLAction, WebRLActionName
+from webgym_cli.records.webrl import AnyAction, WebRLAction
 from webgym_cli.scoring.registry import task_fields
 from webgym_cli.scoring.user_function import UserFunction
 from webgym_cli.tools.workers import Workers
@@ -60,16 +60,21 @@ class ExpertPage:
 
     def find(self, name: str, *roles: str) -> ActionPlan:
         """Return the element of this name, of any role without `roles`. Raises `LookupError` if there is none."""
-        still = 0  # scrolls in a row that moved nothing
+        still, moved, ends = 0, False, set[object]()  # scrolls in a row that moved nothing; ends that were reached
         for left in reversed(range(3 * _SCROLLS + 1)):
             for element in self.elements:
                 if element.name == name and (not roles or element.role in roles):
                     return element
-            if still == _STILL or not left:
+            if still == _STILL or len(ends) == 2 or not left:
                 break
-            before = self.elements
-            yield self._look_around(turn=still > 0)
-            still = still + 1 if self.elements == before else 0
+            before, look = self.elements, self._look_around(turn=still > 0)
+            yield look
+            if self.elements != before:
+                still, moved = 0, True
+                continue
+            still += 1
+            if moved:  # otherwise it may still be loading
+                ends.add(look.direction)
         shown = ", ".join(repr(element.name) for element in self.elements[:_NAMES])
         raise LookupError(f"{self.url} shows no element that is called {name!r}, but {shown or 'nothing'}")
 
@@ -129,9 +134,9 @@ class ExpertPage:
         """Wait."""
         return Action(name=ActionName.WAIT, seconds=seconds)
 
-    def switch_tab(self, number: int) -> WebRLAction:
+    def switch_tab(self, number: int) -> Action:
         """Show another tab, counted from 0."""
-        return WebRLAction(name=WebRLActionName.SWITCH_TAB, tab=number)
+        return Action(name=ActionName.SWITCH_TAB, tab=number)
 
     def answer(self, text: str) -> Action:
         """End the episode with an answer."""
@@ -271,7 +276,7 @@ def make_expert(task: Task, seed: int, seconds: float) -> ExpertRun | None:
     """Return the expert of one episode; None for a task whose site has none."""
     if not task.site or task.site not in EXPERTS.names():
         return None
-    return ExpertRun(EXPERTS.find(task.site), {"seed": seed, **task_fields(task)}, seconds)
+    return ExpertRun(EXPERTS.find(task.site), {**task_fields(task), "seed": seed}, seconds)
 
 
 def require_site_experts(tasks: Iterable[Task]) -> None:

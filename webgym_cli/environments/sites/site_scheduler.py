@@ -100,12 +100,11 @@ class SiteScheduler:
         if task.site not in self._settings.sites:
             return start.model_copy(update={"start_url": url})
         site = find_site(self._settings, task.site, f"task {task.id}: ").url
-        own = [cookie if {"url", "domain"} & cookie.keys() else {"url": site, **cookie} for cookie in start.cookies]
-        for cookie in own:
+        cookies = start.cookies_for(site)
+        for cookie in cookies:
             add_secret(str(cookie.get("value", "")))
-        return start.model_copy(
-            update={"start_url": url if "://" in url else f"{site}/{url.lstrip('/')}", "cookies": tuple(own)}
-        )
+        address = url if "://" in url else f"{site}/{url.lstrip('/')}"
+        return start.model_copy(update={"start_url": address, "cookies": cookies})
 
     @asynccontextmanager
     async def reserve(

@@ -74,7 +74,7 @@ async def set_up_site(task: Task, episode: str, seed: int, start: EpisodeStart, 
     function = SETUPS.find(task.site)
     context = SetupContext(episode, seed, start.start_url, start.state)
     limit = function.timeout or seconds
-    answer = await function.call(Workers(), {"context": context, **task_fields(task)}, limit)
+    answer = await function.call(Workers(), {**task_fields(task), "context": context}, limit)
     given = parse_start(answer, f"the setup {task.site}")
     try:
         state = from_json(to_json(given.state))  # stored with the episode: a check must get the same later
@@ -82,5 +82,5 @@ async def set_up_site(task: Task, episode: str, seed: int, start: EpisodeStart, 
         raise function.explain(error) from error
     address = urljoin(start.start_url, given.start_url)
     here = "{0.scheme}://{0.netloc}".format(urlsplit(address))
-    cookies = tuple(one if one.keys() & {"url", "domain"} else {**one, "url": here} for one in given.cookies)
-    return start.updated_by(given.model_copy(update={"start_url": address, "cookies": cookies, "state": state}))
+    changes = {"start_url": address, "cookies": given.cookies_for(here), "state": state}
+    return start.updated_by(given.model_copy(update=changes))
