@@ -109,7 +109,10 @@ class LiveTask:
         key = action.keys[-1] if action.keys else action.text
         before = await self._read_field()
         if key == "Tab":
-            await self._step(action)  # it moves the focus: the next action names its element
+            try:
+                await self._perform(action)  # it ends an entry, as the next action on an element does
+            except LookupError:  # the action set has no keys
+                await self._step(action)
         elif focused and before is not None and (action.name is ActionName.TYPE or key in _EDITS):
             if await self._step(action) and (after := await self._read_field()) not in (None, before):
                 self._record_text(focused, str(after))
@@ -128,6 +131,7 @@ class LiveTask:
 
     def _record_text(self, field: Element, text: str) -> None:
         """Record the text of a field, in place of its earlier text and of the click into it."""
+        self._drop_tab()
         before = self.actions[-1] if self.actions else None
         if before and before.target and (before.target.role, before.target.name) == (field.role, field.name):
             sent = (before.action.text or "").endswith("\n")  # a text that was sent is not typed on
@@ -140,8 +144,14 @@ class LiveTask:
         """Execute an action and record it, unless it failed. Raises `LookupError` if the policy lacks it."""
         recorded = self._record(action, *places)
         if result := await self._step(recorded.action):
+            if recorded.target:
+                self._drop_tab()
             self.actions.append(recorded)
         return result
+
+    def _drop_tab(self) -> None:
+        if self.actions and (self.actions[-1].action.keys or ("",))[-1] == "Tab":
+            self.actions.pop()
 
     async def _step(self, action: Action) -> EnvironmentStep | None:
         result = await self._environment.step(action)
