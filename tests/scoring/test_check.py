@@ -27,7 +27,9 @@ def _no_checks():
 
 
 def context(**changes):
-    task = Task(id="close-7", check="closed", site="desk", role="agent", extra={"ticket": 7, "reward": 1, "context": "mine"})
+    task = Task(
+        id="close-7", check="closed", site="desk", role="agent", extra={"ticket": 7, "reward": 1, "context": "mine"}
+    )
     final = FinalState(url="http://desk/7", title="Ticket 7", text="Closed", state={"tenant": "t1"})
     outcome = Outcome(reward=0.0, answer="It is closed.")
     return CheckContext(trajectory(task=task, final=final, outcome=outcome, **changes))

@@ -2,7 +2,7 @@
 // Events of a person as actions of a policy: keys and turns of the wheel that follow one another are one action.
 const KEYS_MS = 700, CLICK_MS = 250, WHEEL_MS = 300, LOOK_MS = 700, DRAG = 8;
 const at = (id) => document.getElementById(id), page = at("page");
-let queue = Promise.resolve(), waiting = 0, playing = false;
+let queue = Promise.resolve(), waiting = 0, playing = false, shown = "";
 let pressed = null, clicking = 0, clicks = 0, typed = "", typing = 0, turning = 0, turned = null;
 
 const put = (id, items) => at(id).replaceChildren(...items);
@@ -27,9 +27,11 @@ const send = (path, body = {}) => {
   waiting += 1;
   queue = queue.then(async () => {
     const answer = await fetch(path, { method: "POST", body: JSON.stringify(body) });
-    if (!answer.ok) throw new Error(await answer.text());
-    show(await answer.json());
-  }).catch((error) => { at("message").textContent = `${error.message}: has the command ended?`; }).finally(() => { waiting -= 1; look(); });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(text);
+    if (text !== shown) show(JSON.parse(text));
+    shown = text;
+  }).catch((error) => { [shown, at("message").textContent] = ["", `${error.message}: has the command ended?`]; }).finally(() => { waiting -= 1; look(); });
 };
 const flush = () => {
   clearTimeout(typing);
@@ -37,7 +39,7 @@ const flush = () => {
   typed = "";
 };
 const act = (action) => { flush(); send("act", action); };
-setInterval(() => { if (!waiting && !document.hidden) playing ? look() : send("state"); }, LOOK_MS);
+setInterval(() => { if (!waiting && !document.hidden) send("state"); }, LOOK_MS);
 
 const place = ({ clientX, clientY }) => {
   const box = page.getBoundingClientRect(), part = (share) => Math.min(1000, Math.max(0, Math.round(share * 10000) / 10));
@@ -99,6 +101,8 @@ document.addEventListener("keydown", (event) => {
 });
 document.addEventListener("paste", (event) => { if (!event.target.matches("input")) type(event.clipboardData.getData("text/plain")); });
 for (const button of document.querySelectorAll("[data-action]")) button.onclick = () => act({ name: button.dataset.action });
+// The next keys are for the page, not for a button that was clicked.
+document.addEventListener("click", (event) => { if (event.detail) event.target.closest("button")?.blur(); });
 document.querySelector("form").onsubmit = (event) => event.preventDefault();
 at("go").onclick = () => act({ name: "navigate", url: at("url").value });
 at("undo").onclick = () => { flush(); send("undo"); };
