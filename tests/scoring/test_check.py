@@ -142,7 +142,7 @@ def test_a_task_is_refused_whose_check_is_not_loaded_or_needs_another_field(tmp_
 
 @pytest.mark.parametrize("value", [len, None, functools.partial(len, []), dict])
 def test_a_check_is_a_function(value):
-    with pytest.raises(UsageError, match="check closed: a .* is no function"):
+    with pytest.raises(UsageError, match=r"check closed: a .* is no function"):
         check("closed")(value)
 
 
