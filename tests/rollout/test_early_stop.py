@@ -63,18 +63,14 @@ async def test_the_next_command_runs_exactly_what_was_cut(world, stuck):
     assert len({found.id for found in world.stored}) == len(world.stored) == 10
 
 
-async def test_by_default_nobody_is_cut(world):
+@pytest.mark.parametrize("told", [(), ("rollout.completion_threshold=0.75", "rollout.completion_grace=60")])
+async def test_by_default_and_within_the_grace_nobody_is_cut(world, told):
     async def lags(environment):
         if environment.task.id == "t3":
             await asyncio.sleep(0.05)
 
-    summary = await world.roll(8, on_step=lags)
-    assert (summary["episodes"], summary["cut"]) == (8, 0)
-
-
-async def test_the_grace_lets_the_last_ones_finish(world):
-    world.load("rollout.completion_threshold=0.75", "rollout.completion_grace=60", "rollout.concurrency=8")
-    summary = await asyncio.wait_for(world.roll(8), 30)
+    world.load(*told, "rollout.concurrency=8")
+    summary = await asyncio.wait_for(world.roll(8, on_step=lags), 30)
     assert (summary["episodes"], summary["cut"]) == (8, 0)
 
 

@@ -202,18 +202,6 @@ async def test_ctrl_c_has_the_ranks_store_what_runs_as_cancelled(scaled):
     assert all(environment.closed == 1 for pool in scaled.parting.pools.values() for environment in pool.made)
 
 
-async def test_what_all_ranks_need_may_die(scaled):
-    async def dies():
-        await asyncio.sleep(0.05)
-        raise JobError("vLLM died")
-
-    async def hang(environment):
-        await asyncio.sleep(60)
-
-    with pytest.raises(JobError, match="vLLM died"):
-        await scaled.roll(4, on_step=hang, watch=dies())
-
-
 async def test_what_a_dead_rank_had_is_finished_by_the_others(scaled):
     """It dies in its second episode; what it finished later is stored by nobody."""
     dying = asyncio.Event()

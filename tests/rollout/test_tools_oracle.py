@@ -69,16 +69,6 @@ async def test_a_record_of_gsm8k_is_worked_out_turn_by_turn(tmp_path):
     ]
 
 
-async def test_calls_of_one_turn_stand_below_each_other(tmp_path):
-    data = tmp_path / "questions.json"
-    data.write_text(json.dumps([WORKED]))
-    _, (trajectory,) = await demonstrated(tmp_path, 1, f"tasks.train={data}", "agent.max_turns=2")
-    first, _ = trajectory.steps
-    assert [call.arguments["expression"] for call in first.action.calls] == ["48/2", "48+24"]
-    assert first.response.count("</tool_call>\n<tool_call>") == 1
-    assert trajectory.outcome.reward == 1.0
-
-
 def test_a_question_without_workings_is_named_before_anything_runs(tmp_path):
     data = tmp_path / "questions.json"
     data.write_text(json.dumps([{"id": "bare", "question": "Q", "answer": "1"}]))

@@ -283,9 +283,3 @@ def test_a_set_without_marks_says_so_before_an_episode():
         check_tasks(settings, [task])
     check_tasks(load(overrides=["context_config.prompt_version=computer_use"]), [task])
     check_tasks(load(overrides=["context_config.prompt_version=webrl"]), [task])
-
-
-def test_the_stored_version_finds_its_set():
-    for version in ("full", "webgym", "computer_use"):
-        spec = PromptSpec.model_validate_json(json.dumps({"version": version}))
-        assert find_action_set(spec).template is not None

@@ -10,6 +10,7 @@ from PIL import Image as pillow
 
 from tests.agent.policy_host import Host
 from webgym_cli.config.load import load
+from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.registry import check_tasks, find_environment, require_experts
 from webgym_cli.environments.tools.question_answer import read_question
 from webgym_cli.errors import BoundaryError, SettingsError, UsageError
@@ -83,16 +84,10 @@ def world(mine):
         sets = [f"agent.{key}={value}" for key, value in limits.items()]
         settings = load(overrides=[f"agent.tools={given}".replace("'", '"'), f"agent.reward_name={scored}", *sets])
         environment = find_environment("tools").make_pool(settings).new()
-        assert await environment.reset(TASK, 0) == ("How many?", environment_view())
+        assert await environment.reset(TASK, 0) == ("How many?", RawObservation(url="", title=""))
         return environment
 
     return made
-
-
-def environment_view():
-    from webgym_cli.environments.base import RawObservation
-
-    return RawObservation(url="", title="")
 
 
 async def test_calls_give_results_and_the_answer_its_reward(world):

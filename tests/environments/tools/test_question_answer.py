@@ -130,16 +130,6 @@ def test_arrays_are_checked_record_by_record():
     assert broken.reason.startswith("not JSON")
 
 
-def test_the_shipped_questions_can_be_named():
-    sets = {name: open_tasks(f"arithmetic:{name}") for name in ("all", "train", "test")}
-    assert {name: len(tasks) for name, tasks in sets.items()} == {"all": 200, "train": 160, "test": 40}
-    asked = {name: {task.instruction for task in tasks.read(range(len(tasks)))} for name, tasks in sets.items()}
-    assert asked["train"] | asked["test"] == asked["all"]
-    assert [len(open_tasks(f"arithmetic:sums-{name}")) for name in ("train", "test")] == [240, 60]
-    with pytest.raises(UsageError, match="there is no set arithmetic:hard"):
-        open_tasks("arithmetic:hard")
-
-
 @pytest.mark.parametrize("array", [False, True])
 def test_pictures_are_beside_the_file_that_names_them(tmp_path, monkeypatch, array):
     monkeypatch.chdir(tmp_path)

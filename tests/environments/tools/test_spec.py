@@ -5,6 +5,7 @@ import pytest
 
 from webgym_cli.environments.tools.spec import SPEC
 from webgym_cli.errors import UsageError
+from webgym_cli.tasks.source import open_tasks
 from webgym_cli.tools.arithmetic import evaluate
 
 
@@ -30,6 +31,8 @@ def test_the_sums_are_all_of_two_digits_in_one_shape():
 def test_the_sets_share_no_question_and_have_every_kind():
     names = ("all", "train", "test", "sums-train", "sums-test")
     assert [len(asked(name)) for name in names] == [200, 160, 40, 240, 60]
+    assert [len(open_tasks(f"arithmetic:{name}")) for name in names] == [200, 160, 40, 240, 60]
+    assert asked("train") | asked("test") == asked("all")
     for one, other in (("train", "test"), ("sums-train", "sums-test")):
         assert not asked(one).keys() & asked(other).keys()
         kinds = [{record["kind"] for record in asked(name).values()} for name in (one, other)]
@@ -37,5 +40,6 @@ def test_the_sets_share_no_question_and_have_every_kind():
 
 
 def test_an_unknown_set_is_named():
-    with pytest.raises(UsageError, match="arithmetic:sum"):
-        asked("sum")
+    for find in (asked, lambda name: open_tasks(f"arithmetic:{name}")):
+        with pytest.raises(UsageError, match="arithmetic:sum"):
+            find("sum")

@@ -79,17 +79,17 @@ async def test_a_task_that_really_can_not_be_done_has_a_score(real):
     assert (await scored(evaluation, "5")).reward == 0.0
 
 
-async def test_alternatives_in_a_page_are_alternatives():
+@pytest.mark.parametrize(
+    ("wanted", "right", "wrong"),
+    [
+        ("red hat |OR| blue hat", "<b>Blue hat</b>", "<b>Green hat</b>"),
+        ("red hat |AND| blue hat", "<b>Blue hat</b><b>red hat</b>", "<b>Blue hat</b>"),
+    ],
+)
+async def test_alternatives_in_a_page_are_alternatives_of_which_all_texts_count(wanted, right, wrong):
     """VisualAgentBench looked for the text ` |OR| ` itself (task 103)."""
-    wanted = target(CART, must_include=["red hat |OR| blue hat"])
-    assert await rewarded(wanted, at=FakePages(contents={CART: "<b>Blue hat</b>"})) == 1.0
-    assert await rewarded(wanted, at=FakePages(contents={CART: "<b>Green hat</b>"})) == 0.0
-
-
-async def test_all_texts_of_an_alternative_in_a_page():
-    wanted = target(CART, must_include=["red hat |AND| blue hat"])
-    assert await rewarded(wanted, at=FakePages(contents={CART: "<b>Blue hat</b><b>red hat</b>"})) == 1.0
-    assert await rewarded(wanted, at=FakePages(contents={CART: "<b>Blue hat</b>"})) == 0.0
+    for html, reward in ((right, 1.0), (wrong, 0.0)):
+        assert await rewarded(target(CART, must_include=[wanted]), at=FakePages(contents={CART: html})) == reward
 
 
 async def test_entities_of_a_page_and_of_an_element_are_characters():

@@ -92,6 +92,8 @@ def test_the_files_say_what_was_served_and_sampled(filled, model, tokens):
             -2 / 8 - place / 1024 for place in range(second)
         ]
     assert [row["sizes"] for row in rows] == [[], [], [[96, 32]]]
+    sha256 = talk(2, CALL, ANSWER, pictures=(96,)).steps[1].observation.pictures[0].sha256
+    assert [row["images"] for row in rows] == [[], [], [f"../screenshots/{sha256[:2]}/{sha256}.png"]]
     told = json.loads((filled.root / "rl_data" / "rl.json").read_text())
     assert (told.pop("model_name"), len(told.pop("plan_digest"))) == (data.model_name, 64)
     assert told == {
@@ -107,14 +109,6 @@ def test_the_files_say_what_was_served_and_sampled(filled, model, tokens):
         "digest": hashlib.sha256((filled.root / "rl_data" / "rows.jsonl").read_bytes()).hexdigest(),
     }
     assert find_batch(filled) == data
-
-
-def test_pictures_are_named_by_their_files(filled, model):
-    write(filled, model)
-    sha256 = talk(2, CALL, ANSWER, pictures=(96,)).steps[1].observation.pictures[0].sha256
-    assert [row["images"] for row in lines(filled, "rows.jsonl")] == [
-        [], [], [f"../screenshots/{sha256[:2]}/{sha256}.png"],
-    ]  # fmt: skip
 
 
 def test_a_row_a_step_where_turns_are_not_merged(filled, model):

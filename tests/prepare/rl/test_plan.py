@@ -155,12 +155,6 @@ def test_episodes_without_token_ids_are_refused_at_once(run, tokens):
         batch(run)
 
 
-def test_a_failure_needs_no_token_ids(run, tokens):
-    write_plan(run, episode(0), episode(1))
-    store(run, served(talk(0), tokens), talk(1, outcome=CRASHED))
-    assert batch(run)[1] == ("00001", 1, None)
-
-
 GREEDY_CHAIN = "agent.greedy_chain=true"
 
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.prepare.rl.test_execute import changed
 from tests.prepare.rl_made import ANSWER, CALL, sampled, served, talk
 from tests.records.made import trajectory
 from webgym_cli.agent.client.policy import digest_tokens
@@ -167,12 +168,6 @@ def test_thoughts_that_leave_the_history_part_the_rows(tokens):
     found = list(build_rows(read_turns(served(thoughtful, tokens), tokens), merge=True))
     assert [row.steps for row in found] == [[0], [1]]
     assert sum(found[0].mask) == len(sampled(tokens, thoughtful.steps[0].response))
-
-
-def changed(made_, index, **changes):
-    steps = list(made_.steps)
-    steps[index] = steps[index].model_copy(update=changes)
-    return made_.model_copy(update={"steps": tuple(steps)})
 
 
 def told(made_, index, **changes):

@@ -53,10 +53,6 @@ def test_what_an_iteration_lacks_the_others_give(four):
     assert counted(drawn(four, wanted(120), [0, 1, 2, 3])[1].samples) == [4, 17, 39, 60]
 
 
-def test_without_bias_all_give_the_same(four):
-    assert counted(drawn(four, wanted(40, 0.0), [0, 1, 2, 3])[1].samples) == [10, 10, 10, 10]
-
-
 @pytest.mark.parametrize("count", ["null", 240, 9999])
 @pytest.mark.parametrize("weighting", ["iteration", "position"])
 def test_all_are_taken_when_there_are_not_more(four, count, weighting):
