@@ -27,7 +27,7 @@ def test_the_board_fits_the_terminal(width, height, failed):
     lines = plain(drawn(LiveView(rollout(running=100, failed=failed).snapshot()), width, height))
     assert height - 2 <= len(lines) < height
     assert max(map(len, lines)) <= width
-    assert lines[-1].startswith("and ")
+    assert re.match(r"train-0000-000\d\d +3/20 ", lines[-1])
 
 
 def test_what_the_board_tells_at_80_columns():
@@ -37,19 +37,15 @@ def test_what_the_board_tells_at_80_columns():
     assert lines[1].startswith("success 30.0% (10.8-60.3%) of 10  ")
     assert "ETA " in lines[1]
     assert lines[2].rstrip() == "30 of 64 slots busy  owed 548  judge 3  cut 1"
-    assert re.search(r"^policy +\d+ ms +\d+ ms +30 +1   [a-z_]+ +2", text, re.MULTILINE)
-    assert re.search(r"   other kinds +\d+ *$", text, re.MULTILINE)
-    assert re.search(r"^00000 +3/20 +policy +\d+ ms +wiki-lookup-0 +a\.com/b", text, re.MULTILINE)
+    assert re.match(r"[a-z_]+ \d+  [a-z_]+ \d+  ", lines[3])
+    assert re.search(r"^policy +\d+ ms +\d+ ms +30 +1 *$", text, re.MULTILINE)
+    assert re.search(r"^train-0000-00000 +3/20 +policy +\d+ ms +wiki-lookup-0 +a\.com/b", text, re.MULTILINE)
 
 
 def test_policy_servers_that_are_left_alone_are_told():
     monitor = rollout()
     monitor.servers = lambda: {"http://a/v1": {"open": 0}, "http://b/v1": {"open": 1}}
     assert "judge 3  1 of 2 policy servers left alone" in plain(drawn(LiveView(monitor.snapshot())))[2]
-
-
-def test_a_wide_board_tells_more():
-    assert "train-0000-00000" in "\n".join(plain(drawn(LiveView(rollout(running=1).snapshot()), 130, 40)))
 
 
 def test_fewer_lines_leave_room_for_the_bars():

@@ -93,7 +93,7 @@ def test_two_histograms_together_are_the_histogram_of_both(first, second):
 
 
 def test_no_durations_have_no_quantile():
-    assert Histogram().to_json() == {"count": 0, "p50": None, "p95": None, "total": 0.0}
+    assert Histogram().to_json() == {"now": 0, "count": 0, "p50": None, "p95": None, "total": 0.0}
 
 
 def test_a_histogram_stays_small_whatever_comes():
@@ -279,7 +279,9 @@ def test_the_timings_of_several_processes_add_up(clock):
         timer.begin(owed(6 + rank))
         with timer.time("", EpisodeStage.POLICY):
             clock.seconds += 1 + 99 * rank
+    timers[0].time("", EpisodeStage.ACT).__enter__()
     merged = merge_timings([pickle.loads(pickle.dumps(timer.timings())) for timer in timers])
+    assert merged["stages"]["act"]["now"] == 1
     policy = merged["stages"]["policy"]
     assert (policy["count"], policy["total"]) == (2, 101.0)
     assert policy["p50"] == pytest.approx(1, rel=ERROR + 1e-3)
@@ -294,6 +296,9 @@ def test_the_counters_of_servers_add_up_and_end(clock):
     assert merged["http://a"] == {name: 2 * count for name, count in counts.items()}
     assert merged["http://b"] == {**counts, "open": 0}
     monitor = Monitor(planned_rollout(), 4, lambda: told[0], stages=StageTimer(clock))
-    assert idle_timings(monitor.snapshot())["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
+    monitor.stages.time("", EpisodeStage.ACT).__enter__()
+    ended = idle_timings({**monitor.stages.timings(), "servers": told[0]})
+    assert ended["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
+    assert merge_timings([ended])["stages"]["act"]["now"] == 0
     assert monitor.summary()["servers"] == told[0]
     assert "servers" not in Monitor(planned_rollout(), 4, stages=StageTimer(clock)).summary()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.progress_bar import ProgressBar
-from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -16,10 +15,7 @@ from webgym_cli.util.text import escape_control, format_duration
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-# Minimum terminal width of the wide layout, in columns.
-WIDE = 110
 _GOING_ON = ("running", "silent")
-_FAILURES = 6
 _GAP = (0, 2, 0, 0)
 
 
@@ -45,20 +41,16 @@ class LiveView:
         return LiveView(self._snapshot, self._state, lines, self._beside)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Render the head, the stages beside the failures, and as many episodes as fit."""
-        width, height = options.max_width, console.size.height - self._below - 1
-        beside = _head(self._beside, self._beside.get("state", "running"), width) if self._beside else []
-        head = [*_head(self._snapshot, self._state, width), *beside, Text()]
-        grid = Table.grid(padding=(0, 3, 0, 0))
-        grid.add_row(_stages(self._snapshot), *([_failures(self._snapshot)] if self._snapshot["failures"] else []))
-        middle = console.render_lines(grid, options, pad=False)
-        yield Group(*head)
-        for line in middle:
-            yield from (*line, Segment.line())
-        # Rich crops overlong output at the bottom, where the newest lines are.
-        room = height - len(head) - len(middle) - 2  # an empty line and the columns' names
+        """Render the head, the stages, and as many episodes as fit, the oldest."""
+        head = _head(self._snapshot, self._state, options.max_width)
+        if self._beside:
+            head += _head(self._beside, self._beside.get("state", "running"), options.max_width)
+        stages = _stages(self._snapshot)
+        yield Group(*head, Text(), stages)
+        # Rich crops overlong output at the bottom, where the newest lines are: two empty lines, and two of names.
+        room = console.size.height - self._below - 1 - len(head) - stages.row_count - 4
         if self._snapshot["episodes"] and room > 0:
-            yield Group(Text(), *_episodes(self._snapshot, width, room))
+            yield Group(Text(), _episodes(self._snapshot["episodes"][:room]))
 
 
 def shorten_url(url: str) -> str:
@@ -83,7 +75,10 @@ def _head(snapshot: dict[str, Any], state: str, width: int) -> list[Any]:
         (f"{format_duration(snapshot['elapsed'])} elapsed", ""),
         (f"ETA {format_duration(left)}" if left is not None else "", ""),
     )
-    return [first, _cut(pace), _cut(_counts(snapshot, state))]
+    lines = [pace, _counts(snapshot, state)]
+    if failures := Counter(snapshot["failures"]).most_common():
+        lines.append(_line(*((f"{escape_control(kind)} {count}", "red") for kind, count in failures)))
+    return [first, *map(_cut, lines)]
 
 
 def _counts(snapshot: dict[str, Any], state: str) -> Text:
@@ -111,35 +106,21 @@ def _stages(snapshot: dict[str, Any]) -> Table:
     return table
 
 
-def _failures(snapshot: dict[str, Any]) -> Table:
-    table = _table(("failures", "left"), ("", "right"))
-    counts = Counter(snapshot["failures"]).most_common()
-    for kind, count in counts[:_FAILURES]:
-        _row(table, Text(escape_control(kind), style="red"), str(count))
-    if others := sum(count for _, count in counts[_FAILURES:]):
-        _row(table, Text("other kinds", style="red"), str(others))
-    return table
-
-
-def _episodes(snapshot: dict[str, Any], width: int, room: int) -> list[Any]:
-    wide = width >= WIDE
+def _episodes(episodes: list[dict[str, Any]]) -> Table:
     table = _table(("episode", "left"), ("step", "right"), ("stage", "left"), ("for", "right"), expand=True)
     table.add_column("task", no_wrap=True, overflow="ellipsis", ratio=2)
     table.add_column("address", no_wrap=True, overflow="ellipsis", ratio=3)
-    # The last line is the number of the others.
-    shown = snapshot["episodes"][: room if snapshot["running"] <= room else max(1, room - 1)]
-    for episode in shown:
+    for episode in episodes:
         _row(
             table,
-            episode["id"] if wide else episode["id"].rsplit("-", 1)[-1],
+            episode["id"],
             f"{episode['step']}/{episode['max_steps']}",
             episode["stage"],
             format_duration(episode["stage_seconds"]),
             escape_control(episode["task"]),
             shorten_url(episode["url"]),
         )
-    more = snapshot["running"] - len(shown)
-    return [table, *([Text(f"and {more} more, younger", style="dim")] if more > 0 else [])]
+    return table
 
 
 def _table(*columns: tuple[str, Any], expand: bool = False) -> Table:
@@ -149,9 +130,9 @@ def _table(*columns: tuple[str, Any], expand: bool = False) -> Table:
     return table
 
 
-def _row(table: Table, *cells: str | Text) -> None:
+def _row(table: Table, *cells: str) -> None:
     """Add a row of plain text, without interpreting markup."""
-    table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells))
+    table.add_row(*map(Text, cells))
 
 
 def _line(*parts: tuple[str, str]) -> Text:

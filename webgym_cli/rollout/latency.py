@@ -29,6 +29,8 @@ class Histogram:
     """Count by bucket index: bucket i holds durations in (growth^(i-1), growth^i] seconds."""
     total: float = 0.0
     """Sum in seconds, exact."""
+    running: int = 0
+    """Durations that have begun and not ended."""
 
     @property
     def count(self) -> int:
@@ -45,6 +47,7 @@ class Histogram:
         """Add the durations of another histogram."""
         self.buckets.update(other.buckets)
         self.total += other.total
+        self.running += other.running
 
     def quantile(self, share: float) -> float | None:
         """Return the quantile `share` (0 to 1) in seconds, with four digits; None without durations."""
@@ -56,8 +59,9 @@ class Histogram:
         return None
 
     def to_json(self) -> dict[str, Any]:
-        """Return count, p50, p95 and total, in seconds."""
+        """Return the running durations (`now`), and count, p50, p95 and total, in seconds, of those that ended."""
         return {
+            "now": self.running,
             "count": self.count,
             "p50": self.quantile(0.5),
             "p95": self.quantile(0.95),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.records.statistics import wilson
@@ -55,18 +56,15 @@ def recount(snapshot: dict[str, Any], stored: Iterable[Trajectory]) -> dict[str,
 
 def merge_timings(timings: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Merge the timings (`StageTimer.timings`) of several processes; quantiles are those of the merged histograms."""
+    stages = {name: Histogram() for name in timings[0]["stages"]}
+    for timing in timings:
+        for name, latencies in timing["stages"].items():
+            stages[name].merge(latencies)
     return {
-        "stages": {name: _merge_stage([timing["stages"][name] for timing in timings]) for name in timings[0]["stages"]},
+        "stages": {name: latencies.to_json() for name, latencies in stages.items()},
         "running": sum(timing["running"] for timing in timings),
         "episodes": oldest([episode for timing in timings for episode in timing["episodes"]]),
     }
-
-
-def _merge_stage(stages: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    whole = Histogram()
-    for stage in stages:
-        whole.merge(stage["latencies"])
-    return {"now": sum(stage["now"] for stage in stages), **whole.to_json()}
 
 
 def merge_servers(counts: Sequence[ServerCounters]) -> ServerCounters:
@@ -86,6 +84,6 @@ def oldest(episodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def idle_timings(timings: dict[str, Any]) -> dict[str, Any]:
     """Return the timings of a process that has ended: no running episodes, no open requests."""
-    stages = {name: {**stage, "now": 0} for name, stage in timings["stages"].items()}
+    stages = {name: replace(latencies, running=0) for name, latencies in timings["stages"].items()}
     servers = {address: {**facts, "outstanding": 0, "open": 0} for address, facts in timings["servers"].items()}
     return {**timings, "running": 0, "episodes": [], "stages": stages, "servers": servers}

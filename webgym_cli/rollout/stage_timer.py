@@ -75,10 +75,8 @@ class StageTimer:
 
     clock: Callable[[], float] = time.monotonic
     """Monotonic clock, in seconds."""
-    now: dict[EpisodeStage, int] = field(default_factory=lambda: dict.fromkeys(EpisodeStage, 0))
-    """Number of episodes in each stage."""
-    latencies: dict[EpisodeStage, Histogram] = field(
-        default_factory=lambda: {stage: Histogram() for stage in EpisodeStage}
+    latencies: dict[str, Histogram] = field(
+        default_factory=lambda: {stage.value: Histogram() for stage in EpisodeStage}
     )
     _running: dict[str, _RunningEpisode] = field(default_factory=dict)
 
@@ -107,10 +105,7 @@ class StageTimer:
         """Return the stages and the running episodes, for `merge_timings`; can be pickled."""
         now = self.clock()
         return {
-            "stages": {
-                stage.value: {"now": self.now[stage], "latencies": latencies}
-                for stage, latencies in self.latencies.items()
-            },
+            "stages": self.latencies,
             "running": len(self._running),
             "episodes": oldest([episode.to_json(now) for episode in self._running.values()]),
         }
@@ -121,20 +116,20 @@ class _StageInterval(AbstractContextManager[None]):
 
     # A class instead of a generator: stages are timed several times a step, and a generator is slower.
 
-    __slots__ = ("_before", "_episode", "_stage", "_stages", "_start")
+    __slots__ = ("_before", "_clock", "_episode", "_latencies", "_stage", "_start")
 
     def __init__(self, stages: StageTimer, episode: _RunningEpisode | None, stage: EpisodeStage) -> None:
-        self._stages, self._episode, self._stage = stages, episode, stage
+        self._clock, self._latencies, self._episode, self._stage = stages.clock, stages.latencies[stage], episode, stage
 
     def __enter__(self) -> None:
-        self._stages.now[self._stage] += 1
-        self._start = self._stages.clock()
+        self._latencies.running += 1
+        self._start = self._clock()
         if self._episode is not None:
             self._before = self._episode.stage, self._episode.since
             self._episode.stage, self._episode.since = self._stage, self._start
 
     def __exit__(self, *exc: object) -> None:
-        self._stages.now[self._stage] -= 1
-        self._stages.latencies[self._stage].add(self._stages.clock() - self._start)
+        self._latencies.running -= 1
+        self._latencies.add(self._clock() - self._start)
         if self._episode is not None:
             self._episode.stage, self._episode.since = self._before

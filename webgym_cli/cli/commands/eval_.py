@@ -15,6 +15,7 @@ from webgym_cli.errors import UsageError
 
 if TYPE_CHECKING:
     from webgym_cli.config.model import Settings
+    from webgym_cli.loop.evaluation import Benchmark
     from webgym_cli.store.run import RunDir
 
 SubjectArg = Annotated[
@@ -84,23 +85,17 @@ def eval_(
     from webgym_cli.loop.rollout_setup import check_policy
     from webgym_cli.store.run import RunDir
 
-    if not subject:
-        raise UsageError("'' names no run, model or server", hint="webgym eval runs/a -b miniwob:all")
-    if not benchmark:
-        raise UsageError("-b '' names no tasks", hint=f"webgym eval {subject} -b miniwob:all")
-    source = str(Path(benchmark).absolute()) if Path(benchmark).is_file() else benchmark
+    source = _locate_tasks(subject, benchmark)
     values = {"rollout.test_repeats": repeats, "judge.protocol": protocol, "tasks.test": source}
     values |= {f"rollout.test_max_steps.{band}": max_steps for band in ("easy", "medium", "hard")}
     settings = _resolve(subject, RunDir(out) if out else None, options, values)
-    ids = None if subset is None else _read_ids(subset)
-    chosen = Benchmark(source, ids, episodes, digest)
+    chosen = Benchmark(source, _read_ids(subset) if subset else None, episodes, digest)
     directory = RunDir(out or _name_folder(subject, settings, chosen))
     plan = plan_evaluation(directory, settings, chosen)
     if not directory.conditions.is_file():  # before the run is made, so that the corrected command can make it
         check_policy(settings, settings.rollout.policy, [episode.task for episode in plan.episodes])
     output = options.open_output()
-    own_options: dict[str, Any] = {"subject": _name_subject(settings), "benchmark": source, "digest": digest}
-    own_options |= {"episodes": episodes, "subset": subset and str(subset.absolute())}
+    own_options = _collect_options(settings, chosen, subset)
     if options.dry_run:
         check_model("eval", directory, settings, own_options)
         output.show(plan.to_json())
@@ -109,6 +104,16 @@ def eval_(
         at.execute(lambda context: evaluate(context, plan))
     output.note(f"the record: {plan.record}, the page: {plan.record.with_suffix('.html')}")
     output.next_step(f"webgym compare {plan.record} OTHER")
+
+
+def _locate_tasks(subject: str, benchmark: str) -> str:
+    """Return the source of the tasks, a file by its absolute path. Raises `UsageError` for empty arguments."""
+    if not subject:
+        raise UsageError("'' names no run, model or server", hint="webgym eval runs/a -b miniwob:all")
+    if not benchmark:
+        raise UsageError("-b '' names no tasks", hint=f"webgym eval {subject} -b miniwob:all")
+    path = Path(benchmark)
+    return str(path.absolute()) if path.is_file() else benchmark
 
 
 def _resolve(subject: str, run: RunDir | None, options: PaidOptions, values: dict[str, Any]) -> Settings:
@@ -137,11 +142,18 @@ def _resolve(subject: str, run: RunDir | None, options: PaidOptions, values: dic
     return load_with_sources(files, overrides, run_config=base, executes=True)[0]
 
 
-def _name_subject(settings: Settings) -> str:
-    """Return what is evaluated, so that a resumed evaluation does not follow a run that was trained on."""
+def _collect_options(settings: Settings, chosen: Benchmark, subset: Path | None) -> dict[str, Any]:
+    """Return the options of a resumed evaluation, which does not follow a run that was trained on."""
     from webgym_cli.records.series import VLLM
 
-    return settings.policy_config.base_model if settings.rollout.policy == VLLM else settings.rollout.policy
+    subject = settings.rollout.policy
+    return {
+        "subject": settings.policy_config.base_model if subject == VLLM else subject,
+        "benchmark": chosen.source,
+        "digest": chosen.digest,
+        "episodes": chosen.episodes,
+        "subset": subset and str(subset.absolute()),
+    }
 
 
 def _name_folder(subject: str, settings: Settings, benchmark: Any) -> Path:

@@ -61,17 +61,14 @@ def expand(
     for file, content in contents.items():
         check_output(file, content)
     if dry_run:
-        counts = {"train": len(expanded.train), "test": len(expanded.test)}
+        counts = {"templates": len(given.templates), "train": len(expanded.train), "test": len(expanded.test)}
         requests = len(given.templates) if paraphrases else 0
-        output.show(
-            {"event": "plan", "stage": "expand", "templates": len(given.templates), **counts, "requests": requests}
-        )
+        output.show({"event": "plan", "stage": "expand", **counts, "requests": requests})
         return
     for file, content in contents.items():
         write_atomic(file, content)
-        row = {"event": "expanded", "file": str(file), "tasks": len(files[file])}
         if options.json:
-            output.data(row)
+            output.data({"event": "expanded", "file": str(file), "tasks": len(files[file])})
         else:
             output.note(f"{file}: {len(files[file])} tasks")
     output.next_step(f"webgym tasks check {' '.join(map(str, contents))}")

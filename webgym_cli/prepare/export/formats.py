@@ -79,18 +79,24 @@ def build_messages_record(example: Example, locate: Locate) -> dict[str, Any]:
     return _add_preference(record, messages, example, {"role": "assistant", "content": example.rejected})
 
 
+def build_parts(message: Message, urls: Iterator[Any]) -> list[dict[str, Any]]:
+    """Return a message's content as OpenAI's parts; each image takes the next URL."""
+    parts: list[dict[str, Any]] = []
+    for text in split_at_images(message):
+        if text is None:
+            parts.append({"type": "image_url", "image_url": {"url": next(urls)}})
+        else:
+            parts.append({"type": "text", "text": text})
+    return parts
+
+
 def build_openai_record(example: Example, locate: Locate, unit: ExportUnit) -> dict[str, Any]:
     """Return a line for OpenAI's fine-tuning: a conversation, or a prompt with preferred and other reply."""
     refuse_mismatch(example.sample)
     images = map(locate, example.sample.images)
     messages: list[dict[str, Any]] = []
     for message in example.sample.messages:
-        parts: list[dict[str, Any]] = [
-            {"type": "image_url", "image_url": {"url": next(images)}}
-            if text is None
-            else {"type": "text", "text": text}
-            for text in split_at_images(message)
-        ]
+        parts = build_parts(message, images)
         messages.append({"role": message.role, "content": parts if IMAGE in message.content else message.content})
     *prompt, reply = messages
     if unit is ExportUnit.STEP:

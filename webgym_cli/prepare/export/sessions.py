@@ -7,6 +7,7 @@ from typing import Any
 
 import webgym_cli
 from webgym_cli.agent.prompt import render_step, split_at_images
+from webgym_cli.prepare.export.formats import build_parts
 from webgym_cli.prepare.export.options import ExportObjective, ExportUnit
 from webgym_cli.prepare.export.outputs import ExportOutput
 from webgym_cli.prepare.export.registry import export_format
@@ -42,7 +43,7 @@ def write_atif(examples: Iterator[Example], output: ExportOutput) -> None:
 def _build_turn(trajectory: Trajectory, step: Step, prompt_ids: list[int], output: ExportOutput) -> dict[str, Any]:
     generation, prompt = step.generation, render_step(trajectory, step.index)
     sampled, urls = list(generation.token_ids or ()), map(output.image_url, prompt.images)
-    messages = [{"role": message.role, "content": _split(message, urls)} for message in prompt.messages]
+    messages = [{"role": message.role, "content": build_parts(message, urls)} for message in prompt.messages]
     policy = generation.policy_version
     return {
         "node_id": f"{trajectory.id}/{step.index}",
@@ -60,13 +61,6 @@ def _build_turn(trajectory: Trajectory, step: Step, prompt_ids: list[int], outpu
             "policy_version": policy.number if policy else None,
         },
     }
-
-
-def _split(message: Message, urls: Iterator[str]) -> list[dict[str, Any]]:
-    return [
-        {"type": "image_url", "image_url": {"url": next(urls)}} if text is None else {"type": "text", "text": text}
-        for text in split_at_images(message)
-    ]
 
 
 def _build_atif(trajectory: Trajectory, output: ExportOutput) -> dict[str, Any]:
