@@ -15,7 +15,7 @@ webgym.names = (() => {
     "data-title", "data-tip", "aria-description", "data-language"];
   const TEST_IDS = ["data-testid", "data-test-id", "data-test", "data-cy"];
   const LONGEST = 400, MOST_NODES = 300, MOST_HOSTS = 50;
-  const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox],[role=slider]";
+  const FIELDS = "input:not([type=hidden]),select,textarea,[contenteditable],[role=textbox],[role=combobox]";
   const CONTROLS = "a[href],button,summary,[role=button],[role=link],[role=tab],[role^=menuitem]";
   // Maximum number of levels searched for a field's label.
   const BESIDE = 6;
