@@ -18,10 +18,12 @@ import psutil
 from webgym_cli.errors import JobError
 
 PYTHON_PACKAGES = ("datasette~=0.65", "django~=5.2.0", "jupyterlab~=4.4", "sqlite-web~=0.8")
-NODE_PACKAGES = ("monaco-editor@0.52.2", "swagger-ui-dist@5", "redoc@2", "@shoelace-style/shoelace@2")
+NODE_PACKAGES = (
+    *("monaco-editor@0.52.2", "swagger-ui-dist@5", "redoc@2", "@shoelace-style/shoelace@2", "tabulator-tables@6"),
+)
 # What only the benchmark looks at.
 MORE_NODE_PACKAGES = (
-    *("drawflow@0.0.60", "tabulator-tables@6", "fullcalendar@6", "tiddlywiki@5", "node-red@4"),
+    *("drawflow@0.0.60", "fullcalendar@6", "tiddlywiki@5", "node-red@4"),
     *("ag-grid-community@34", "tinymce@7"),
 )
 MORE_PYTHON_PACKAGES = ("marimo~=0.25",)

@@ -70,13 +70,13 @@ class Agent:
         _, self.view = await self.environment.reset(Task(id="t", environment="web", start_url=url), 0)
 
     async def act(self, name: ActionName, target: str | None = None, role: str | None = None, **fields) -> None:
-        if target is not None:
-            seen = await self._find(target, role)
+        for prefix, wanted in (("", target), ("to_", fields.pop("to", None))):
+            seen = await self._find(wanted, role) if wanted is not None else None
             options = self.environment.session.options
-            if self.mode is InteractionMode.SET_OF_MARKS:
-                fields["element_id"] = seen.element.id
-            else:
-                fields["coordinate"] = normalise_point(seen.point, (options.width, options.height))
+            if seen and self.mode is InteractionMode.SET_OF_MARKS:
+                fields[f"{prefix}element_id"] = seen.element.id
+            elif seen:
+                fields[f"{prefix}coordinate"] = normalise_point(seen.point, (options.width, options.height))
         result = await self.environment.step(Action(name=name, **fields))
         self.view, self.error = result.view, result.action_error
         assert self.error is None, f"{name} {target}: {self.error}"
@@ -105,7 +105,7 @@ class Agent:
         return False
 
 
-@pytest.fixture(params=InteractionMode)
+@pytest.fixture(scope="module", params=InteractionMode)
 async def agent(request, chromium, folder) -> AsyncIterator[Agent]:
     async with WebPool(load(overrides=["browser.private_hosts=[127.0.0.1]"]), request.param) as pool:
         made = Agent(pool.new(), request.param)
@@ -184,6 +184,24 @@ async def test_a_code_editor_s_text_is_replaced(agent: Agent, address, folder: P
     assert await agent.environment.session.page.evaluate(held) == SCRIPT + "\nmore(("
     await agent.act(ActionName.TYPE, here=True, text="")
     assert await agent.environment.session.page.evaluate(held) == ""
+
+
+async def test_a_plan_s_tasks_are_renamed_dated_and_moved_to_another_board(agent: Agent, address, folder: Path):
+    if not (folder / "node_modules/tabulator-tables").exists():
+        pytest.skip("without npm there is no grid: python -m tests.environments.apps.install")
+    shutil.copy(Path(__file__).with_name("plan.html"), folder)
+    await agent.open(f"{address('monaco')}/plan.html")
+    await agent.act(ActionName.TYPE, "row 2, column Task", text="Check\n")
+    await agent.act(ActionName.CLICK, "row 2, column Due")
+    await agent.act(ActionName.TYPE, here=True, text="2026-07-09")
+    await agent.act(ActionName.TYPE, "row 3, column Hours", text="12\n")
+    await agent.act(ActionName.DRAG, "row 2, column 1", to="row 1, column Finished")
+    kept = await agent.environment.session.page.evaluate("() => [tables.open.getData(), tables.done.getData()]")
+    assert [(one["task"], one["due"], one["hours"]) for one in kept[0]] == [
+        ("Write", "2026-05-01", 0),
+        ("Ship", "2026-05-01", 12),
+    ]
+    assert sorted((one["task"], one["due"]) for one in kept[1]) == [("Check", "2026-07-09"), ("Plan", "2026-05-01")]
 
 
 def test_a_rollout_on_applications_that_is_killed_and_resumed(chromium, tmp_path: Path, folder: Path):
