@@ -179,6 +179,13 @@ def test_ordinary_text_is_not_touched(text):
     assert sanitize_line(text, None) == text
 
 
+@given(st.text() | st.text("<|imageIMAGE/video>", max_size=60) | st.sampled_from(["<audio>", "</AUDIO>"]))
+def test_safe_text_holds_no_control_text(text):
+    safe = sanitize_text(text)
+    assert "<|" not in safe
+    assert not any(f"<{slash}{kind}>" in safe.lower() for kind in ("image", "video", "audio") for slash in ("", "/"))
+
+
 def test_a_line_has_its_limit():
     assert sanitize_line("x" * LINE_LIMIT) == "x" * LINE_LIMIT
     assert sanitize_line("x" * 10**6) == "x" * (LINE_LIMIT - 1) + "…"
