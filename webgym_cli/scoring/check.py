@@ -132,8 +132,8 @@ def check(name: str, *, timeout: float | None = None) -> Callable[[Callable[...,
         raise UsageError("a check needs the name that tasks have in their field check", hint='@check("NAME")')
 
     def decorate(given: Callable[..., Any]) -> TaskCheck:
-        made = TaskCheck.of(given, name, timeout=timeout)
-        return CHECKS.register(name, replace(made, digest=digest_file(given)))
+        task_check = TaskCheck.of(given, name, timeout=timeout)
+        return CHECKS.register(name, replace(task_check, digest=digest_file(given)))
 
     return decorate
 
