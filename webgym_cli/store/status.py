@@ -16,7 +16,8 @@ from webgym_cli.errors import StoreError
 from webgym_cli.records.base import StoredRecord
 from webgym_cli.records.groups import Split
 from webgym_cli.store.run import RunDir
-from webgym_cli.util.files import read_json, require_regular, write_json
+from webgym_cli.util.files import read_json, require_regular, write_atomic
+from webgym_cli.util.strict_json import encode_json
 
 # Seconds without an update after which a writer counts as silent.
 SILENT_AFTER = 15.0
@@ -86,7 +87,9 @@ def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = Ro
         state=state,
         snapshot=snapshot,
     )
-    write_json(run.status(Split(snapshot["split"])), status.model_dump(mode="json", by_alias=True))
+    # Not indented: every second, Python's encoder would take ten times as long.
+    written = encode_json(status.model_dump(mode="json", by_alias=True))
+    write_atomic(run.status(Split(snapshot["split"])), written + "\n")
 
 
 def read_status(run: RunDir) -> list[RankStatus]:

@@ -13,7 +13,7 @@ from webgym_cli.environments.browser import mouse
 from webgym_cli.environments.browser.actions import normalise_point, perform_action
 from webgym_cli.environments.browser.address_rules import AddressRules
 from webgym_cli.environments.browser.field_actions import press_keys, type_text, upload_files
-from webgym_cli.environments.browser.frames import ACT_JS
+from webgym_cli.environments.browser.frames import WAITS_JS
 from webgym_cli.environments.browser.observe import ElementSnapshot, list_elements, observe_script
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.pool import BrowserPool
@@ -199,7 +199,7 @@ async def test_scrolling_by_a_page(session: BrowserSession):
         for _ in range(3):
             scroll = Action(name=ActionName.SCROLL, direction=direction)
             told.append(await perform_action(session, scroll, RULES.refuse_url))
-            await session.evaluate(f"() => {ACT_JS}.settle(300)")
+            await session.evaluate(f"() => {WAITS_JS}.settle(300)")
         assert told[0] is None and "nothing moved" in (told[2] or "")
         assert ("Below" in [seen.element.name for seen in await list_elements(session)]) is shown
 

@@ -72,6 +72,23 @@ async def test_a_date_that_the_sections_do_not_take_is_told(session: BrowserSess
     assert "MM/DD/YYYY" in (await act(session, MARKS, ActionName.TYPE, "Born", text="2024-03-17") or "")
 
 
+async def test_what_fields_of_a_form_are_called_is_not_what_we_read(session: BrowserSession, tmp_path: Path):
+    shadow = """const names = new Set(), all = document.createDocumentFragment();
+    for (let kind = HTMLFormElement.prototype; kind !== Object.prototype; kind = Object.getPrototypeOf(kind)) {
+      for (const name of Object.getOwnPropertyNames(kind)) names.add(name);
+    }
+    for (const name of names) all.append(Object.assign(document.createElement("input"), { type: "hidden", name }));
+    f.append(all);"""
+    box = "display:block;width:90px;height:30px;user-select:none"
+    zone = f"<p ondragover='event.preventDefault()' ondrop=1 style='{box}'>Zone</p>"
+    form = f"<form id=f><input aria-label=Name><b draggable=true style='{box}'>Thing</b>{zone}</form>"
+    await show(session, tmp_path, f"{form}<script>{shadow}</script>")
+    assert [one.element.name for one in await list_elements(session)] == ["Name", "Thing", "Zone"]
+    assert await act(session, MARKS, ActionName.TYPE, "Name", text="new") is None
+    assert "nothing moved" in (await perform(session, ActionName.DRAG, element_id=1, to_element_id=0) or "")
+    assert await perform(session, ActionName.DRAG, element_id=1, to_element_id=2) is None
+
+
 async def test_a_drag_without_effect_is_told(session: BrowserSession, tmp_path: Path):
     box = "display:block;width:90px;height:30px;user-select:none"
     await show(
@@ -98,6 +115,8 @@ FIELDS = {
     "a range": (FIELD.replace("old", "1") + "type=range max=10>", "50", "the field took 10 instead of 50"),
     "a colour": (FIELD.replace("old", "#00ff00") + "type=color>", "#FF0000", None),
     "files": (FIELD.replace("value=old", "type=file") + ">", "cv.txt", "is for files"),
+    "a slider": ("<div role=slider aria-label=Name tabindex=0 style='width:50px;height:20px'></div>", "5",
+        "takes keys"),
     "nothing": ("<button aria-label=Name>b</button><script>document.querySelector('button').onclick = (e) => "
         "e.target.blur()</script>", "x", "no field has the focus"),
     "a list": ("<select aria-label=Name onchange=\"this.value='a'\"><option>a<option>b</select>", "b", 'it shows "a"'),

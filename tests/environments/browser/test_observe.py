@@ -156,7 +156,7 @@ window.requestAnimationFrame = window.setTimeout = () => {}; EventTarget.prototy
 
 
 async def test_a_page_s_scripts_and_ours_are_strangers(session: BrowserSession, tmp_path: Path):
-    inner = HOSTILE.replace('"', "&quot;") + "<button onclick=this.textContent=1>Inside</button>"
+    inner = HOSTILE.replace('"', "&quot;") + "<b id=i>Inside</b><script>i.onclick = () => i.textContent = 1</script>"
     framed = f'<iframe sandbox=allow-scripts srcdoc="{inner}" width=200 height=60></iframe>'
     html = f"{HOSTILE}<div id=d>Part</div><script>d.onclick = () => d.textContent = 'hit'</script><br>{framed}"
     await show(session, tmp_path, html)

@@ -313,6 +313,27 @@ async def test_what_a_click_shows_late_is_told(visit: Visit, local_web: SmallWeb
     assert "Undo" in visit.names
 
 
+FRAMED = {
+    "timer": f"setTimeout(() => {{ {UNDO} }}, 500)",
+    "answer": f"fetch('/slow-data').then(() => {{ {UNDO} }})",
+}
+
+
+@pytest.mark.parametrize("case", FRAMED)
+async def test_what_a_click_shows_late_in_a_frame_of_another_origin_is_told(
+    visit: Visit, local_web: SmallWeb, case: str
+):
+    local_web.odd.slow_seconds = 0.3
+    copy = "<button onclick=\"v.select(); document.execCommand('copy')\">Copy</button><input id=v aria-label=V value=a>"
+    local_web.odd.pages["/inner"] = f'<button onclick="{FRAMED[case]}">Save</button>{copy}<div id=r></div>'
+    local_web.odd.pages["/outer"] = "<title>o</title><iframe src='http://odd.example/inner'></iframe>"
+    await visit.open(f"{ODD}/outer")
+    await visit.click("Save")
+    assert visit.names == ["Save", "Copy", "V", "Undo"]
+    await visit.click("Copy")
+    assert visit.session.pages.clipboard == {"text/plain": "a"}
+
+
 async def test_late_content_comes_with_waiting(visit: Visit):
     await visit.open(f"{LAB}/late")
     await visit.wait(2)

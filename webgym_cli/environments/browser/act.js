@@ -1,98 +1,13 @@
-// Actions in a page, called from Python:
-//   settle()         wait until the page is stable and rendered, within a time limit;
-//   waitUntilIdle()  the same for pages of the open web, which may load and change at any time;
-//   prepare()        prepare a field for typing, or set the text of a field that accepts no keys;
-//   section()        focus one section of the prepared field;
-//   paste()          paste into the field with the focus;
-//   hearCopy()       listen to what is copied in the document with the focus;
-//   copied()         return what was copied since the last call;
-//   typed()          check whether the field contains the typed text;
-//   select()         choose the option of the list at a point;
-//   options()        return the options of the list at a point;
-//   typing()         return the text of the field with the focus;
-//   scrollable()     return the point at which to scroll the wheel;
-//   watch()          start observing the effects of the wheel or of a drag;
-//   hasChanged()     return whether there was any.
+// Actions in a page, called from Python.
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
-  const { matches, parentOf, rootOf } = webgym.names;
+  const { matches, parentNode, parentOf, rootOf, treeOf } = webgym.names;
+  const { frame } = webgym.waits;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { allOf, deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf, pointOf } = webgym.geometry;
-  const QUIET_MS = 100, IMPATIENT_MS = 300, MOVE_MS = 200, TAKE_MS = 300, ANIMATION_MS = 1000;
+  const MOVE_MS = 200, TAKE_MS = 300;
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
-
-  // A page that is not rendered gets no animation frames: fall back to a timeout.
-  const frame = () => new Promise((done) => {
-    requestAnimationFrame(done);
-    setTimeout(done, 100);
-  });
-
-  const loading = () => document.fonts.status === "loading" ||
-    Array.prototype.some.call(document.images, (image) => !image.complete && image.loading !== "lazy");
-
-  const moving = () => loading() || document.getAnimations().some((animation) =>
-    animation.playState === "running" && animation.effect?.getComputedTiming().endTime !== Infinity);
-
-  // Images referenced only by style sheets: their loading is not observable, so each is loaded again and awaited.
-  const drawn = new Set();
-  const stylePictures = () => {
-    const fresh = [];
-    for (const element of document.querySelectorAll("body *")) {
-      for (const part of [null, "::before", "::after"]) {
-        const style = getComputedStyle(element, part);
-        if (part && style.content === "none") continue;
-        for (const value of [style.content, style.backgroundImage, style.listStyleImage]) {
-          for (const [, url] of value.includes("url(") ? value.matchAll(/url\("(.*?)"\)/g) : []) {
-            if (!drawn.has(url)) fresh.push(url);
-            drawn.add(url);
-          }
-        }
-      }
-    }
-    return fresh.map((url) => Object.assign(new Image(), { src: url }).decode().catch(() => null));
-  };
-
-  // Wait until the page is stable and rendered, for at most `limit` milliseconds. `pictures` is for small pages.
-  const settle = async (limit, pictures = false) => {
-    const end = performance.now() + limit;
-    let waited = false;
-    await frame();
-    await frame();
-    while (performance.now() < end && moving()) {
-      waited = true;
-      await frame();
-    }
-    const loads = pictures ? stylePictures() : [];
-    if (loads.length) await Promise.race([Promise.all(loads), new Promise((done) => setTimeout(done, limit))]);
-    if (loads.length || waited) {
-      await frame();
-      await frame();
-    }
-  };
-
-  // After a timeout the next waits are shorter: the page ticks, streams or never finishes loading.
-  let patience = Infinity, due = 0;
-  document.addEventListener("webgym-timer", ({ detail }) => { due = Math.max(due, performance.now() + detail); });
-  const waitUntilIdle = async (limit) => {
-    const end = performance.now() + Math.min(limit, patience);
-    let changed = performance.now();
-    const begun = performance.now();
-    const observer = new MutationObserver((changes) => {
-      // Scripts animate by styles; what has not come to rest after a while is decoration.
-      const isLong = performance.now() - begun > ANIMATION_MS;
-      if (!isLong || changes.some(({ type }) => type !== "attributes")) changed = performance.now();
-    });
-    observer.observe(document, { childList: true, subtree: true, characterData: true, attributeFilter: ["style"] });
-    await frame();
-    await frame();
-    const restless = () => document.readyState !== "complete" || moving() || performance.now() - changed < QUIET_MS;
-    const isDue = () => performance.now() < Math.min(due, begun + limit);
-    while (isDue() || performance.now() < end && restless()) await frame();
-    if (performance.now() - due < QUIET_MS) await frame();
-    observer.disconnect();
-    patience = restless() ? IMPATIENT_MS : Infinity;
-  };
 
   const focused = () => {
     let element = document.activeElement;
@@ -146,6 +61,7 @@ webgym.act = (() => {
 
   // Code editors: the focused element only receives keys, and the text is rendered elsewhere.
   const EDITORS = ".monaco-editor,.CodeMirror,.cm-editor,.ace_editor";
+  const MOVED = "[role=slider],[role=checkbox],[role=radio],[role=switch],[type=checkbox],[type=radio]";
   const LINES = ".view-line,.cm-line,.CodeMirror-line,.ace_line";
   let prepared = false, target = null, before = "", sections = [], planned = null;
 
@@ -206,6 +122,7 @@ webgym.act = (() => {
     const isField = field?.localName === "input" || field?.localName === "textarea";
     const editor = editorOf(field);
     if (isField && (field.readOnly || field.disabled) && !editor) return { error: "the field can't be changed" };
+    if (field && matches(field, MOVED)) return { error: "what is there takes no text: it takes keys such as ArrowRight, or a click" };
     if (!isField && !field?.isContentEditable && !editor) return { typing: true, empty: true };
     target = field;
     before = append ? "" : bare(held(field));
@@ -233,7 +150,7 @@ webgym.act = (() => {
     if (event.defaultPrevented) copies = Object.fromEntries(data.types.map((type) => [type, data.getData(type)]));
     else {
       const isField = matches(at, "input,textarea"), [start, end] = [at.selectionStart, at.selectionEnd];
-      const text = isField ? at.type !== "password" && at.value.slice(start, end) : at.getRootNode().getSelection().toString();
+      const text = isField ? at.type !== "password" && at.value.slice(start, end) : treeOf(at).getSelection().toString();
       if (text) copies = { "text/plain": text };
     }
   };
@@ -309,7 +226,7 @@ webgym.act = (() => {
   const watch = ([x, y], dragged = false) => {
     watched?.end();
     const roots = new Set([window]), start = deepest(x, y);
-    for (let at = start; at; at = at.parentNode || at.host || at.defaultView?.frameElement) {
+    for (let at = start; at; at = parentNode(at) || at.host || at.defaultView?.frameElement) {
       if (at.nodeType === Node.DOCUMENT_FRAGMENT_NODE || at.nodeType === Node.DOCUMENT_NODE) roots.add(at);
     }
     const seen = { changed: isOpaque(start) || dragged && start?.localName === "canvas" };
@@ -334,7 +251,7 @@ webgym.act = (() => {
     return { changed: !seen || seen.changed };
   };
 
-  return Object.freeze({ settle, waitUntilIdle, prepare, paste, typed, select, options, typing, hearCopy, copied, scrollable, watch,
+  return Object.freeze({ prepare, paste, typed, select, options, typing, hearCopy, copied, scrollable, watch,
     hasChanged,
     section: (at) => webgym.sections.focus(sections[at]) });
 })();

@@ -7,20 +7,23 @@ from itertools import compress
 from typing import Any
 
 from webgym_cli.environments.browser.failures import attempt
+from webgym_cli.environments.browser.inspection import find_listeners
 from webgym_cli.environments.browser.mouse import Point
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.browser.worlds import FrameDocument
+from webgym_cli.environments.browser.worlds import PAGE_JS, FrameDocument
 
-# The injected scripts are stored under a symbol that page scripts do not encounter.
-PAGE_JS = "window[Symbol.for('webgym')]"
-OBSERVE_JS, ACT_JS = f"{PAGE_JS}.observe", f"{PAGE_JS}.act"
+OBSERVE_JS, ACT_JS, WAITS_JS = f"{PAGE_JS}.observe", f"{PAGE_JS}.act", f"{PAGE_JS}.waits"
+WAIT_UNTIL_IDLE = f"""async (limit) => {{
+  await {WAITS_JS}.waitUntilIdle(limit);
+  return {ACT_JS}.copied();
+}}"""
 # A point without element: only the focus determines the field.
 NOWHERE = (-1.0, -1.0)
 # Maximum nesting depth of frames at a point.
 _DEEPEST = 4
 # Maximum number of frames per page, and seconds per frame: frames that do not respond are mostly advertisements.
 _MOST_FRAMES = 8
-_FRAME_SECONDS = 1.0
+_FRAME_SECONDS = 2.0
 
 
 class ActScript:
@@ -52,22 +55,27 @@ class ActScript:
         return point if point == NOWHERE else (point[0] - self._offset[0], point[1] - self._offset[1])
 
 
-async def list_framed(session: BrowserSession, numbers: list[int], start: int, room: int) -> list[Any]:
-    """List the elements of the page's frames with these numbers, as `look()` does, with ids from `start`."""
+async def list_framed(session: BrowserSession, start: int, room: int) -> list[Any]:
+    """List the elements of the frames that the page can't read, as `look()` does, with ids from `start`."""
     session.framed.clear()
     elements: list[Any] = []
-    queue = [(FrameDocument(), number) for number in numbers[:_MOST_FRAMES]]
-    for parent, number in queue:  # extended in the loop by the frames within
-        if len(elements) >= room:
-            break
+    for document in await _enter_frames(session):
         # A frame that is gone, hangs or is empty contributes no elements.
-        looking = _look_into(session, parent, number, room - len(elements))
-        document, listed, inner = await attempt(looking, _FRAME_SECONDS) or (parent, [], [])
-        queue += [(document, one) for one in inner[: _MOST_FRAMES - len(queue)]]
-        for one in listed:
+        for one in await attempt(_look_into(session, document, room - len(elements)), _FRAME_SECONDS) or []:
             session.framed[start + len(elements)] = document, one["id"]
             elements.append({**one, "id": start + len(elements)})
     return elements
+
+
+async def wait_in_frames(session: BrowserSession, seconds: float) -> None:
+    """Wait until the frames are idle that the page can't read, each for at most a time."""
+
+    async def wait_in(document: FrameDocument) -> None:
+        result = await _call(session, document, WAIT_UNTIL_IDLE, seconds * 1000)
+        session.pages.clipboard = result["copied"] or session.pages.clipboard
+
+    waiting = (attempt(wait_in(document), seconds + _FRAME_SECONDS) for document in await _enter_frames(session))
+    await asyncio.gather(*waiting)
 
 
 async def locate_framed(session: BrowserSession, document: FrameDocument, number: int) -> dict[str, Any]:
@@ -86,24 +94,34 @@ async def locate_framed(session: BrowserSession, document: FrameDocument, number
     return result
 
 
-async def _look_into(
-    session: BrowserSession, parent: FrameDocument, number: int, room: int
-) -> tuple[FrameDocument, list[Any], list[int]]:
-    """Return a frame, its elements in viewport coordinates, and the numbers of frames that it can't read."""
-    document = await _enter(session, parent, number)
+async def _look_into(session: BrowserSession, document: FrameDocument, room: int) -> list[Any]:
+    """Return a frame's elements in viewport coordinates."""
     origin = await _find_origin(session, document)
-    if origin is None:
-        raise LookupError("the frame is gone")
-    script = f"(limit) => [{OBSERVE_JS}.look({{ limit }}), {OBSERVE_JS}.opaque()]"
-    listed, inner = await _call(session, document, script, room)
+    if origin is None or room <= 0:
+        return []
+    await find_listeners(session, document.id)
+    listed = await _call(session, document, f"(limit) => {OBSERVE_JS}.look({{ limit }})", room)
     for one in listed:
         one["node"] = f"{document.id}/{one['node']}"
         x, y, *size = one["box"]
         one["box"] = [x + origin[0], y + origin[1], *size]
         one["point"] = [one["point"][0] + origin[0], one["point"][1] + origin[1]]
     points = [one["point"] for one in listed]
-    reached = await session.evaluate(f"(points) => {OBSERVE_JS}.through(points)", points)
-    return document, list(compress(listed, reached)), inner
+    return list(compress(listed, await session.evaluate(f"(points) => {OBSERVE_JS}.through(points)", points)))
+
+
+async def _enter_frames(session: BrowserSession) -> list[FrameDocument]:
+    """Return the frames in sight that the page can't read and that answer, each before those within it."""
+    if len(session.page.frames) == 1:
+        return []
+    queue, answering = [FrameDocument()], []
+    for parent in queue:  # extended in the loop
+        numbers = await attempt(_call(session, parent, f"() => {OBSERVE_JS}.opaque()", None), _FRAME_SECONDS)
+        answering += [parent] if numbers is not None else []
+        for number in (numbers or [])[: _MOST_FRAMES + 1 - len(queue)]:
+            if document := await attempt(_enter(session, parent, number), _FRAME_SECONDS):
+                queue.append(document)
+    return answering[1:]
 
 
 async def _enter(session: BrowserSession, parent: FrameDocument, number: int) -> FrameDocument:

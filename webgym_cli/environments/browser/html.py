@@ -14,10 +14,10 @@ from typing import Any
 
 from webgym_cli.environments.base import RawObservation
 from webgym_cli.environments.browser.failures import reading_page
-from webgym_cli.environments.browser.frames import PAGE_JS
 from webgym_cli.environments.browser.inspection import find_listeners
 from webgym_cli.environments.browser.observe import parse_elements
 from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.worlds import PAGE_JS
 
 # Maximum number of elements with ids, in document order.
 MAX_IDS = 500

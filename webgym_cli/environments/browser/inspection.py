@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Awaitable
 
 from webgym_cli.environments.browser.failures import attempt
-from webgym_cli.environments.browser.frames import PAGE_JS
 from webgym_cli.environments.browser.session import BrowserSession
-from webgym_cli.environments.browser.worlds import IsolatedWorld
+from webgym_cli.environments.browser.worlds import PAGE_JS, IsolatedWorld
 
 _NAMES_JS, _KINDS_JS = f"{PAGE_JS}.names", f"{PAGE_JS}.kinds"
 _GROUP = "webgym"
@@ -30,10 +29,10 @@ async def open_closed_roots(session: BrowserSession) -> None:
         await _try(_adopt_roots(session))
 
 
-async def find_listeners(session: BrowserSession) -> None:
-    """Pass the elements with listeners for clicks to `kinds.js`. Each is passed once."""
+async def find_listeners(session: BrowserSession, frame: str = "") -> None:
+    """Pass the elements of a frame (default: the main one) with listeners for clicks to `kinds.js`, each once."""
     if session.options.isolated_script:
-        await _try(_pass_listeners(session))
+        await _try(_pass_listeners(session, frame))
 
 
 async def _try(inspecting: Awaitable[None]) -> None:
@@ -55,14 +54,21 @@ async def _adopt_roots(session: BrowserSession) -> None:
     await send("Runtime.releaseObjectGroup", {"objectGroup": _GROUP})
 
 
-async def _pass_listeners(session: BrowserSession) -> None:
+async def _pass_listeners(session: BrowserSession, frame: str) -> None:
     worlds = (await session.connection()).worlds
-    await worlds.evaluate({"expression": "0"})  # in a new world if the document is new
-    world = await worlds.find()
+    await worlds.evaluate({"expression": "0"}, frame)  # in a new world if the document is new
+    world = await worlds.find(frame)
     send = world.channel.send
-    # Of the page's world: listeners of other worlds are not told.
-    document = await send("Runtime.evaluate", {"expression": "document", "objectGroup": _GROUP})
-    request = {"objectId": document["result"]["objectId"], "depth": -1, "pierce": True}
+    if not world.document:
+        # Of the page's world: listeners of other worlds are not told.
+        if frame:
+            own = await worlds.evaluate({"expression": "document"}, frame)
+            node = (await send("DOM.describeNode", {"objectId": own["objectId"]}))["node"]
+            remote = (await send("DOM.resolveNode", {"backendNodeId": node["backendNodeId"]}))["object"]
+        else:
+            remote = (await send("Runtime.evaluate", {"expression": "document"}))["result"]
+        world.document = str(remote["objectId"])
+    request = {"objectId": world.document, "depth": -1, "pierce": True}
     types: dict[int, set[str]] = {}
     for listener in (await send("DOMDebugger.getEventListeners", request))["listeners"]:
         types.setdefault(int(listener["backendNodeId"]), set()).add(listener["type"])
@@ -75,7 +81,8 @@ async def _pass_listeners(session: BrowserSession) -> None:
     entered = [node for node in fresh if node not in roots and types[node] & _ENTRIES]
     for name, nodes in (("disregard", roots), ("hear", clicked), ("receive", zones), ("enter", entered)):
         await _pass_nodes(world, nodes, f"(...nodes) => nodes.forEach({_KINDS_JS}.{name})")
-    await send("Runtime.releaseObjectGroup", {"objectGroup": _GROUP})
+    if fresh:
+        await send("Runtime.releaseObjectGroup", {"objectGroup": _GROUP})
 
 
 async def _pass_nodes(world: IsolatedWorld, nodes: list[int], function: str) -> None:

@@ -1,6 +1,6 @@
 // Classifies elements by how likely they are interactive, and detects pages that only show a busy indicator.
 webgym.kinds = (() => {
-  const { editable, isSheetCell, matches, memo, oneLine, parentOf, rootOf, styleOf, textOf } = webgym.names;
+  const { editable, inside, isSheetCell, matches, memo, oneLine, parentOf, rootOf, styleOf, textOf, treeOf } = webgym.names;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -80,7 +80,7 @@ webgym.kinds = (() => {
     return { any: anyOf(own), sure: anyOf(own.filter(({ points }) => points)), showing, shows: anyOf(showing) };
   });
   const hovers = memo((element) => {
-    const { any, sure } = hoverIndex(element.getRootNode());
+    const { any, sure } = hoverIndex(treeOf(element));
     return matches(element, any) ? (matches(element, sure) ? 2 : 1) : 0;
   });
 
@@ -93,8 +93,8 @@ webgym.kinds = (() => {
     const isHidden = (part) => !part.checkVisibility({ visibilityProperty: true, opacityProperty: true }) || !part.offsetHeight;
     // a transparent box to tick lies over its picture
     const hides = (part) => isHidden(part) && !matches(part, "input") && (matches(part, HOVERED) || part.querySelector(HOVERED));
-    const holds = (selector) => Array.prototype.some.call(element.querySelectorAll(selector), hides);
-    const { showing, shows } = hoverIndex(element.getRootNode());
+    const holds = (selector) => inside(element, selector).some(hides);
+    const { showing, shows } = hoverIndex(treeOf(element));
     return matches(element, shows) && showing.some(({ over, part }) => matches(element, over) && holds(part)) ||
       entered.has(element) && !roots.has(element) && !cursorOf(element)?.startsWith("g") && !matches(element, GRIDS) && holds(HOVERED);
   });

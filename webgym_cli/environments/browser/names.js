@@ -29,7 +29,8 @@ webgym.names = (() => {
     return (object) => Reflect.apply(get, object, []);
   };
   const openRoot = getter(Element, "shadowRoot"), assignedSlot = getter(Element, "assignedSlot"), parentNode = getter(Node, "parentNode");
-  const titleOf = getter(Document, "title");
+  const titleOf = getter(Document, "title"), { getRootNode } = Node.prototype;
+  const treeOf = (node) => Reflect.apply(getRootNode, node, []);
 
   // Within `atOnce` no script of the page runs: what is computed then for an element holds until its end.
   let turn = 0, depth = 0;
@@ -82,6 +83,7 @@ webgym.names = (() => {
     return line.length > most ? line.slice(0, most - 1) + "…" : line;
   };
   const matches = (element, selector) => Element.prototype.matches.call(element, selector);
+  const inside = (element, selector) => Array.from(Element.prototype.querySelectorAll.call(element, selector));
   const editable = (element) => element.isContentEditable && !element.parentElement?.isContentEditable;
 
   const roleOf = (element) => {
@@ -96,7 +98,7 @@ webgym.names = (() => {
   };
 
   const byIds = (element, attribute) => (element.getAttribute(attribute) || "").split(/\s+/)
-    .map((id) => id && element.getRootNode().getElementById?.(id)).filter(Boolean);
+    .map((id) => id && treeOf(element).getElementById?.(id)).filter(Boolean);
 
   // The name of an element that is named by its content.
   const textOf = (element, work) => (work ? readText(element, work) : wholeText(element));
@@ -240,7 +242,7 @@ webgym.names = (() => {
 
   const nameOf = memo((element) => {
     const tag = element.localName, isField = /^(input|select|textarea)$/.test(tag);
-    const role = roleOf(element), host = element.getRootNode().host;
+    const role = roleOf(element), host = treeOf(element).host;
     const labels = () => Array.from(element.labels || [], (label) => label.getAttribute("aria-label") || textOf(label)).join(" ");
     const content = () => {
       if (tag === "input") return { submit: element.value || "Submit", reset: element.value || "Reset", button: element.value }[element.type];
@@ -274,7 +276,7 @@ webgym.names = (() => {
     return "";
   });
 
-  return Object.freeze({ atOnce, memo, styleOf, matches, roleOf, nameOf, labelBefore, isSheetCell, cellNameAround, byIds, textOf, wordsOf, oneLine, editable, rootOf,
-    parentOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
+  return Object.freeze({ atOnce, memo, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, cellNameAround, byIds, textOf, wordsOf, oneLine, editable, rootOf,
+    parentNode, parentOf, treeOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

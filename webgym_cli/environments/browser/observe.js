@@ -8,7 +8,7 @@
 //   through()         return the points of a list at which a click reaches such a frame;
 //   watchListeners()  start recording click listeners.
 webgym.observe = (() => {
-  const { atOnce, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
+  const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
   const { interest, isZone, reacts, remembered, reveals, watchListeners } = webgym.kinds;
@@ -43,7 +43,7 @@ webgym.observe = (() => {
     const sections = sectionsOf(element);
     for (let at = parentOf(element), level = 0; at && level < WRAPPERS && at.localName !== "body"; at = parentOf(at), level++) {
       if (matches(at, PARTS) || labels.some((label) => label !== at && at.contains(label))) break;
-      if (Array.prototype.some.call(at.querySelectorAll(FIELDS), (other) => other !== element && !isUnused(other) && !sections.includes(other))) break;
+      if (inside(at, FIELDS).some((other) => other !== element && !isUnused(other) && !sections.includes(other))) break;
       const stands = place(at);
       if (!stands || isSmall(stands) || stands.box.height > TALLEST) continue;
       if (interest(at)) clicked = stands;
@@ -136,7 +136,7 @@ webgym.observe = (() => {
   const isFieldIcon = ({ element, sure }, index) => {
     if (sure !== 1 || wordsOf(element) || matches(element, "[aria-label],[title],canvas")) return false;
     for (let at = parentOf(element), level = 0; at && level < 3; at = parentOf(at), level++) {
-      const fields = Array.from(at.querySelectorAll(FIELDS));
+      const fields = inside(at, FIELDS);
       if (fields.length) return fields.length === 1 && index.has(fields[0]);
     }
     return false;

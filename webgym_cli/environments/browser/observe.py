@@ -7,20 +7,33 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from webgym_cli.environments.browser.frames import OBSERVE_JS, PAGE_JS, list_framed
+from webgym_cli.environments.browser.frames import OBSERVE_JS, list_framed
 from webgym_cli.environments.browser.inspection import find_listeners, open_closed_roots
 from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.worlds import PAGE_JS
 from webgym_cli.records.trajectory import Element
 
 # Each asks the objects of those before it.
-_SCRIPTS = ("icons", "names", "values", "sections", "kinds", "frames", "covers", "geometry", "observe", "act", "html")
+_SCRIPTS = (
+    "icons",
+    "names",
+    "values",
+    "sections",
+    "kinds",
+    "frames",
+    "covers",
+    "geometry",
+    "observe",
+    "waits",
+    "act",
+    "html",
+)
 _LOOK = f"""(options) => ({{
   url: location.href,
   title: {PAGE_JS}.names.title(),
   hosts: options.limit ? {PAGE_JS}.names.mayHide() : false,
   listed: options.limit ? {OBSERVE_JS}.look(options) : [],
   unlisted: {OBSERVE_JS}.unlisted(),
-  opaque: options.limit ? {OBSERVE_JS}.opaque() : [],
 }})"""
 # Maximum number of listed elements; overlays and the elements most likely to be interactive take precedence.
 MAX_ELEMENTS = 200
@@ -81,7 +94,7 @@ async def look_at(session: BrowserSession, limit: int) -> dict[str, Any]:
         await open_closed_roots(session)
         view = await session.evaluate(_LOOK, {"limit": limit})
     listed = view["listed"]
-    listed += await list_framed(session, view["opaque"], len(listed), limit - len(listed))
+    listed += await list_framed(session, len(listed), limit - len(listed)) if limit else []
     return view
 
 

@@ -83,5 +83,5 @@ async def connect_page(
             session.on(event, partial(traffic.note, event))
     for domain in DOMAINS if watch else ():
         await channel.send(f"{domain}.enable")
-    worlds = IsolatedWorlds(channel, about["targetId"], script, direct)
+    worlds = IsolatedWorlds(channel, about["targetId"], script, direct, traffic)
     return PageConnection(channel, traffic, about.get("browserContextId", ""), worlds)

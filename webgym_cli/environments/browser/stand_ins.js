@@ -3,25 +3,32 @@
 // It also tells our scripts of the timers that an input starts: what they change belongs to the action.
 (() => {
   const SOON_MS = 100, LATE_MS = 1000;
-  const { CustomEvent } = window, { apply } = Reflect, now = performance.now.bind(performance);
+  const { CustomEvent, DOMException, Number } = window, { apply } = Reflect, now = performance.now.bind(performance);
+  // The page's scripts may replace methods later, and its forms shadow those of the document.
+  const keep = (kind, name) => {
+    const method = kind.prototype[name];
+    return (self, ...given) => apply(method, self, given);
+  };
+  const listen = keep(EventTarget, "addEventListener"), unlisten = keep(EventTarget, "removeEventListener");
+  const dispatch = keep(EventTarget, "dispatchEvent"), exec = keep(Document, "execCommand"), make = keep(Document, "createElement");
   let view = window, acted = -Infinity, allowed = 0;
   while (view.frameElement) view = view.parent;
-  const tell = view.document.dispatchEvent.bind(view.document);
+  const { document } = window, top = view.document;
   for (const type of ["pointerover", "pointerdown", "pointerup", "click", "keydown", "input", "change", "drop"]) {
-    window.addEventListener(type, (event) => {
+    listen(window, type, (event) => {
       if (event.isTrusted) allowed = (acted = now()) + LATE_MS;
     }, { capture: true, passive: true });
   }
   window.setTimeout = new Proxy(window.setTimeout, { apply: (target, self, given) => {
-    const [call, delay, ...rest] = given;
+    const call = given[0], delay = given[1];
     const isLate = delay > SOON_MS && now() - acted < SOON_MS && now() + delay <= allowed + SOON_MS;
     if (!isLate || typeof call !== "function") return apply(target, self, given);
-    tell(new CustomEvent("webgym-timer", { detail: Number(delay) }));
-    const then = function (...values) {
+    dispatch(top, new CustomEvent("webgym-timer", { detail: Number(delay) }));
+    given[0] = function (...values) {
       acted = now(); // what it starts itself belongs to the input, too
       return apply(call, this, values);
     };
-    return apply(target, self, [then, delay, ...rest]);
+    return apply(target, self, given);
   } });
 
   const refuse = (message) => new DOMException(message, "NotAllowedError");
@@ -38,7 +45,7 @@
       const parts = [], put = async (data) => { parts.push(data?.type === "write" ? data.data : data); };
       const save = async () => {
         kept = parts;
-        Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob(parts)), download: name }).click();
+        Object.assign(make(document, "a"), { href: URL.createObjectURL(new Blob(parts)), download: name }).click();
       };
       const nothing = async () => undefined;
       return Object.assign(new WritableStream({ write: put, close: save }), { write: put, close: save, seek: nothing, truncate: nothing });
@@ -59,7 +66,7 @@
   };
 
   const pick = (multiple) => new Promise((done) => {
-    const input = Object.assign(document.createElement("input"), { type: "file", multiple });
+    const input = Object.assign(make(document, "input"), { type: "file", multiple });
     input.onchange = () => done(Array.from(input.files));
     input.click();
   });
@@ -75,9 +82,9 @@
       event.clipboardData.setData("text/plain", text);
       event.preventDefault();
     };
-    window.addEventListener("copy", give, { capture: true, once: true });
-    const isCopied = document.execCommand("copy");
-    window.removeEventListener("copy", give, { capture: true });
+    listen(window, "copy", give, { capture: true, once: true });
+    const isCopied = exec(document, "copy");
+    unlisten(window, "copy", give, { capture: true });
     if (!isCopied) throw refuse("Write permission denied.");
   };
   clipboard.write = async ([item]) => clipboard.writeText(await (await item.getType("text/plain")).text());

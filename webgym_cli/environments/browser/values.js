@@ -1,6 +1,6 @@
 // Values and states of elements, and what tells equal ones apart.
 webgym.values = (() => {
-  const { cellNameAround, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsOf, oneLine } = webgym.names;
+  const { cellNameAround, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsOf, oneLine } = webgym.names;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
   const LONGEST = 400, MOST_NODES = 300, MOST_OPTIONS = 20, BESIDE = 3;
@@ -21,7 +21,7 @@ webgym.values = (() => {
   // The innermost element around a field with a text, if it has no other field.
   const aroundOf = (field) => {
     for (let at = field.parentElement, level = 0; at && level < BESIDE; at = at.parentElement, level++) {
-      if (at.querySelectorAll("input:not([aria-hidden=true]),select,textarea,label").length > 1) break;
+      if (inside(at, "input:not([aria-hidden=true]),select,textarea,label").length > 1) break;
       if (shownIn(at)) return at;
     }
     return field;

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.environments.browser.cdp import CDPConnection, CDPSender
-from webgym_cli.environments.browser.failures import ScriptError, attempt, has_sign
+from webgym_cli.environments.browser.failures import SESSION_GONE, ScriptError, attempt, has_sign
 from webgym_cli.environments.browser.page_activity import PageActivity
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
+# The injected scripts are stored under a symbol that page scripts do not encounter.
+PAGE_JS = "window[Symbol.for('webgym')]"
 _NAME = "webgym"
 _GONE = ("cannot find context", "uniquecontextid not found")
 _SECONDS = 1.0
@@ -43,16 +45,21 @@ class IsolatedWorld:
     """Chrome's number of the world."""
     known: set[int] = field(default_factory=set)
     """Nodes whose listeners were passed to our scripts."""
+    document: str = ""
+    """Chrome's id of the document in the page's own world, once it is known."""
 
 
 class IsolatedWorlds:
     """The worlds of a page's frames, each made on first use. Without a script, calls run in the page's own world."""
 
-    def __init__(self, channel: CDPSender, main: str, script: str, direct: CDPConnection | None) -> None:
-        """`main`: id of the main frame. `script`: runs in each new world."""
+    def __init__(
+        self, channel: CDPSender, main: str, script: str, direct: CDPConnection | None, traffic: PageActivity
+    ) -> None:
+        """`main`: id of the main frame. `script`: runs in each new world. `traffic`: of the page with its frames."""
         self.channel = channel
         self.script = script
         self._main = main
+        self._traffic = traffic
         self._direct = direct
         self._channels = {main: channel}
         self._worlds: dict[str, IsolatedWorld] = {}
@@ -71,9 +78,11 @@ class IsolatedWorlds:
             try:
                 answer = await world.channel.send("Runtime.evaluate", {**parameters, **place})
             except Exception as error:
+                self._worlds.pop(frame, None)
+                if frame and has_sign(error, SESSION_GONE):  # the frame is in another process now
+                    self._channels.pop(frame, None)
                 if not has_sign(error, _GONE) or not retries:
                     raise
-                self._worlds.pop(frame, None)
                 continue
             if "exceptionDetails" in answer:
                 details = answer["exceptionDetails"]
@@ -106,11 +115,13 @@ class IsolatedWorlds:
         if inner not in self._channels:
             remote = "contentDocument" not in node
             self._channels[inner] = await self._attach(inner, page) if remote else world.channel
+            if remote:
+                await self._channels[inner].send("Network.enable")
         return inner
 
     async def _attach(self, frame: str, page: Page) -> CDPSender:
         if self._direct is not None:
-            return await self._direct.attach(frame, PageActivity(frame))
+            return await self._direct.attach(frame, self._traffic)
         for one in page.frames[1:]:
             session = await attempt(
                 page.context.new_cdp_session(one), _SECONDS

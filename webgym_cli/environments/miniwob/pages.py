@@ -6,7 +6,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from webgym_cli.environments.browser.frames import ACT_JS, OBSERVE_JS
+from webgym_cli.environments.browser.frames import OBSERVE_JS, WAITS_JS
 from webgym_cli.errors import UsageError
 from webgym_cli.records.task import Task
 
@@ -63,7 +63,7 @@ INIT_SCRIPT = """
 """
 
 _WATCH = f"""
-  const eyes = {OBSERVE_JS}, hands = {ACT_JS};
+  const eyes = {OBSERVE_JS};
   const over = () => {{
     if (typeof core === "undefined" || !core.webgymStarted) return {{ left: true }};
     return WOB_DONE_GLOBAL ? {{ reward: WOB_RAW_REWARD_GLOBAL, reason: WOB_REWARD_REASON || "" }} : null;
@@ -71,7 +71,7 @@ _WATCH = f"""
   const show = async () => {{
     let end = over();
     if (end) return {{ end }};
-    await hands.settle({_SETTLE_MS}, true);
+    await {WAITS_JS}.settle({_SETTLE_MS});
     end = over();
     if (end) return {{ end }};
     const listed = options.limit ? eyes.look({{ limit: options.limit }}) : [];

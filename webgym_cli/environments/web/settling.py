@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
-from webgym_cli.environments.browser.frames import ACT_JS, PAGE_JS
+from webgym_cli.environments.browser.frames import WAIT_UNTIL_IDLE, wait_in_frames
 from webgym_cli.environments.browser.page_activity import PageActivity
 from webgym_cli.environments.browser.session import BrowserSession
+from webgym_cli.environments.browser.worlds import PAGE_JS
 from webgym_cli.jobs.workers import race
 
 _SPLASH_OF = f"{PAGE_JS}.kinds.splashOf"
 _WAIT_UNTIL_IDLE = f"""async ([limit, isStart]) => {{
-  await {ACT_JS}.waitUntilIdle(limit);
-  return {{ splash: {_SPLASH_OF}(isStart), ...{ACT_JS}.copied() }};
+  const {{ copied }} = await ({WAIT_UNTIL_IDLE})(limit);
+  return {{ splash: {_SPLASH_OF}(isStart), copied }};
 }}"""
 # Maximum number of successive popups followed after an action.
 _POPUPS = 4
@@ -87,9 +88,10 @@ class PageSettler:
 
         A page that is being replaced runs no scripts.
         """
-        waiting = session.evaluate_once(_WAIT_UNTIL_IDLE, [seconds * 1000, self._is_start], seconds)
+        asking = session.evaluate_once(_WAIT_UNTIL_IDLE, [seconds * 1000, self._is_start], seconds)
+        waiting = asyncio.gather(asking, wait_in_frames(session, seconds))
         async with race(waiting, traffic.until(lambda: traffic.navigating)) as (waited, _):
-            lives, seen = waited.result() if waited.done() else (False, None)
+            lives, seen = waited.result()[0] if waited.done() else (False, None)
             if seen is None:
                 return lives, ""
             session.pages.clipboard = seen["copied"] or session.pages.clipboard

@@ -1,0 +1,79 @@
+// Waits until a document is stable and rendered, called from Python.
+webgym.waits = (() => {
+  const QUIET_MS = 100, IMPATIENT_MS = 300, ANIMATION_MS = 1000;
+
+  // A page that is not rendered gets no animation frames: fall back to a timeout.
+  const frame = () => new Promise((done) => {
+    requestAnimationFrame(done);
+    setTimeout(done, 100);
+  });
+
+  const loading = () => document.fonts.status === "loading" ||
+    Array.prototype.some.call(document.images, (image) => !image.complete && image.loading !== "lazy");
+
+  const moving = () => loading() || document.getAnimations().some((animation) =>
+    animation.playState === "running" && animation.effect?.getComputedTiming().endTime !== Infinity);
+
+  // Images referenced only by style sheets: their loading is not observable, so each is loaded again and awaited.
+  const drawn = new Set();
+  const stylePictures = () => {
+    const fresh = [];
+    for (const element of document.querySelectorAll("body *")) {
+      for (const part of [null, "::before", "::after"]) {
+        const style = getComputedStyle(element, part);
+        if (part && style.content === "none") continue;
+        for (const value of [style.content, style.backgroundImage, style.listStyleImage]) {
+          for (const [, url] of value.includes("url(") ? value.matchAll(/url\("(.*?)"\)/g) : []) {
+            if (!drawn.has(url)) fresh.push(url);
+            drawn.add(url);
+          }
+        }
+      }
+    }
+    return fresh.map((url) => Object.assign(new Image(), { src: url }).decode().catch(() => null));
+  };
+
+  // Wait for at most `limit` milliseconds. For small pages, because of the pictures of their style sheets.
+  const settle = async (limit) => {
+    const end = performance.now() + limit;
+    let waited = false;
+    await frame();
+    await frame();
+    while (performance.now() < end && moving()) {
+      waited = true;
+      await frame();
+    }
+    const loads = stylePictures();
+    if (loads.length) await Promise.race([Promise.all(loads), new Promise((done) => setTimeout(done, limit))]);
+    if (loads.length || waited) {
+      await frame();
+      await frame();
+    }
+  };
+
+  // The same for pages of the open web, which may load and change at any time.
+  // After a timeout the next waits are shorter: the page ticks, streams or never finishes loading.
+  let patience = Infinity, due = 0;
+  document.addEventListener("webgym-timer", ({ detail }) => { due = Math.max(due, performance.now() + detail); });
+  const waitUntilIdle = async (limit) => {
+    const end = performance.now() + Math.min(limit, patience);
+    let changed = performance.now();
+    const begun = performance.now();
+    const observer = new MutationObserver((changes) => {
+      // Scripts animate by styles; what has not come to rest after a while is decoration.
+      const isLong = performance.now() - begun > ANIMATION_MS;
+      if (!isLong || changes.some(({ type }) => type !== "attributes")) changed = performance.now();
+    });
+    observer.observe(document, { childList: true, subtree: true, characterData: true, attributeFilter: ["style"] });
+    await frame();
+    await frame();
+    const restless = () => document.readyState !== "complete" || moving() || performance.now() - changed < QUIET_MS;
+    const isDue = () => performance.now() < Math.min(due, begun + limit);
+    while (isDue() || performance.now() < end && restless()) await frame();
+    if (performance.now() - due < QUIET_MS) await frame();
+    observer.disconnect();
+    patience = restless() ? IMPATIENT_MS : Infinity;
+  };
+
+  return Object.freeze({ frame, settle, waitUntilIdle });
+})();
