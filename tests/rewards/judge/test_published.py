@@ -154,6 +154,8 @@ def test_scores_in_the_spellings_of_models(text, yes):
     [
         ("The list is sorted.\n\n**SUCCESS**", True),
         ("Verdict: SUCCESS.", True),
+        ("The page shows it, so the verdict is 'SUCCESS'.", True),
+        ("The list is not sorted, therefore the verdict is NOT SUCCESS", False),
         ("It is not sorted, but nobody asked for it. SUCCESS", True),
         ("The price is missing. **NOT SUCCESS**.", False),
         ("Verdict: NOT\nSUCCESS", False),

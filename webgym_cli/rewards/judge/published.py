@@ -28,10 +28,15 @@ from webgym_cli.rewards.judge.session import JudgeSession
 _MOST = 50
 # Number of elements of the last page that are listed.
 _ELEMENTS = 300
-# A verdict stands alone, as the form asks: a sentence with the word, or the form itself repeated, is none. Between its
-# words there are only marks of emphasis, and a few: the time is bounded for an answer of 16 MB of them, too.
+# A verdict stands alone, as the form asks, or ends a sentence such as "the verdict is SUCCESS": another sentence with
+# the word, or the form itself repeated, is none. Between its words are marks of emphasis, and few: the time is bounded
+# for an answer of 16 MB of them, too.
 _MARKS = r"[\s*_\"'`#]{0,9}"
-_VERDICT = re.compile(rf"(?:^|[:.!?]){_MARKS}(NOT[\s*_]+)?SUCCESS{_MARKS}[.!]?{_MARKS}\Z", re.MULTILINE)
+_LEAD = r"\b(?:verdict|evaluation|result|outcome|status|conclusion|judge?ment|decision|assessment) (?:is|was)(?: an?)?"
+_VERDICT = re.compile(rf"(?:^|[:.!?]|(?i:{_LEAD})){_MARKS}(NOT[\s*_]+)?SUCCESS{_MARKS}[.!]?{_MARKS}\Z", re.MULTILINE)
+# Words before the verdict in its sentence that unsay it: any verdict, and SUCCESS alone.
+_UNDECIDED = re.compile(r"\b(?:can ?not|can['’]t|either|or|whether|if|unless|unable|unsure)\b", re.IGNORECASE)
+_DENIED = re.compile(r"\b(?:not?|never|nor|neither|without)\b|n['’]t\b", re.IGNORECASE)
 _DENIAL = re.compile(r"\bNOT[\W_]*SUCCESS", re.IGNORECASE)
 _POINT = re.compile(r"^\W{0,9}\d{1,3}[.):]\W{0,9}\w", re.MULTILINE)
 _SCORE = re.compile(r"score\W*([1-5])\b(?!\s*[-–.,]\s*\d)", re.IGNORECASE)
@@ -87,10 +92,13 @@ def _reply(text: str, verdict: Literal["yes", "no"]) -> JudgeReply:
 
 
 def read_webvoyager(text: str) -> JudgeReply:
-    """Read SUCCESS or NOT SUCCESS at the end. Raises `UnreadableError` for neither, and for both."""
+    """Read SUCCESS or NOT SUCCESS at the end. Raises `UnreadableError` for neither and for both."""
     verdict = _VERDICT.search(text)
-    if verdict is None or (verdict[1] is None and _DENIAL.search(text)):
-        raise UnreadableError("the end is neither SUCCESS nor NOT SUCCESS, or both were said")
+    if verdict is None:
+        raise UnreadableError("the end is neither SUCCESS nor NOT SUCCESS")
+    sentence = re.split(r"[.!?:\n]", text[: verdict.start()])[-1] if verdict[0][0].isalpha() else ""
+    if _UNDECIDED.search(sentence) or (verdict[1] is None and (_DENIED.search(sentence) or _DENIAL.search(text))):
+        raise UnreadableError("the last sentence is no verdict, or both were said")
     return _reply(text, "no" if verdict[1] else "yes")
 
 
