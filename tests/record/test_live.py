@@ -139,6 +139,7 @@ async def test_a_person_s_demonstration_is_replayed_and_kept(run, chromium, monk
 PAGE = """<!DOCTYPE html><title>Order</title><form action=/ordered target=_blank>
 <label>Size <select name=size><option value=1>Small</option><option value=2>Large, blue</option></select></label>
 <label>Name <input name=name value=Ann></label><label>Note <textarea name=note></textarea></label>
+<label>Day <input type=date name=day></label>
 <label>Picture <input type=file name=file></label><label>Gift <input type=checkbox name=gift></label>
 <p style="height: 2000px"></p><button>Order</button></form>"""
 
@@ -155,7 +156,7 @@ async def order_form(tmp_path):
     app.router.add_get("/{path:.*}", answer)
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "cat.png").write_bytes(b"cat")
-    wanted = {"size": "2", "name": "Anna", "note": "one\ntwo", "file": "cat.png", "gift": "on"}
+    wanted = {"size": "2", "name": "Anna", "note": "one\ntwo", "day": "2027-03-04", "file": "cat.png", "gift": "on"}
     async with LocalServer(app, 0) as server:
         fields = {"check": "order form", "wanted": wanted, "upload_folder": str(tmp_path / "files")}
         address = f"http://{server.address}/"
@@ -191,6 +192,8 @@ async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium,
         await person.type("one")
         await person.press("Enter")
         await person.type("two")
+        await person.press("Tab")
+        await person.type("03042027")
         await person.click("Picture")
         await person.button("cat.png")
         await person.click("Gift", "checkbox")
@@ -201,9 +204,9 @@ async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium,
         names = [action.split()[0] for action in await person.shown()]
         await person.button("Done")
         assert await job == 1
-    assert names == ["select_option", "type", "type", "upload_file", "click", "scroll", "click"]
+    assert names == ["select_option", "type", "type", "type", "upload_file", "click", "scroll", "click"]
     (kept,) = stored(run)
-    assert [step.action.text for step in kept.steps if step.action.name == "type"] == ["Anna", "one\ntwo"]
+    assert [step.action.text for step in kept.steps if step.action.name == "type"] == ["Anna", "one\ntwo", "2027-03-04"]
     assert kept.final.title == "Ordered"
     with pytest.raises(UsageError, match="has a demonstration"):
         recording.select_tasks(run, load(overrides=[*full, f"tasks.train={order_form}"]), order_form)

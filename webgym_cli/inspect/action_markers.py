@@ -21,6 +21,11 @@ class ActionMarker:
     height: float = 0.0
     """0 for a point."""
 
+    @property
+    def is_box(self) -> bool:
+        """Whether the marker is an element's box rather than a point."""
+        return self.width > 0 or self.height > 0
+
 
 def find_target(step: Step) -> Element | None:
     """Return the listed element that a step's action referred to, or None."""

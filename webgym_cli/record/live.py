@@ -21,6 +21,8 @@ from webgym_cli.tasks.files import UPLOADS
 
 # Keys that edit the text of a field: what they lead to is recorded, not they.
 _EDITS = ("Backspace", "Delete", "ArrowLeft", "ArrowRight", "Home", "End", "a", "c", "v", "x", "z")
+# Roles of fields that people fill in section by section.
+_SECTIONED = ("date", "time", "month", "week", "datetime")
 
 
 class LiveTask:
@@ -114,7 +116,7 @@ class LiveTask:
             except LookupError:  # the action set has no keys
                 await self._step(action)
         elif focused and before is not None and (action.name is ActionName.TYPE or key in _EDITS):
-            if await self._step(action) and (after := await self._read_field()) not in (None, before):
+            if await self._edit(action, focused) and (after := await self._read_field()) not in (None, before):
                 self._record_text(focused, str(after))
         elif focused and before is not None and key == "Enter" and not self._is_choosing:
             if await self._step(action):
@@ -123,6 +125,14 @@ class LiveTask:
             await self._perform(Action(name=ActionName.CLICK, here=True), _find_centre(focused))
         else:
             await self._perform(action)
+
+    async def _edit(self, action: Action, field: Element) -> EnvironmentStep | None:
+        if action.name is not ActionName.TYPE or field.role not in _SECTIONED:
+            return await self._step(action)
+        result = None
+        for key in action.text or "":  # a policy writes the whole value at once, a person a section
+            result = await self._step(Action(name=ActionName.KEY, keys=(key,)))
+        return result
 
     @property
     def _is_choosing(self) -> bool:

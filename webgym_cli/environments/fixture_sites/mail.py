@@ -105,6 +105,11 @@ class MailState:
         """Return the folder of a message."""
         return self.moved.get(message, "inbox")
 
+    def count_unread(self) -> int:
+        """Return the number of unread messages in the inbox."""
+        messages = mailbox(self.seed).messages
+        return sum(self.folder(message.id) == "inbox" and self.is_unread(message.id) for message in messages)
+
     def is_unread(self, message: int) -> bool:
         """Whether a message is unread."""
         return not self.opened.get(message, message not in mailbox(self.seed).unread)
