@@ -1,5 +1,6 @@
 """`webgym import` as people meet it."""
 
+import fcntl
 import json
 import pickle
 import signal
@@ -156,8 +157,9 @@ def test_a_terminated_import_leaves_whole_episodes_and_its_state(tmp_path):
     for seed in range(40):
         webrl_episode(tmp_path / "results", str(seed), ['do(action="Click", element="3")'])
     child = subprocess.Popen(
-        [*WEBGYM, "import", "webrl", "results", "run", "--json"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        [*WEBGYM, "import", "webrl", "results", "run", "--json"], cwd=tmp_path, stdout=subprocess.PIPE, bufsize=0
     )
+    fcntl.fcntl(child.stdout, fcntl.F_SETPIPE_SZ, 4096)  # so that it waits for its reader and the signal
     while json.loads(child.stdout.readline())["event"] != "imported":
         pass
     child.send_signal(signal.SIGTERM)
