@@ -44,8 +44,13 @@ class EpisodeStart(Record):
 
     def cookies_for(self, url: str) -> tuple[dict[str, Any], ...]:
         """Return the cookies in Playwright's form, those without a place for the site of a URL."""
-        defaults = ({"path": "/"} if "domain" in one else {} if "url" in one else {"url": url} for one in self.cookies)
-        return tuple({**default, **one} for default, one in zip(defaults, self.cookies, strict=True))
+        cookies: list[dict[str, Any]] = []
+        for cookie in self.cookies:
+            if "domain" in cookie:
+                cookies.append({"path": "/", **cookie})
+            else:
+                cookies.append({"url": url, **cookie})
+        return tuple(cookies)
 
     def updated_by(self, other: EpisodeStart) -> EpisodeStart:
         """Return this start with what another one sets; cookies of both are set."""

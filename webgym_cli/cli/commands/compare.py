@@ -66,13 +66,10 @@ def compare(
     See also: webgym report, webgym show.
     """
     from webgym_cli.compare.views import build_version_tables
-    from webgym_cli.store.outputs import refuse_output_in_run
     from webgym_cli.store.run import open_run
 
     output = Output(as_json=json)
-    for file in (html, csv):
-        if file is not None and file != Path("-"):
-            refuse_output_in_run(file)
+    _refuse_places(html, csv)
     if _compare_evaluations(output, sides, top if tasks else None, html, csv, across=across):
         return
     named = _parse_sides(sides, csv, html)
@@ -91,6 +88,15 @@ def compare(
         output.data(difference)
     else:
         _show(output, build_version_tables(difference, tasks=tasks), top)
+
+
+def _refuse_places(*files: Path | None) -> None:
+    """Raise `UsageError` for an output file within a run."""
+    from webgym_cli.store.outputs import refuse_output_in_run
+
+    for file in files:
+        if file is not None and file != Path("-"):
+            refuse_output_in_run(file)
 
 
 def _compare_evaluations(
