@@ -14,7 +14,7 @@ _PERCENT = "%"
 
 _SYMBOLS = str.maketrans(
     {
-        **{"−": "-", "–": "-", "÷": "/", "²": "^2", "³": "^3", "\xa0": " ", "％": "%"},
+        **{"−": "-", "–": "-", "÷": "/", "\xa0": " ", "\u2009": " ", "\u202f": " ", "％": "%"},
         **{"½": r"\frac{1}{2}", "¼": r"\frac{1}{4}", "¾": r"\frac{3}{4}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}"},
         **{"×": r"\times ", "·": r"\cdot ", "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne "},
         **{"∪": r"\cup ", "∈": r"\in ", "±": r"\pm ", "θ": r"\theta "},
@@ -23,6 +23,8 @@ _SYMBOLS = str.maketrans(
 # Signs around a text that are no part of it: Markdown, quotes, and dollars or brackets around LaTeX.
 _AROUND = re.compile(r"^[\s*`\"“”=]+|[\s*`\"“”.]+$|^\\[(\[]|\\[)\]]$|^\$+(?=[^$]+\$+$)|(?<=[^$\\\s])\$+$(?<=[^\d.]\$)")
 _INLINE = re.compile(r"\$+\s*([^$]+?)\s*\$+|(?<!\\)\\\((.+?)\\\)|(?<!\\)\\\[(.+?)\\\]", re.DOTALL)
+_RAISED = re.compile("[⁺⁻]?[⁰¹²³⁴-⁹]+")
+_LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻", "0123456789+-")
 _NOISE = re.compile(r"\\(?:left|right|displaystyle|limits|big|Big)(?![A-Za-z])")
 _SPACES = re.compile(r"\\(?:quad|qquad)(?![A-Za-z])|(?<!\\)\\[,;:! ]|~|\s+")
 _THOUSANDS = re.compile(r"(?<![\d.,^_{])\d{1,3}(?:(?:,\\!|,|\{,\}|\\[,!: ]| )\d{3})+(?![\d,])")
@@ -35,6 +37,8 @@ _PLAIN = (
     ),
     (re.compile(r"(?<![\\A-Za-z])(pi|sin|cos|tan|log|ln)(?![A-Za-z])"), r"\\\1 "),
     (re.compile(r"(?<![\\A-Za-z])infinity(?![A-Za-z])"), r"\\infty "),
+    # 1.5e3, which is 1.5 times Euler's number times 3 in LaTeX
+    (re.compile(r"(?<![A-Za-z\\])(\d|\d\.)[eE]([-+]?\d{1,3})(?![\w.])"), r"\1\\cdot 10^{\2}"),
     (re.compile(r"(?<=[\w)])\*\*(?=[\w(-])"), "^"),
     (re.compile(r"\^\s*(-?\d{2,}|-\d)"), r"^{\1}"),
     (re.compile(r"<="), r"\\le "),
@@ -42,18 +46,21 @@ _PLAIN = (
     (re.compile(r"(?<![\w.)}])(\d+)\s+(\d+)\s*/\s*(\d+)(?![\w.(])"), r"\1\\frac{\2}{\3}"),
 )
 _REPEATING = re.compile(r"(\d{0,20})\.(\d{0,20})\\overline\s*\{(\d{1,20})\}")
-_NUMBER = re.compile(r"\d+(?:\.\d*)?(?:e[-+]?\d{1,3})?|\.\d+(?:e[-+]?\d{1,3})?", re.IGNORECASE)
+_POWER = re.compile(r"\s*(?:\\times|\\cdot|\*|x)\s*10\s*\^\s*\{?\s*([-+]?\d{1,3})\s*\}?$")
+_NUMBER = re.compile(r"(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?")
 _FRACTION = re.compile(
     r"(?:(\d+)\s*(?=\\))?(?:\\[dtc]?frac\s*\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}|(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?))"
 )
 _SIGNED = re.compile(r"([-+]?)\s*(.+)", re.DOTALL)
 _TIME = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d))?\s*(?:([ap])\.?\s*m\.?)?", re.IGNORECASE)
 _CHOICE = re.compile(r"(?:(?:option|choice)\s+)?(?:\(([A-H])\)[.:]?|([A-H])(?:[.):]|$))(?=\s|$)", re.IGNORECASE)
+# A range, a date, a score or a phone number, which is no calculation.
+_SPAN = re.compile(r"\d+(?:\.\d+)?(?:\s*-\s*\d+(?:\.\d+)?)+|\d+(?:\s*/\s*\d+){2,}")
 _UNDONE = re.compile(r"\d\s*(?:[-+*]|\\times|\\cdot)\s*(?!10\s*\^)\d")
 _FINE = re.compile(r"\.\d{6}")
 _CONJUNCTION = re.compile(r"\s*,?\s*(?:\\text\s*\{\s*(?:and|or)\s*\}|(?<=\s)(?:and|or)(?=\s))\s*")
 # The name of a value: `Total = `.
-_NAME = re.compile(r"^(?:\\text\{|\\angle\s*)?[A-Za-z][A-Za-z ]{2,}\}?\s*=\s*")
+_NAME = re.compile(r"^(?:\\text\{|\\angle\s*)?[A-Za-z][A-Za-z ]{2,}\}?\s*[=:]\s*")
 _WORD = re.compile(r"(?<![\\A-Za-z])(?:[A-Za-z]{3,}|no)(?![A-Za-z])|^[A-Z]{2,}$")
 _ENVIRONMENT = re.compile(r"\\(?:begin|end)\{\w+\*?\}")
 _MATHEMATICAL = re.compile(r"[\d=+^_\\<>]")
@@ -125,7 +132,7 @@ def parse_answer(text: str, *, named: bool = True) -> Answer:
 
 def parse_number(text: str) -> Fraction | None:
     """Parse a number without a unit (`-1000`, `3.50`, `1.5e3`, `1/2`, `1\\frac{1}{2}`); None for anything else."""
-    signed = _SIGNED.fullmatch(text.strip())
+    signed = _SIGNED.fullmatch(_POWER.sub(r"e\1", text.strip()))
     if signed is None:
         return None
     sign = -1 if signed[1] == "-" else 1
@@ -145,6 +152,8 @@ def _is_equal(ours: Answer, theirs: Answer) -> bool:
         # Only a decimal number with many digits may stand for a fraction: 0.333333.
         if not _FINE.search(ours.expression + theirs.expression):
             return False
+    if _SPAN.fullmatch(ours.expression) or _SPAN.fullmatch(theirs.expression):
+        return False
     # 6*7=42 and 42=6*7 are evaluated.
     if theirs.value is not None and all(map(_UNDONE.search, ours.expression.split("="))):
         return False
@@ -187,6 +196,7 @@ def _strip_markup(text: str) -> str:
 def _to_latex(text: str) -> str:
     """Convert plain notation to LaTeX, without spacing commands and thousands separators."""
     text = _NOISE.sub("", _INLINE.sub(lambda match: match[1] or match[2] or match[3], text)).translate(_SYMBOLS)
+    text = _RAISED.sub(lambda match: f"^{{{match[0].translate(_LOWERED)}}}", text)
     # Within a list's brackets a comma separates: (1,200) is a point.
     if not text.lstrip().startswith(("(", "[", "\\{")):
         text = _THOUSANDS.sub(lambda match: re.sub(r"\D", "", match[0]), text)

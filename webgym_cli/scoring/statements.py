@@ -63,7 +63,13 @@ _ASIDE = re.compile(
 )
 _DENIED = re.compile(
     r"\b(?:not|never|no|none|neither|nor|than|least|most|between|half|twice|double|triple|root|sqrt|up to)\b|n't\b|√"
-    r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$",
+    r"|\b(?:january|february|march|april|may|june|july|august|(?:sept|nov|dec)ember|october)\s+$"
+    r"|\b(?:over|under|above|below|exceeds?|problem|question|step|chapter|section|page|example|exercise)\s+$",
+    re.IGNORECASE,
+)
+# The end of what stands before a verb that denies it: `it can't be 42`, `I doubt that it is 42`; `anything but 42`.
+_DENIED_VERB = re.compile(
+    r"(?:n['’]t|\b(?:not|never|cannot|any(?:thing|where)|everything|nothing|all)|\bdoubt(?:\s+\w+){1,3})\s+$",
     re.IGNORECASE,
 )
 # The end of what stands before an item that is a part of an expression, or the value of another variable.
@@ -193,8 +199,10 @@ def _read_last(text: str) -> list[str]:
         return []
     start, end, content = items[-1]
     link = text[items[-2][1] if len(items) > 1 else 0 : start]
-    stated = [match.end() for match in _STATED.finditer(link)]
-    near = link[stated[-1] :] if stated else link
+    stated = list(_STATED.finditer(link))
+    near = link[stated[-1].end() :] if stated else link
+    if stated and _DENIED_VERB.search(link[: stated[-1].start()]):
+        return []
     if re.search(r"\b(?:or|and)\b", link if len(items) > 1 else near) or _DENIED.search(near):
         return []
     if _PARTIAL.search(near) or _OTHER_NAME.search(link):

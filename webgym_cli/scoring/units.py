@@ -21,7 +21,7 @@ _FACTORS = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "b
 _OPERATORS = re.compile(
     r"\b(?:or|and|to|than|times|plus|minus|over|by|squared|cubed|half|halves|(?:third|fourth|fifth|sixth|eighth|tenth"
     r"|hundredth|thousandth)s?|factorial|mod|modulo|remainder|divided|between|not|except|if|pi|sin|cos|tan|log|ln|sqrt"
-    r"|root|infinity|choose|base|is|are|was|equals?)\b"
+    r"|root|infinity|choose|base|is|are|was|equals?|then|but|no|wrong|incorrect|false)\b"
 )
 # Words that say nothing about the unit, and endings of ordinal numbers.
 _EMPTY = frozenset({"of", "the", "a", "in", "total", "altogether", "left", "remaining", "more", "each", "all", "off"})
@@ -74,11 +74,12 @@ def _read_unit(text: str, *, spaced: bool) -> Unit | None:
     words = re.sub(r"([%°])\s*", r"\1 ", text).split()
     if not spaced and words[0] in _ORDINALS:
         words = words[1:]
-    factor = _FACTORS.get(_singular(words[0]), 1) if words else 1
+    factor = 1
+    while words and (next_factor := _FACTORS.get(_singular(words[0]))):
+        factor, words = factor * next_factor, words[1:]
     # A single letter beside a number may be a variable: 5m.
     if not spaced and words and factor == 1 and (re.fullmatch("[a-z]", words[0]) or not _is_known(words[0])):
         return None
-    words = words[factor != 1 :]
     # So may an unknown letter, or two at the beginning: 5 x, 5 ab.
     for place, word in enumerate(words):
         if len(word) < (2 if place else 3) and not _is_known(word) and word not in _EMPTY:
