@@ -173,9 +173,11 @@ async def test_a_repeated_request_is_the_same_call(world):
     assert (await world.chat(session["key"])).json() == first.json()
     named = {"Idempotency-Key": "a"}
     assert (await world.chat(session["key"], **named)).json()["id"] != first.json()["id"]
-    again = await world.chat(session["key"], ask("Other words."), **named)
-    assert (await world.chat(session["key"], **named)).json() == again.json()
-    assert len(world.upstream.bodies) == (await end(world, session, reward=1))["calls"] == 2
+    again = await world.chat(session["key"], ask("Other words."), **named)  # not the answer to the first words
+    assert (await world.chat(session["key"], ask("Other words."), **named)).json() == again.json()
+    sent = [body["messages"][0]["content"] for body in world.upstream.bodies]
+    assert [str(content).count("Other words.") for content in sent] == [0, 0, 1]
+    assert (await end(world, session, reward=1))["calls"] == 3
 
 
 async def test_requests_at_the_same_time_are_sampled_once(world):

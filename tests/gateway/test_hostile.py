@@ -69,6 +69,7 @@ def make_requests(session, other):
     made += [
         ("GET", path, key, b"") for path in ("/", "/v1", "/sessions/../x", "/v1/%00", "/metrics", "/v1/completions")
     ]
+    made += [("POST", path, key | {"Origin": "http://evil.test"}, b"{}") for path in (*CALLS, *own)]
     made += [("POST", CALLS[0], key, json.dumps(ask("x", url)).encode()) for url in PICTURES]
     rewards = ("nan", "1", [1], True, None, 1e7, -1e7, 10**400, {"reward": 1})
     made += [("POST", path, key | JSON | {"Content-Encoding": "gzip"}, b"\x1f\x8bno") for path in (*CALLS, *own)]

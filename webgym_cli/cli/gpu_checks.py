@@ -18,6 +18,7 @@ from webgym_cli.errors import JobError, VenvError, WebGymError
 from webgym_cli.jobs.process import last_lines
 from webgym_cli.train import deepspeed_ops, disk
 from webgym_cli.train.registry import find_backend
+from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.venvs.doctor import DoctorCheck, check_kernels
 from webgym_cli.venvs.locate import ROLES, Device, driver_answers, role_python, venv_environ
 
@@ -107,9 +108,9 @@ def _check_nccl(settings: Settings, processes: int, device: Device) -> DoctorChe
 
 
 def _check_round(settings: Settings, device: Device) -> DoctorCheck:
-    with tempfile.TemporaryDirectory(prefix="webgym-doctor-") as folder:
+    with TemporaryFolder("doctor") as folder:
         try:
-            result = asyncio.run(run_round(settings, Path(folder), device))
+            result = asyncio.run(run_round(settings, folder, device))
         except WebGymError as error:
             return _report_failure("serve, train, swap", error, "webgym serve RUN, and the newest log under RUN/logs/")
     fix = ""

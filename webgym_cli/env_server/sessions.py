@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from webgym_cli.agent.client.reply import PolicyReply
 from webgym_cli.agent.prompt import Prompt
@@ -22,6 +20,7 @@ from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.runner import LocalRunner
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.temporary_folder import TemporaryFolder
 
 _ENDED = "the session has ended, by its connection's end or its time limit: connect again"
 
@@ -64,8 +63,8 @@ class ClientSession(Agent):
             await self.stop()
             self._require_open()
             self._turns, self._replies = asyncio.Queue(), asyncio.Queue()
-            folder = TemporaryDirectory(prefix="webgym-session-")  # for screenshots, until the episode is over
-            run = RunDir(Path(folder.name))
+            folder = TemporaryFolder("session")  # for screenshots, until the episode is over
+            run = RunDir(folder.path)
             self._runner = LocalRunner(run, self._settings, self, pool, make_episode=_ClientEpisode)
             self._playing = asyncio.create_task(_play(self._runner, PendingEpisode(episode, 0), folder))
             return await self._next_turn()
@@ -142,7 +141,7 @@ class _ClientEpisode(EpisodeRun):
         return await super()._decide(view)
 
 
-async def _play(runner: LocalRunner, owed: PendingEpisode, folder: TemporaryDirectory[str]) -> Trajectory | None:
+async def _play(runner: LocalRunner, owed: PendingEpisode, folder: TemporaryFolder) -> Trajectory | None:
     with folder:
         return await runner.run(owed)
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from webgym_cli.environments.base import AgentAccess
 from webgym_cli.environments.browser.executable import find_chromium
@@ -22,6 +21,7 @@ from webgym_cli.records.trajectory import Outcome, PromptSpec
 from webgym_cli.rollout.episode import EpisodeRun
 from webgym_cli.rollout.stage_timer import EpisodeStage
 from webgym_cli.util.files import write_json
+from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.util.text import replace_surrogates
 
 # Seconds that an agent has to end after its episode's time limit.
@@ -83,15 +83,15 @@ class CommandEpisode(EpisodeRun):
         session, key = self.command.recorder.admit(episode)
         self._session, session.around_call = session, self._time_call
         log = self.command.logs / f"{episode.id}.log"
-        with TemporaryDirectory() as folder, self._stage(EpisodeStage.AGENT):
-            environment = self.command.make_environment(access, key, Path(folder))
+        with TemporaryFolder("agent") as folder, self._stage(EpisodeStage.AGENT):
+            environment = self.command.make_environment(access, key, folder)
             try:
                 code = await Job.run(self.command.argv, env=environment, log=log, grace=_GRACE)
                 gave_up = 0 < code < _KILLED and session.ends_unusable
             finally:
                 self.command.recorder.dismiss(session)
                 self.steps = list(session.steps())
-            answer = _read_answer(Path(folder) / _ANSWER)
+            answer = _read_answer(folder / _ANSWER)
         if session.exhausted:
             return self._outcome(Stop.STEP_LIMIT, await self.environment.out_of_steps())
         if gave_up:  # the policy's own fault: as a failure it would be sampled again until it goes well

@@ -90,9 +90,8 @@ class GatewayServer(LocalServer):
         body = await request.read()
         chat = parse(parse_json(body))
         helper = self._is_helper(chat.model, request.headers.get(HELPER_HEADER))
-        named = request.headers.get("Idempotency-Key")
-        source = body if named is None else named.encode(errors="replace")
-        digest = hashlib.sha256(b"%b\0%d\0%b" % (request.path.encode(), named is not None, source)).hexdigest()
+        named = request.headers.get("Idempotency-Key", "").encode(errors="replace")
+        digest = hashlib.sha256(b"\0".join((request.path.encode(), named, body))).hexdigest()
         call = await self._recorder.call(session, chat, digest, helper=helper)
         answer = GatewayAnswer(call, session.id, chat.model, thinking=self._thinking)
         response = self._build_response(parse, chat, answer)
@@ -196,6 +195,8 @@ async def _answer_errors(
 ) -> web.StreamResponse:
     """Answer each refusal in OpenAI's error form."""
     try:
+        if "Origin" in request.headers:  # the user's own browser, sent by a page: loopback does not keep it out
+            raise RequestError(403, "requests of web pages are refused", "web_page")
         return await handler(request)
     except RequestError as error:
         return _error(error)

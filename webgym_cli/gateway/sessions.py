@@ -34,7 +34,7 @@ class GatewayCall(Record):
     number: int
     """Number within its session, from 0."""
     request: str
-    """SHA-256 of the request, or of its `Idempotency-Key`: an equal one is the same call."""
+    """SHA-256 of the request with its `Idempotency-Key`: an equal one is the same call."""
     helper: bool = False
     """Whether the call is not the policy's (a judge, page extraction, ...): it is never trained."""
     tools: tuple[dict[str, Any], ...] = ()

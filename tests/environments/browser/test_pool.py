@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -164,3 +165,14 @@ async def test_a_browser_that_can_not_start(tmp_path: Path):
     with pytest.raises(VenvError, match="can't be started"):
         async with BrowserPool(BrowserSettings(executable=str(broken))):
             raise AssertionError("it started")
+
+
+async def test_a_browser_leaves_no_folder_behind(chromium, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    async with BrowserPool(BrowserSettings()) as pool:
+        session = await pool.session(SMALL)
+        (folder,) = tmp_path.glob("webgym-tmp-browser-*")
+        assert any(name.startswith("playwright") for name in os.listdir(folder))
+        await session.close()
+    assert list(tmp_path.glob("*webgym*")) == []

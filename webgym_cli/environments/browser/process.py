@@ -19,12 +19,12 @@ from webgym_cli.environments.browser.executable import find_chromium
 from webgym_cli.environments.browser.failures import close_quietly, to_boundary_error
 from webgym_cli.environments.browser.options import SessionOptions
 from webgym_cli.environments.browser.process_tree import VARIABLE, ProcessTree
-from webgym_cli.environments.browser.profile_folder import ProfileFolder
 from webgym_cli.environments.browser.remote import error_reason, redact_keys
 from webgym_cli.environments.browser.session import BrowserSession
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
 from webgym_cli.util.proxies import describe_proxy, is_this_machine
+from webgym_cli.util.temporary_folder import TemporaryFolder
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Playwright
@@ -171,7 +171,7 @@ class BrowserProcess:
         self._resources.push_async_callback(close_quietly, self._browser.close, _CLOSE_TIMEOUT)
 
     async def _launch(self, name: str) -> None:
-        folder = await asyncio.to_thread(ProfileFolder)
+        folder = await asyncio.to_thread(TemporaryFolder, "browser")
         self._resources.push_async_callback(asyncio.to_thread, folder.remove)
         playwright = await self._start_driver(TMPDIR=str(folder.path))
         sandbox = self._settings.sandbox

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from webgym_cli.records.series import DEMONSTRATIONS
 from webgym_cli.store.buffer import LineRef
 from webgym_cli.store.index.temporary_index import temporary_index
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.temporary_folder import TemporaryFolder
 
 if TYPE_CHECKING:  # DuckDB and Arrow take 100 MB, and a rollout has no use for them
     import pyarrow as pa
@@ -161,12 +161,12 @@ def open_index(
 
     with ExitStack() as stack:
         runs = [update_or_copy(one, progress, stack) for one in (run, *more)]
-        spill = stack.enter_context(tempfile.TemporaryDirectory(prefix="webgym-index-"))
+        spill = stack.enter_context(TemporaryFolder("index"))
         connection = duckdb.connect(
             config={
                 "memory_limit": _MEMORY,
                 "threads": min(4, os.cpu_count() or 1),
-                "temp_directory": spill,
+                "temp_directory": str(spill),
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
                 "preserve_insertion_order": False,

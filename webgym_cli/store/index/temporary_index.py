@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from webgym_cli.store.run import RunDir
+from webgym_cli.util.temporary_folder import TemporaryFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class _RunWithTemporaryIndex(RunDir):
 @contextmanager
 def temporary_index(run: RunDir) -> Iterator[RunDir]:
     """Yield the run with a temporary index, which starts with links to the run's own fragments."""
-    with tempfile.TemporaryDirectory(prefix="webgym-aside-") as folder:
+    with TemporaryFolder("index") as folder:
         for fragment in run.index.rglob("*.parquet"):
-            link = Path(folder) / fragment.relative_to(run.index)
+            link = folder / fragment.relative_to(run.index)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(fragment)
-        yield _RunWithTemporaryIndex(run.root, run.newest, folder=Path(folder))
+        yield _RunWithTemporaryIndex(run.root, run.newest, folder=folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from webgym_cli.store.run import RunDir
 from webgym_cli.train.policy_gradient.backend import CRITIC
 from webgym_cli.train.process_env import STOP_GRACE, child_environment
 from webgym_cli.util.files import write_lines
+from webgym_cli.util.temporary_folder import TemporaryFolder
 from webgym_cli.venvs.locate import role_python
 
 # File of an outcome critic's heads.
@@ -50,8 +50,8 @@ async def success_probabilities(
     Raises `VenvError` without the train venv, `JobError` if the scoring fails.
     """
     python = role_python(settings, "train")
-    with tempfile.TemporaryDirectory(prefix="webgym-values-") as folder:
-        states, values = Path(folder) / "states.jsonl", Path(folder) / "values"
+    with TemporaryFolder("values") as folder:
+        states, values = folder / "states.jsonl", folder / "values"
         facts = (
             {"ids": list(one.ids), "images": [str(path.absolute()) for path in one.images], "sizes": one.sizes}
             for one in prompts
@@ -59,7 +59,7 @@ async def success_probabilities(
         write_lines(states, facts)
         argv = [str(python), "-m", _MODULE, str(critic), str(policy), str(states), str(values)]
         env = child_environment({"HF_HUB_OFFLINE": "1"}, settings, python)
-        code = await Job.run(argv, env=env, log=log, cwd=Path(folder), grace=STOP_GRACE)
+        code = await Job.run(argv, env=env, log=log, cwd=folder, grace=STOP_GRACE)
         if code != 0:
             raise JobError(
                 f"the critic {critic} can't be asked (exit status {code}); log: {log}",
