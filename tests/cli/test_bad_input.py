@@ -147,18 +147,19 @@ def test_a_command_to_type_next_can_be_pasted(tmp_path):
         assert shlex.split(hint.partition(",")[0].partition(":")[0])[2] in (name, str(tmp_path / name))
 
 
-def test_commands_on_a_run_that_is_not_there(tmp_path, run):
-    for command in ("prepare", "train", "inspect-buffer", "export-sharegpt", "resume"):
-        message, hint = refused(3, command, run, cwd=tmp_path)
-        assert str(run) in message
-        assert hint.startswith("webgym ")
-        assert not run.exists()
+WANT_A_RUN = [
+    *(("prepare",), ("train",), ("inspect-buffer",), ("export-sharegpt",), ("resume",), ("status",), ("judge",)),
+    *(("score",), ("report",), ("track",), ("gc",), ("view",), ("config", "show", "--run")),
+]
 
 
-def test_training_without_a_run_names_the_run_and_no_dataset(tmp_path, run):
-    message, hint = refused(3, "train", run, cwd=tmp_path)
-    assert "there is no run" in message
+@pytest.mark.parametrize("words", [*WANT_A_RUN, ("show", "RUN", "x"), ("compare", "RUN"), ("compare", "RUN", "RUN")])
+def test_commands_on_a_run_that_is_not_there(tmp_path, run, words):
+    given = [run if word == "RUN" else word for word in words]
+    message, hint = refused(3, *given, *([] if "RUN" in words else [run]), cwd=tmp_path)
+    assert message == f"webgym: {run}: there is no run"
     assert hint == f"webgym rollout {run}"
+    assert not run.exists()
 
 
 @pytest.mark.parametrize("command", ["rollout", "prepare", "train", "resume", "status", "inspect-buffer"])

@@ -43,26 +43,6 @@ def run(tmp_path):
     return made
 
 
-@pytest.mark.parametrize(
-    "arguments", [["rollout", "--nosuch"], ["nosuch"], ["rollout"], ["config", "show", "-s", "x=1"]]
-)
-def test_wrong_usage_is_2(webgym, arguments):
-    said = webgym(*arguments)
-    assert (said.returncode, said.stdout) == (2, "")
-    assert "Traceback" not in said.stderr
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [["prepare"], ["resume"], ["inspect-buffer"], ["export-sharegpt"], ["train"], ["config", "show", "--run"]],
-    ids=" ".join,
-)
-def test_a_run_that_is_not_there_is_3_and_names_the_next_command(webgym, arguments):
-    said = webgym(*arguments, "none")
-    assert (said.returncode, said.stdout) == (3, "")
-    assert re.search(r"^  next: webgym \w+ ", said.stderr, re.MULTILINE)
-
-
 def test_ids_can_be_piped_on(webgym, run):
     ids = webgym("inspect-buffer", run.root, "--reward", "1", "-q").stdout
     assert ids.split() == ["train-0000-00000", "train-0000-00001"]

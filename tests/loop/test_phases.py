@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.loop.curriculum_stages import WORDS, Killed, Told, asked, ran, settings_in
-from webgym_cli.errors import MissingStageError, SettingsError, UsageError
+from webgym_cli.errors import MissingStageError, UsageError
 from webgym_cli.loop.curriculum import plan_curriculum
 from webgym_cli.loop.phases import Phases, last_iteration, phase_of
 from webgym_cli.records.task import Split
@@ -116,23 +116,6 @@ async def test_a_run_that_solves_everything_says_that_nothing_is_left(run, tmp_p
     monkeypatch.setattr("tests.loop.curriculum_stages.KNOWN", "")
     with pytest.raises(MissingStageError, match="no failed task"):
         await ran(run, settings_in(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error", "says"),
-    [
-        (["generate.base_url="], SettingsError, r"generate\.base_url is empty"),
-        (["curriculum.score=orm"], SettingsError, "orm.base_url and orm.model are empty"),
-        (["curriculum.score=environment"], SettingsError, "no environment can tell"),
-        (["judge.base_url="], SettingsError, "there is no judge to ask"),
-        (["tasks.train=miniwob:click-test"], SettingsError, "its tasks are of miniwob"),
-        (["tasks.train=nowhere.jsonl"], UsageError, "nowhere.jsonl"),
-    ],
-    ids=lambda part: part[0] if isinstance(part, list) else "",
-)
-def test_what_a_phase_would_lack_is_said_at_the_beginning(run, tmp_path, wrong, error, says):
-    with pytest.raises(error, match=says):
-        plan_curriculum(run, settings_in(tmp_path, *wrong))
 
 
 def test_an_iteration_that_was_begun_on_the_original_tasks_is_no_phase(run, tmp_path):

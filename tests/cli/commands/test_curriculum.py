@@ -54,6 +54,8 @@ def test_a_dry_run_tells_the_whole_plan_and_writes_nothing(tmp_path, settings):
         (("-s", "curriculum.score=orm"), "orm.base_url and orm.model are empty"),
         (("-s", "curriculum.score=environment"), "no environment can tell whether a new task was done"),
         (("-s", "generate.base_url="), "generate.base_url is empty"),
+        (("-s", "judge.base_url="), "there is no judge to ask"),
+        (("-s", "tasks.train=nowhere.jsonl"), "nowhere.jsonl"),
         (
             ("-s", "tasks.train=arithmetic:train"),
             "its tasks are of tools; new ones can be made of tasks on the web",

@@ -13,7 +13,7 @@ from tests.records.made import store_images, trajectory
 from tests.records.test_judgement import ANSWERED, WEB, judgement
 from webgym_cli.cli.commands.episode_text import episode_text
 from webgym_cli.cli.commands.inspect_tables import cell, sparkline
-from webgym_cli.errors import MissingStageError, StoreError, UsageError
+from webgym_cli.errors import StoreError, UsageError
 from webgym_cli.inspect.episode import EpisodeView
 from webgym_cli.records.judgement import Verdict
 from webgym_cli.records.task import Split
@@ -197,13 +197,6 @@ def test_open_writes_below_the_run_and_says_where(said, run, monkeypatch, there)
 def test_show_refuses_what_it_cannot_show(said, arguments, words):
     with pytest.raises(UsageError, match=words):
         said("show", *arguments)
-
-
-@pytest.mark.parametrize(
-    "arguments", [("show", "none", "x"), ("diff", "none", "0", "1"), ("compare", "none"), ("inspect-buffer", "none")]
-)
-def test_without_a_run_an_earlier_stage_is_missing(arguments):
-    assert isinstance(CliRunner().invoke(app, arguments).exception, MissingStageError)
 
 
 def test_a_page_that_cannot_be_written_is_named(said, tmp_path):

@@ -152,7 +152,7 @@ async def test_wrong_usage_is_2_and_says_what(webgym, run, arguments, expected):
 
 
 async def test_what_is_not_there_is_3_and_names_the_next_command(webgym, run, tmp_path):
-    for arguments in (["none"], [run.root, "--iteration", "9"], [run.root, "--split", "test"]):
+    for arguments in ([run.root, "--iteration", "9"], [run.root, "--split", "test"]):
         code, shown, said = await webgym("judge", *arguments)
         assert (code, shown) == (3, [])
         assert "next: webgym rollout" in said

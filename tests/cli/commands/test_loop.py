@@ -44,12 +44,6 @@ def test_wrong_options_are_2(tmp_path, arguments):
     assert loop(tmp_path, "-c", "demo", *arguments).returncode == 2
 
 
-def test_a_threshold_that_nothing_measures_is_2(tmp_path):
-    said = loop(tmp_path, "-c", "demo", "--eval-every", "0", "--min-success", "0.5")
-    assert said.returncode == 2
-    assert "this loop makes none" in said.stderr
-
-
 def test_an_update_without_episodes_is_3_and_can_be_resumed(tmp_path):
     said = loop(tmp_path, "-c", "demo", "--phase", "update")
     assert said.returncode == 3

@@ -162,12 +162,6 @@ def test_runs_without_trajectories_are_said_to_be(tmp_path):
     assert "0 episodes" in call("report", runs[0].root)[1]
 
 
-@pytest.mark.parametrize("arguments", [("report", "none"), ("compare", "none", "none")])
-def test_without_a_run_an_earlier_stage_is_missing(arguments):
-    with pytest.raises(MissingStageError, match="there is no run"):
-        call(*arguments)
-
-
 def test_a_page_that_cannot_be_written_is_named_and_a_damaged_note_stops_nothing(run, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="can't be written"):

@@ -156,12 +156,6 @@ def test_snapshots_stay_out_of_the_log(run, capsys):
     assert capsys.readouterr().out == '{"event": "plan"}\n'
 
 
-def test_without_a_run_it_is_3(webgym):
-    said = webgym("status", "none")
-    assert (said.returncode, said.stdout) == (3, "")
-    assert said.stderr == "webgym: none: there is no run\n  next: webgym rollout none\n"
-
-
 @pytest.mark.parametrize("more", [[], ["--json"], ["--watch"], ["--watch", "--json"]], ids=" ".join)
 def test_without_a_rollout_it_says_so(webgym, run, more):
     said = webgym("status", run.root, *more)
