@@ -1,6 +1,5 @@
 """A phase of WebRL through the whole trainer, against plain sums with transformers."""
 
-import contextlib
 import json
 import unittest
 from pathlib import Path
@@ -19,7 +18,19 @@ from episodes import (
     steps,
     webrl,
 )
-from tiny import ALONE, assert_same, log_of, options, scratch, several, train, weights_of, written
+from tiny import (
+    ALONE,
+    Stopped,
+    assert_same,
+    log_of,
+    options,
+    scratch,
+    several,
+    stopping_before,
+    train,
+    weights_of,
+    written,
+)
 
 from webgym_cli.trainer.data import read_batch
 from webgym_cli.trainer.options import TrainingError
@@ -181,27 +192,6 @@ def test_nothing_depends_on_how_a_mini_batch_is_divided():
                 assert_same(whole / "critic", other / "critic", **CLOSE)
 
 
-class Stopped(Exception):
-    pass
-
-
-@contextlib.contextmanager
-def stopping_before(number):
-    """End a training before a step, as a crash would."""
-    whole = WebRLTrainer.step
-
-    def step(self, worker, learned, count):
-        if count == number:
-            raise Stopped
-        return whole(self, worker, learned, count)
-
-    WebRLTrainer.step = step
-    try:
-        yield
-    finally:
-        WebRLTrainer.step = whole
-
-
 def test_an_interrupted_phase_goes_on_bit_for_bit():
     with scratch() as place:
         phase(place)
@@ -210,7 +200,7 @@ def test_an_interrupted_phase_goes_on_bit_for_bit():
         assert whole.name == "checkpoint-6"  # three of the critic, three of the actor
         cut = {**given, "trainer": {"output_dir": str(place / "cut"), "save_freq": 2}}
         for number in (1, 3, 3, 4, 5):
-            with stopping_before(number), check.assertRaises(Stopped):
+            with stopping_before(number, WebRLTrainer), check.assertRaises(Stopped):
                 train(place, **cut)
         made = train(place, **cut)
         assert_same(whole, made, atol=0, rtol=0)
@@ -229,7 +219,7 @@ def test_lost_lessons_are_not_made_up_from_an_actor_that_has_learned():
         given = webrl(actor={"ppo_mini_batch_size": 3})
         whole = train(place, **given)
         cut = {**given, "trainer": {"output_dir": str(place / "cut")}}
-        with stopping_before(5), check.assertRaises(Stopped):
+        with stopping_before(5, WebRLTrainer), check.assertRaises(Stopped):
             train(place, **cut)
         (place / "cut" / "lessons.safetensors").unlink()
         assert_same(whole, train(place, **cut), atol=0, rtol=0)

@@ -13,19 +13,20 @@ from pathlib import Path
 
 import torch
 from episodes import phase, webrl
-from role_update import Stopped, stopping_before
 from role_vision import seen
 from tiny import (
     ALONE,
     CPU,
     DEVICE,
     SHIPPED,
+    Stopped,
     assert_same,
     log_of,
     scores,
     scratch,
     several,
     some_rows,
+    stopping_before,
     text_model,
     train,
     weights_of,

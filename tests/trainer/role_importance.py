@@ -64,8 +64,3 @@ def test_the_weights_have_no_gradient_and_stay_finite():
     found, _ = importance_weights(old, torch.tensor([-500.0]), torch.tensor([0]), options)
     assert not found.requires_grad
     torch.testing.assert_close(found, torch.tensor([math.exp(20)]))
-
-
-def test_a_cap_below_1_is_refused():
-    with check.assertRaisesRegex(ValueError, "rollout_is_threshold\n.* greater than or equal to 1"):
-        RolloutCorrectionSettings(rollout_is_threshold=0.5)

@@ -7,12 +7,14 @@ import unittest
 
 import torch
 from tiny import (
+    Stopped,
     assert_same,
     log_of,
     plain_log_probs,
     scores,
     scratch,
     some_rows,
+    stopping_before,
     text_model,
     train,
     usual,
@@ -24,7 +26,6 @@ from tiny import (
 from webgym_cli.trainer.__main__ import main
 from webgym_cli.trainer.data import read_batch
 from webgym_cli.trainer.options import TrainingError
-from webgym_cli.trainer.ppo.ppo_trainer import PolicyGradientTrainer
 
 check = unittest.TestCase()
 WHOLE = {"actor": {"ppo_mini_batch_size": 3, "ppo_epochs": 2}}
@@ -116,27 +117,6 @@ def test_packed_equals_padded_however_it_is_divided():
         assert (weights_of(made[0])["model.layers.0.mlp.up_proj.weight"] - before).abs().max() > 1e-3
         for other in made[1:]:
             assert_same(made[0], other, atol=2e-5, rtol=1e-4)
-
-
-class Stopped(Exception):
-    pass
-
-
-@contextlib.contextmanager
-def stopping_before(number):
-    """End a training before a step, as a crash would."""
-    whole = PolicyGradientTrainer.step
-
-    def step(self, runner, targets, count):
-        if count == number:
-            raise Stopped
-        return whole(self, runner, targets, count)
-
-    PolicyGradientTrainer.step = step
-    try:
-        yield
-    finally:
-        PolicyGradientTrainer.step = whole
 
 
 def test_an_interrupted_training_goes_on_bit_for_bit():

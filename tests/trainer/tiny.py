@@ -19,6 +19,7 @@ from webgym_cli.trainer.engine.distributed import DistributedContext
 from webgym_cli.trainer.engine.model_factory import ModelFactory
 from webgym_cli.trainer.engine.step import BatchRunner
 from webgym_cli.trainer.options import TrainerOptions, parse_options
+from webgym_cli.trainer.ppo.ppo_trainer import PolicyGradientTrainer
 
 HERE = Path(__file__).resolve().parent
 SHIPPED = HERE.parents[1] / "configs" / "deepspeed"
@@ -149,6 +150,27 @@ def scores(place, folder, world=ALONE, **sections):
     factory = ModelFactory(given, world, batch)
     actor = factory.actor(Path(folder))
     return BatchRunner(given, world, batch, factory.collator(Path(folder), actor.module.network)).score(actor)
+
+
+class Stopped(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def stopping_before(number, trainer=PolicyGradientTrainer):
+    """End a training before a step, as a crash would."""
+    whole = trainer.step
+
+    def step(self, worker, learned, count):
+        if count == number:
+            raise Stopped
+        return whole(self, worker, learned, count)
+
+    trainer.step = step
+    try:
+        yield
+    finally:
+        trainer.step = whole
 
 
 def log_of(place, name="out"):

@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 
+from tests.cli.runs import model as word_model
 from tests.prepare.buffer import fill, settings
 from tests.records.made import CRASHED, UNSOLVED, trajectory
 from webgym_cli.errors import SettingsError, WebGymError
@@ -16,11 +17,6 @@ from webgym_cli.store.index.build import rebuild
 from webgym_cli.store.index.query import open_index
 from webgym_cli.store.prepared import find_prepared
 
-TEMPLATE = (
-    "{% for message in messages %}{% if message.content is string %}{{ message.content }} "
-    "{% else %}{% for part in message.content %}{% if part.type == 'image' %} <|image_pad|> "
-    "{% else %}{{ part.text }}{% endif %}{% endfor %}{% endif %}{% endfor %}"
-)
 MADE = [trajectory(number, steps=5, started_at=f"2026-01-02T03:04:{number:02d}.000+00:00") for number in range(12)] + [
     trajectory(12, outcome=UNSOLVED),
     trajectory(13, outcome=CRASHED),
@@ -31,19 +27,7 @@ ALL = "algorithm_config.positive_samples_to_train=null"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A model folder whose tokenizer has one token a word."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.pre_tokenizers import WhitespaceSplit
-
-    folder = tmp_path_factory.mktemp("model")
-    tokenizer = Tokenizer(WordLevel({"?": 0, "<|image_pad|>": 1}, unk_token="?"))
-    tokenizer.pre_tokenizer = WhitespaceSplit()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "chat_template.jinja").write_text(TEMPLATE)
-    sizes = {"patch_size": 16, "merge_size": 2, "size": {"shortest_edge": 65536, "longest_edge": 1310720}}
-    (folder / "preprocessor_config.json").write_text(json.dumps(sizes))
-    return folder
+    return word_model(tmp_path_factory.mktemp("word") / "model")
 
 
 def chosen(model, *overrides):
