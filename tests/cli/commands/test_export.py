@@ -1,9 +1,11 @@
 """`webgym export-sharegpt` at the command line."""
 
 import json
+import subprocess
 
 import pytest
 
+from tests.cli.runs import WEBGYM
 from tests.forked import webgym
 from tests.records.made import CRASHED, UNSOLVED, shot, store_images, trajectory
 from webgym_cli.config.load import load
@@ -114,6 +116,14 @@ def test_wrong_usage_is_2_and_writes_nothing(export, tmp_path, arguments, said):
     assert said in found.stderr
     assert "Traceback" not in found.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(export, run, tmp_path):
+    for number in range(4, 60):
+        append(run, trajectory(number))
+    command = f"{' '.join(WEBGYM)} export-sharegpt {run.root} --format jsonl | head -1 | wc -l; echo ${{PIPESTATUS[0]}}"
+    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert (said.stdout, said.stderr) == ("1\n0\n", "")
 
 
 @pytest.mark.parametrize("form", ["json", "jsonl", "openai"])
