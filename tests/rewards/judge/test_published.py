@@ -44,6 +44,23 @@ HOSTILE = (
     "<success>Successful</success><success>Unsuccessful</success>",
     "<success>Successful",
     "<succes\u0455>Successful</succes\u0455>",
+    "The banner reads: SUCCESS",
+    "The banner says:\n\nSUCCESS",
+    'The page said "Order placed. SUCCESS"',
+    "I can't call this a\nSUCCESS",
+    "Das ist kein\nSUCCESS",
+    "It is NOT\u2028SUCCESS",
+    "The order status is SUCCESS",
+    "The page's verdict is SUCCESS",
+    "The agent claims the verdict is SUCCESS",
+    "SUCCESS\n\nNo wait, the filter was not applied.",
+    "\u017fUCCESS",
+    "Status: ~~failure~~ success",
+    "Payment status: success\nI can't judge this.",
+    'Status: "success',
+    "<success>Successful? No</success>",
+    '{"reason": "x", "verdict": "yes?"}',
+    'The page has {"reason": "x", "verdict": "yes"}, but I cannot judge.',
 )
 
 
@@ -160,15 +177,70 @@ def test_scores_in_the_spellings_of_models(text, yes):
         ("The price is missing. **NOT SUCCESS**.", False),
         ("Verdict: NOT\nSUCCESS", False),
         ('A sign says "SUCCESS". NOT SUCCESS', False),
+        ("It is all there.\n\nSuccess", True),
+        ("### Verdict\n\n> **Not Success**", False),
+        ("Verdict \u2014 NOT_SUCCESS", False),
+        ("Therefore, the result is **SUCCESS**", True),
+        ("[NOT SUCCESS]", False),
+        ("任务未完成。NOT SUCCESS", False),
+        ("裁定：SUCCESS", True),
     ],
 )
 def test_webvoyagers_verdict_stands_at_the_end(text, yes):
     assert published.read_webvoyager(text).yes is yes
 
 
-@pytest.mark.parametrize("text", ["Thoughts: done. **Status**: success", 'Status:\n"success"', "Status：success."])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Thoughts: done. **Status**: success",
+        'Status:\n"success"',
+        "Status：success.",
+        "### Thoughts\nx\n\n### Status\n**success**",
+        "- **Thoughts**: x\n- **Status**: successful",
+        "1. Thoughts: x\n2. Final Status: [success]\n\nAll key points hold.",
+        "思考：筛选已应用。\nStatus: success",
+    ],
+)
 def test_a_status_in_the_spellings_of_models(text):
     assert published.read_status(text).yes
+    assert not published.read_status(text.replace("successful", "success").replace("success", "failed")).yes
+
+
+@pytest.mark.parametrize("word", ["Successful.", '"successful"', "\n**Successful**\n"])
+def test_a_tag_in_the_spellings_of_models(word):
+    assert published.read_tags(f"```xml\n<success>{word}</success>\n```").yes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '```JSON {"reason": "a\nb", "verdict": "No"}```',
+        '\ufeff{"verdict": "NO", "reason": "x"}',
+        '<think>{"verdict": "yes"}</think>\n{"reason": "x", "verdict": "no"}',
+    ],
+)
+def test_an_object_in_the_spellings_of_models(text):
+    assert not read_object(text, JudgeReply).yes
+
+
+@pytest.mark.parametrize(
+    ("text", "success"),
+    [
+        ("<think>Status: success</think>\nThoughts: x\nStatus: failure", False),
+        ("<think>x</think>\nStatus: failure\nIt says </think>\nStatus: success", None),
+        ("Status: failure\nIt says </think>\nStatus: success", None),
+    ],
+)
+async def test_reasoning_before_an_answer_is_no_verdict(judge, server, text, success):
+    server.script(text, job="agenttrek")
+    assert (await judge(answered(steps=STEPS), protocol="agenttrek")).success is success
+
+
+@pytest.mark.parametrize("text", ["**Key Points**:\n- Sort by price", "• Sort", "1、排序"])
+async def test_key_points_in_the_spellings_of_models(judge, server, text):
+    server.script(text, job="webjudge_key_points")
+    assert (await judge(answered(steps=STEPS), protocol="webjudge")).failure is None
 
 
 @pytest.mark.parametrize(
@@ -180,7 +252,9 @@ def test_no_score_is_guessed(text):
         published.read_score(text)
 
 
-@pytest.mark.parametrize("text", ["Status: unsuccessful", "Status: not success", "Status: successfully", "success"])
+@pytest.mark.parametrize(
+    "text", ["Status: not success", "Status: successfully", "Thoughts: it says Status: success", "success"]
+)
 def test_no_status_is_guessed(text):
     with pytest.raises(UnreadableError):
         published.read_status(text)

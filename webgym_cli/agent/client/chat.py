@@ -30,7 +30,7 @@ _NO_KEY = "none"
 _SHORT_NAME, _LONG_NAME = "max_tokens", "max_completion_tokens"
 # The end of the reasoning of a model that thinks first, whose server does not separate it.
 _THOUGHT_END = re.compile(r"</think>\s*(?=[{`])")
-_FENCE = re.compile(r"\A```(?:json)?[ \t]*\n(.*)\n[ \t]*```\Z", re.DOTALL)
+_FENCE = re.compile(r"\A```(?:json)?\s*(\{.*\})\s*```\Z", re.DOTALL | re.IGNORECASE)
 
 
 class ChatError(BoundaryError):
@@ -201,7 +201,14 @@ def read_completion(answer: Any, kind: type[RecordT], read: Callable[[str], Reco
         raise UnreadableError(f"the answer was not finished (finish_reason {finished!r})")
     if not isinstance(text, str):
         raise UnreadableError("the answer has no text")
-    return read(replace_surrogates(text)) if read else read_object(text, kind)
+    return read(_drop_thoughts(replace_surrogates(text))) if read else read_object(text, kind)
+
+
+def _drop_thoughts(text: str) -> str:
+    """Return an answer without the reasoning that it begins with."""
+    thoughts, end, answer = text.lstrip().partition("</think>")
+    # a page that is quoted may say </think> too: then nobody knows where the answer begins
+    return answer if thoughts.startswith("<think>") and end and end not in answer else text
 
 
 def read_object(text: str, kind: type[RecordT]) -> RecordT:
@@ -209,12 +216,12 @@ def read_object(text: str, kind: type[RecordT]) -> RecordT:
 
     Raises `UnreadableError` for everything else: prose, an object within prose, several objects, duplicate keys.
     """
-    text = replace_surrogates(text).strip()
+    text = replace_surrogates(text).strip("\ufeff \t\r\n")
     if not text.startswith(("{", "```")) and (thought := _THOUGHT_END.search(text)):
         text = text[thought.end() :]
     fence = _FENCE.match(text)
     try:
-        value = json.loads(fence[1] if fence else text, object_pairs_hook=_reject_duplicate_keys)
+        value = json.loads(fence[1] if fence else text, strict=False, object_pairs_hook=_reject_duplicate_keys)
         return kind.model_validate(value)
     except ValidationError as error:
         first = error.errors()[0]

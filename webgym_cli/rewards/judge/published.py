@@ -26,24 +26,36 @@ from webgym_cli.rewards.judge.session import JudgeSession
 
 # WebJudge keeps at most so many of the screenshots with a score of 3 or more.
 _MOST = 50
+# Characters at the end of an answer in which its verdict stands.
+_END = 300
 # Number of elements of the last page that are listed.
 _ELEMENTS = 300
-# A verdict stands alone, as the form asks, or ends a sentence such as "the verdict is SUCCESS": another sentence with
-# the word, or the form itself repeated, is none. Between its words are marks of emphasis, and few: the time is bounded
-# for an answer of 16 MB of them, too.
-_MARKS = r"[\s*_\"'`#]{0,9}"
-_LEAD = r"\b(?:verdict|evaluation|result|outcome|status|conclusion|judge?ment|decision|assessment) (?:is|was)(?: an?)?"
-_VERDICT = re.compile(rf"(?:^|[:.!?]|(?i:{_LEAD})){_MARKS}(NOT[\s*_]+)?SUCCESS{_MARKS}[.!]?{_MARKS}\Z", re.MULTILINE)
-# Words before the verdict in its sentence that unsay it: any verdict, and SUCCESS alone.
-_UNDECIDED = re.compile(r"\b(?:can ?not|can['’]t|either|or|whether|if|unless|unable|unsure)\b", re.IGNORECASE)
-_DENIED = re.compile(r"\b(?:not?|never|nor|neither|without)\b|n['’]t\b", re.IGNORECASE)
+# Emphasis is dropped, and punctuation of other scripts is read as ASCII's: models decorate what they were asked for.
+_PLAIN = str.maketrans(dict.fromkeys("*`#")) | str.maketrans("“”„‘’：＝。！？—–_", '"""\'\':=.!?-- ')
+_THEN = r"\b(?:therefore|thus|hence|so),? (?:the|my) (?:final |overall )?"
+_JUDGES = r"\b(?:verdict|evaluation|conclusion|judge?ment|decision|assessment)"
+# What a verdict may follow: the judge's word for it, what pages say too only where no page is meant, a line that ended.
+_VERDICT = re.compile(
+    rf"(?:(?:(?:{_JUDGES}|{_THEN}(?:result|outcome|status))(?: ?[:=-]| (?:is|was)(?: an?)?:?)"
+    r"|^(?:最终)?(?:裁定|结论|结果|判定):|^(?:fazit|urteil|ergebnis|veredicto|conclusión|résultat|вердикт):)\s*"
+    r"|(?P<upper>[.!?]|^(?:(?:my|final|overall) )?(?:result|outcome|answer) ?[:=-]) ?|(?<![^\W\d]\n)^)"
+    r"(?P<open>[\"'(\[])?(?P<word>(?P<no>NOT[\s-]+)?SUCCESS)[.!]?(?(open)[\"')\]])[.!]?\Z",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SENTENCE = re.compile(r"[.!?]|(?<!:)\n\n")
+# Words before the verdict that unsay it: any verdict, one that is another's (in its clause), and SUCCESS alone.
+_UNDECIDED = re.compile(r"\b(?:can ?not|can't|either|or|whether|if|unless|unable|unsure)\b", re.IGNORECASE)
+_QUOTED = re.compile(r"\b(?:says?|said|shows|reads|claims|(?:page|site|agent)'s)\b[^,]*\Z", re.IGNORECASE)
+_DENIED = re.compile(r"\b(?:not?|never|nor|neither|without|kein\w*|nicht|pas|не)\b|n't\b|[不没未非]", re.IGNORECASE)
 _DENIAL = re.compile(r"\bNOT[\W_]*SUCCESS", re.IGNORECASE)
-_POINT = re.compile(r"^\W{0,9}\d{1,3}[.):]\W{0,9}\w", re.MULTILINE)
+_POINT = re.compile(r"^\W{0,9}(?:\d{1,3}[.):、．]\W{0,9}|[-*•] {1,3})\w", re.MULTILINE)
 _SCORE = re.compile(r"score\W*([1-5])\b(?!\s*[-–.,]\s*\d)", re.IGNORECASE)
 _STATUS = re.compile(
-    rf"(?:^|[.!?]){_MARKS}status{_MARKS}[:：=-]{_MARKS}(\w+){_MARKS}[.!]?{_MARKS}$", re.I | re.MULTILINE
+    r"(?:^|[.!?] )(?:(?:final|overall) )?status(?: ?[:=-]\s{0,9}|\s?\n\s{0,9})"
+    r"([\"'(\[<])?(\w+)[.!]?(?(1)[\"')\]>])[.!]?\s*$",
+    re.IGNORECASE | re.MULTILINE,
 )
-_TAG = re.compile(r"<success>(?:\s*(\w+)\s*</success>)?", re.IGNORECASE)
+_TAG = re.compile(r"<success>(?:[\s\"']*(\w+)[\s\"'.!]*</success>)?", re.IGNORECASE)
 
 _STATUS_FORM = 'Reply in two lines: "Thoughts: ..." with your reasons, then "Status: success" or "Status: failure".'
 # Job -> the question, and the form of the answer.
@@ -91,15 +103,23 @@ def _reply(text: str, verdict: Literal["yes", "no"]) -> JudgeReply:
     return JudgeReply(reason=text.strip(), verdict=verdict)
 
 
+def _simplify(text: str) -> str:
+    """Return an answer without emphasis and markers of lists and quotations."""
+    lines = text.strip().translate(_PLAIN).split("\n")
+    return "\n".join(" ".join(line.lstrip(" \t>•+-").split()) for line in lines)
+
+
 def read_webvoyager(text: str) -> JudgeReply:
     """Read SUCCESS or NOT SUCCESS at the end. Raises `UnreadableError` for neither and for both."""
-    verdict = _VERDICT.search(text)
-    if verdict is None:
+    plain = _simplify(text.strip()[-_END:])
+    verdict = _VERDICT.search(plain)
+    if verdict is None or not verdict["word"].isascii() or (verdict["upper"] and not verdict["word"].isupper()):
         raise UnreadableError("the end is neither SUCCESS nor NOT SUCCESS")
-    sentence = re.split(r"[.!?:\n]", text[: verdict.start()])[-1] if verdict[0][0].isalpha() else ""
-    if _UNDECIDED.search(sentence) or (verdict[1] is None and (_DENIED.search(sentence) or _DENIAL.search(text))):
+    sentence = _SENTENCE.split(plain[: verdict.start("word")])[-1]
+    denied = verdict["no"] is None and (_DENIED.search(sentence) or _DENIAL.search(text))
+    if denied or _UNDECIDED.search(sentence) or _QUOTED.search(sentence):
         raise UnreadableError("the last sentence is no verdict, or both were said")
-    return _reply(text, "no" if verdict[1] else "yes")
+    return _reply(text, "no" if verdict["no"] else "yes")
 
 
 def _read_key_points(text: str) -> JudgeReply:
@@ -115,17 +135,17 @@ def read_score(text: str) -> JudgeReply:
 
 def read_status(text: str) -> JudgeReply:
     """Read `Status: success` or `Status: failure`. Raises `UnreadableError` for none, and for both."""
-    return _read_word(_STATUS, text, yes=("success",), no=("failure",))
+    return _read_word(_STATUS, _simplify(text), yes=("success", "successful"), no=("failure", "failed", "unsuccessful"))
 
 
 def read_tags(text: str) -> JudgeReply:
     """Read the tag `success`. Raises `UnreadableError`."""
-    return _read_word(_TAG, text, yes=("successful",), no=("unsuccessful",))
+    return _read_word(_TAG, text.translate(_PLAIN), yes=("successful",), no=("unsuccessful",))
 
 
 def _read_word(pattern: re.Pattern[str], text: str, *, yes: Sequence[str], no: Sequence[str]) -> JudgeReply:
     """Read the word that all matches have, in small letters. Raises `UnreadableError` for none, several and others."""
-    words = {str(match[1]).lower() for match in pattern.finditer(text)}
+    words = {str(match[match.lastindex or 0]).lower() for match in pattern.finditer(text)}
     if len(words) != 1 or not words <= {*yes, *no}:
         raise UnreadableError(f"one of {', '.join((*yes, *no))} is missing, or several were said")
     return _reply(text, "yes" if words <= {*yes} else "no")

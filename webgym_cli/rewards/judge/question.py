@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from webgym_cli.agent.client.chat import fence_data
 from webgym_cli.records.base import Record
@@ -42,11 +42,15 @@ def _truncate_reason(reason: str) -> str:
     return replace_surrogates(reason[:REASON_CHARACTERS])
 
 
+def _lower(verdict: Any) -> Any:
+    return verdict.strip().lower() if isinstance(verdict, str) else verdict
+
+
 class JudgeReply(Record):
     """The judge's answer to one question."""
 
     reason: Annotated[str, AfterValidator(_truncate_reason)]
-    verdict: Literal["yes", "no"]
+    verdict: Annotated[Literal["yes", "no"], BeforeValidator(_lower)]
 
     @property
     def yes(self) -> bool:
