@@ -104,6 +104,10 @@ async def test_a_drag_without_effect_is_told(session: BrowserSession, tmp_path: 
 
 
 FIELD = "<input aria-label=Name value=old "
+SLIDER = (
+    "<div role=slider aria-label=Name tabindex=0 aria-valuenow=2 style='width:50px;height:20px' onkeydown=\"const by = "
+    "event.key === 'ArrowRight' ? 1 : -1; this.ariaValueNow = Math.min(MOST, Number(this.ariaValueNow) + by)\"></div>"
+)
 FIELDS = {
     "plain": (FIELD + ">", "new", None),
     "formatted": (FIELD + "oninput='this.value = this.value.replace(/^(...)(....)$/, `($1) $2`)'>", "5551234", None),
@@ -117,11 +121,25 @@ FIELDS = {
     "files": (FIELD.replace("value=old", "type=file") + ">", "cv.txt", "is for files"),
     "a slider": ("<div role=slider aria-label=Name tabindex=0 style='width:50px;height:20px'></div>", "5",
         "takes keys"),
+    "a slider with keys": (SLIDER.replace("MOST", "9"), "7", None),
+    "a slider that ends": (SLIDER.replace("MOST", "4"), "7", "the slider is at 4"),
+    "tokens": (f"<p>{FIELD}oninput=\"if (value.endsWith(',')) {{ before(value); value = '' }}\"></p>", "a,b,", None),
+    "behind": ("<button aria-label=Name onclick='h.focus()'>b</button><div id=h contenteditable style='position:fixed;"
+        "left:-999px'></div>", "x", "double click"),
     "nothing": ("<button aria-label=Name>b</button><script>document.querySelector('button').onclick = (e) => "
         "e.target.blur()</script>", "x", "no field has the focus"),
     "a list": ("<select aria-label=Name onchange=\"this.value='a'\"><option>a<option>b</select>", "b", 'it shows "a"'),
     "handed on": (FIELD + "oninput='b.focus()' maxlength=1> <input id=b>", "12", None),
 }  # fmt: skip
+
+
+async def test_an_option_is_chosen_in_the_list_that_a_component_replaces(session: BrowserSession, tmp_path: Path):
+    hidden = "<select style='position:absolute;width:1px;height:1px'><option>Oslo<option>Lima</select>"
+    await show(
+        session, tmp_path, f"<div>{hidden}<span><b role=combobox aria-label=Town tabindex=0>Oslo</b></span></div>"
+    )
+    assert await act(session, MARKS, ActionName.SELECT_OPTION, "Town", text="Lima") is None
+    assert await session.evaluate("() => document.querySelector('select').value") == "Lima"
 
 
 @pytest.mark.parametrize("case", FIELDS)

@@ -145,6 +145,39 @@ CASES = {
         "<script>r.addEventListener('mouseenter', () => {})</script>",
         [("checkbox", "Row", "", ("unchecked",))],
     ),
+    "short texts of a popup, numbers of a wheel, a text of lines": (
+        "<div onclick=1 style='position:absolute;top:90px'><div>anna</div><div>bert</div></div>"
+        "<div onclick=1><div>00</div><div>05</div><div>10</div></div>"
+        "<div onclick=1 style='width:90px'><p>One</p><p>Two</p><p>Three</p></div>",
+        [("generic", text, "", ()) for text in ("anna", "bert", "00", "05", "10", "One Two Three")],
+    ),
+    "bars between panes": (
+        "<div style='display:flex;height:200px'><div>A</div><div title=Bar style='cursor:col-resize;width:6px'>"
+        "</div><div>B</div><b style='cursor:col-resize;width:6px;height:30px'></b>"
+        "<div role=separator tabindex=0 aria-label=Keys "
+        "aria-valuenow=50 style='width:6px'></div></div>",
+        [("generic", "Bar", "", ()), ("separator", "Keys", "50", ())],
+    ),
+    "the boxes of a code, a transparent range": (
+        "<div role=group aria-label=Code><input maxlength=1><input maxlength=1></div><label for=v>Volume</label>"
+        "<div style='position:relative'><input id=v type=range style='opacity:0;width:200px'></div>",
+        [
+            ("textbox", "Code", "", ("1 of 2",)),
+            ("textbox", "Code", "", ("2 of 2",)),
+            ("slider", "Volume", "50", ()),
+        ],
+    ),
+    "a list in two hidden fields, a label that is another's": (
+        f"<label for=c>City</label><div onclick=1 style='{BOX};cursor:pointer'><div style='{UNSEEN}'><input id=c "
+        f"readonly aria-haspopup=listbox></div><div style='{UNSEEN}'><select tabindex=-1><option>x</select></div>"
+        "<span>Oslo</span></div><input id=k type=checkbox><label for=k>Agree</label><input>",
+        [("combobox", "City", "Oslo", ()), ("checkbox", "Agree", "", ("unchecked",)), ("textbox", "", "", ())],
+    ),
+    "cells that listen in a row that is clicked": (
+        "<table><tr style='cursor:pointer'><td onclick=1><div role=checkbox aria-label=Pick><input type=checkbox "
+        "aria-label=Pick></div></td><td onclick=1>Ann</td></tr></table>",
+        [("row", "Ann", "", ()), ("checkbox", "Pick", "", ("unchecked",))],
+    ),
     "equal names by what is beside them": (
         "<ul><li>Anna <button>Edit</button></li><li>Bob <button>Edit</button></li></ul><table role=grid><tr><th>Do</tr>"
         "<tr><td><button>Go</button></td></tr><tr><td><button>Go</button></td></tr></table>",
@@ -158,7 +191,7 @@ CASES = {
     "equal names by what is beside all of them": (
         "<div><div>Ann <i style='cursor:pointer'>+</i> <i style='cursor:pointer'>+</i></div>"
         "<div>Bob <i style='cursor:pointer'>+</i></div></div>",
-        [("generic", "+", "", (f"in {name}",)) for name in ("Ann", "Ann", "Bob")],
+        [("generic", "+", "", where) for where in (("in Ann", "1 of 2"), ("in Ann", "2 of 2"), ("in Bob",))],
     ),
 }
 

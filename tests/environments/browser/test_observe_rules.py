@@ -156,6 +156,11 @@ REVEALING = {
         f"<ul><li><a href='#p'>Goods</a><ul><li>{LINKS}</li></ul></li></ul>",
         "Goods",
     ),
+    "a submenu of plain items": (
+        "<style>li > ul { display: none } li:hover > ul { display: block }</style>"
+        "<ul><li>File<ul><li onclick=1>Delete</li></ul></li></ul>",
+        "File",
+    ),
     "a row's actions": (
         "<style>.a { visibility: hidden } .r:hover .a { visibility: visible }</style>"
         f"<div class=r>Anna <span class=a>{LINKS}</span></div>",

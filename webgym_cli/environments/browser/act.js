@@ -6,7 +6,7 @@ webgym.act = (() => {
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { allOf, deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf, pointOf } = webgym.geometry;
-  const MOVE_MS = 200, TAKE_MS = 300;
+  const MOVE_MS = 200, TAKE_MS = 300, UNSEEN = 4;
   const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 
   const focused = () => {
@@ -50,10 +50,19 @@ webgym.act = (() => {
     return { options: list && !list.multiple && list.size < 2 ? Array.from(list.options, (option) => option.label) : [] };
   };
 
+  // The native list that a component replaces by what is drawn after it.
+  const listBehind = (found) => {
+    for (let at = found, level = 0; at && level < 4; at = parentOf(at), level++) {
+      const before = at.previousElementSibling;
+      if (before?.localName === "select" && before.getBoundingClientRect().width < UNSEEN) return before;
+    }
+    return null;
+  };
+
   const select = ([x, y], text) => {
     const found = deepest(x, y);
     if (isOpaque(found)) return { frame: numberOf(found) };
-    const list = found?.closest("select") || found?.closest("label")?.control;
+    const list = found?.closest("select") || found?.closest("label")?.control || listBehind(found);
     if (list?.localName !== "select") return { error: "there is no list of options; click what opens it, then the option" };
     list.focus();
     return choose(list, text);
@@ -122,6 +131,7 @@ webgym.act = (() => {
     const isField = field?.localName === "input" || field?.localName === "textarea";
     const editor = editorOf(field);
     if (isField && (field.readOnly || field.disabled) && !editor) return { error: "the field can't be changed" };
+    if (field && matches(field, "[role=slider][aria-valuenow]") && text.trim() && Number.isFinite(Number(text))) return { slider: true };
     if (field && matches(field, MOVED)) return { error: "what is there takes no text: it takes keys such as ArrowRight, or a click" };
     if (!isField && !field?.isContentEditable && !editor) return { typing: true, empty: true };
     target = field;
@@ -131,6 +141,18 @@ webgym.act = (() => {
     if (isField) field.select();
     else field.ownerDocument.defaultView.getSelection().selectAllChildren(field);
     return { typing: true, empty: (isField ? field.value : field.textContent) === "" };
+  };
+
+  // The key that moves the slider with the focus towards a number; none if it is there or no longer comes nearer.
+  let apart = Infinity;
+  const towards = async (text, isFirst) => {
+    const end = performance.now() + TAKE_MS, field = focused(), off = () => Number(field.ariaValueNow) - Number(text);
+    if (isFirst) apart = Infinity;
+    while (Math.abs(off()) >= apart && performance.now() < end) await frame();
+    const isNearer = Math.abs(off()) < apart;
+    apart = Math.abs(off());
+    if (apart && isNearer) return { key: off() < 0 ? "ArrowRight" : "ArrowLeft" };
+    return apart ? { error: `the slider is at ${field.ariaValueNow} and does not come nearer` } : {};
   };
 
   // Offer data by type to the focused element's listeners. A field without any gets its text by keys, unless it is done.
@@ -194,7 +216,10 @@ webgym.act = (() => {
     // editors render only a part of a long text
     const parts = editorOf(target) ? [wanted.slice(0, 40), wanted.slice(-40)] : [wanted];
     const isThere = parts.some((part) => has.includes(part));
-    if (isThere && !isKept) return {};
+    const box = boxOf(target), isSeen = editorOf(target) || box && Math.min(box.width, box.height) >= UNSEEN;
+    if (isThere && !isKept && !isSeen) return { error: "the text went to a hidden field: open what is there first, by a double click or Enter" };
+    // a field that made tokens of it
+    if (isThere && !isKept || wanted && !has && bare(target.parentElement?.innerText).includes(wanted)) return {};
     if (target.type === "password") return { error: "the field did not take all that was typed" };
     return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };
@@ -251,7 +276,7 @@ webgym.act = (() => {
     return { changed: !seen || seen.changed };
   };
 
-  return Object.freeze({ prepare, paste, typed, select, options, typing, hearCopy, copied, scrollable, watch,
+  return Object.freeze({ prepare, towards, paste, typed, select, options, typing, hearCopy, copied, scrollable, watch,
     hasChanged,
     section: (at) => webgym.sections.focus(sections[at]) });
 })();

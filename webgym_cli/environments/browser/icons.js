@@ -26,7 +26,7 @@ webgym.icons = (() => {
       if (told) return told.replace(/[-_]+/g, " ");
     }
     const classes = parts.map((part) => part.getAttribute("class") || "");
-    const place = classes.map((names) => names.match(/([\w-]+)-icon(?:\s|$)/)?.[1]).find(Boolean) ||
+    const place = classes.map((names) => names.match(/([\w-]{2,})-icon(?:\s|$)/)?.[1]).find(Boolean) ||
       classes.find((names) => /^(?!ui )[a-z ]+ icon\b/.test(names))?.replace(/ (icon|link)\b/g, "");
     return (place || "").replace(/[-_]+/g, " ");
   };

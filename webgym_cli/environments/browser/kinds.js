@@ -21,6 +21,8 @@ webgym.kinds = (() => {
   const DELEGATION = 5;
   // For list items the listener is on the list, or on an element that contains only the list.
   const LIST_DELEGATION = 2;
+  // Maximum length of an item's text, and minimum length in pixels of a bar between panes.
+  const LONGEST_ITEM = 40, LONG_BAR = 120;
   const listening = new WeakSet(), heard = new WeakSet(), roots = new WeakSet(), zones = new WeakSet(), entered = new WeakSet();
 
   const watchListeners = () => {
@@ -86,7 +88,7 @@ webgym.kinds = (() => {
 
   // What listens to the mouse for all that is on it.
   const GRIDS = "table,tbody,thead,[role=grid],[role=treegrid],[role=table]";
-  const HOVERED = `${NATIVE},[role^=menuitem],[tabindex]`;
+  const HOVERED = `${NATIVE},[role^=menuitem],[tabindex],li,[onclick]`;
 
   // Whether controls that are hidden now are shown while the mouse is over an element: by a style sheet, or by a listener.
   const reveals = memo((element) => {
@@ -124,6 +126,21 @@ webgym.kinds = (() => {
     return Array.prototype.some.call(named, (field) => field !== label && !matches(field, LABELLED));
   };
 
+  // Whether a listener is for the parts of an element, which are short texts of one kind, such as suggestions or numbers.
+  const holdsItems = memo((element) => {
+    const parts = Array.from(element.children), least = /^(absolute|fixed)$/.test(styleOf(element).position) ? 2 : 3;
+    const isItem = (part) => /^(div|span)$/.test(part.localName) && part.localName === parts[0].localName &&
+      !part.childElementCount && oneLine(part.textContent, LONGEST_ITEM).match(/^[^…]+$/);
+    return parts.length >= least && listens(element) && !cursorOf(element) && parts.every(isItem);
+  });
+
+  // A bar between panes that is dragged; not the edges of windows and column headers.
+  const isDivider = (element, parent) => {
+    const style = styleOf(element), { width, height } = element.getBoundingClientRect();
+    return style.cursor.endsWith("-resize") && Math.max(width, height) >= LONG_BAR && style.position !== "absolute" &&
+      !(parent && styleOf(parent).cursor === style.cursor);
+  };
+
   // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a grid's cell.
   const interest = memo((element) => {
     if (element.matches(NATIVE)) {
@@ -147,6 +164,7 @@ webgym.kinds = (() => {
     if ((role === "gridcell" || element.localName === "td") && matches(element, CELLS)) return isCell(element) ? 0.5 : 0;
     if (isSheetCell(element)) return 0.5;
     if (element.localName === "canvas") return 1;
+    if (role === "separator" && element.hasAttribute("tabindex") || isDivider(element, parent)) return 2;
     if (HOLDERS.has(role) || element.localName === "label" || matches(element, TIPPED)) return 0;
     if (styleOf(element).cursor.endsWith("-resize")) return 0;
     if (matches(element, "li,tr,th") && !oneLine(textOf(element))) return 0;
@@ -155,7 +173,7 @@ webgym.kinds = (() => {
     const heard = listens(element);
     if (heard === null || heard && isLabel(element)) return 0;
     if (heard) return 1;
-    const isPart = element.matches(PARTS);
+    const isPart = element.matches(PARTS) || parent && holdsItems(parent);
     // The listener delegates to controls within.
     if (isPart && !element.draggable && element.querySelector(NATIVE)) return 0;
     if (matches(element, "th") && isDayHead(element)) return 0;

@@ -194,7 +194,7 @@ webgym.names = (() => {
   // The nearest text on one side of an element; null if another field, to which the text belongs, is closer.
   const towards = (element, side, work) => {
     for (let at = element[side]; at; at = at[side]) {
-      if (at.nodeType === Node.ELEMENT_NODE && (matches(at, FIELDS) || at.querySelector(`${FIELDS},td`))) return null;
+      if (at.nodeType === Node.ELEMENT_NODE && (at.control || matches(at, FIELDS) || at.querySelector(`${FIELDS},td`))) return null;
       const text = at.nodeType === Node.TEXT_NODE ? at.data :
         at.nodeType === Node.ELEMENT_NODE ? partOf(at, { left: MOST_NODES, ...work }) : "";
       if (text.trim()) return text;
@@ -234,6 +234,13 @@ webgym.names = (() => {
     return null;
   };
 
+  // The name of the group around a field without one, such as the boxes of a code.
+  const groupNameOf = (element) => {
+    const group = element.closest("[role=group],[role=radiogroup],fieldset");
+    return group && (byIds(group, "aria-labelledby").map((part) => textOf(part)).join(" ") || group.getAttribute("aria-label") ||
+      textOf(group.querySelector("legend") || group.ownerDocument.createElement("i")));
+  };
+
   // The label right before what is a field only to the eye.
   const labelBefore = (element) => {
     const label = roleOf(element) === "generic" && element.previousElementSibling;
@@ -265,7 +272,7 @@ webgym.names = (() => {
       () => isField || tag === "iframe" ? element.getAttribute("name") : "",
       () => isField ? !/[\d:]/.test(element.id) && element.id : rowLabelOf(element) || iconOf(element),
       () => headOf(element) && [headOf(element), matches(element, "th *,[role=columnheader] *") && classOf(element)].filter(Boolean).join(" "),
-      () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element)),
+      () => takes && (rowOf(element) || besideOf(element, role) || purposeOf(element) || groupNameOf(element)),
       () => isField && element.id,
       () => TEST_IDS.map((id) => element.getAttribute(id)).find(Boolean)?.replace(/[-_]+/g, " "),
       () => roleOf(element) === "generic" && classOf(element),

@@ -26,7 +26,7 @@ webgym.observe = (() => {
   // Fields whose parts are the field.
   const MOVED = "[type=checkbox],[type=radio],[type=range],[role=switch],[role=checkbox],[role=radio],[role=slider]";
   const ROWS = "[role=option],[role=treeitem],[role^=menuitem]";
-  const HIDDEN_INPUTS = /^(checkbox|radio|file)$/;
+  const HIDDEN_INPUTS = /^(checkbox|radio|range|file)$/;
   const EDITORS = "[role=code],[role=textbox],.CodeMirror,.ace_editor,[class*=editor]";
   const MOST_FOUND = 2000;
   // Maximum share of the viewport of an element that is listed only because of a listener on or above it.
@@ -55,7 +55,8 @@ webgym.observe = (() => {
   };
 
   // A field of a form behind a component, which nobody sees or reaches.
-  const isUnused = (field) => field.type === "hidden" || field.getAttribute("aria-hidden") === "true" || !field.checkVisibility();
+  const isUnused = (field) => field.type === "hidden" || field.getAttribute("aria-hidden") === "true" ||
+    field.localName === "select" && field.tabIndex < 0 || !field.checkVisibility();
 
   const isDrawn = (element) => {
     const style = styleOf(element);
@@ -148,7 +149,10 @@ webgym.observe = (() => {
     if (outer.isZone && outer.sure === 3 && inner.sure === 1) return "inner";
     if (outer.isZone || inner.isZone) return outer.isZone && inner.sure < 3 && alike(outer, inner) ? "outer" : null;
     // a row whose cells are listed
-    if (inner.sure < 1 && outer.sure === 2 && matches(outer.element, "tr,[role=row]")) return "outer";
+    const isRow = outer.sure === 2 && matches(outer.element, "tr,[role=row]");
+    if (inner.sure < 1 && isRow) return "outer";
+    // a cell that only listens in a row that is clicked
+    if (inner.sure === 1 && isRow && matches(inner.element, "td,[role=cell],[role=gridcell]")) return "inner";
     if (outer.sure < 1 && hasWordsBeside(outer.element, inner)) return null;
     if (outer.sure <= 1 || isSurface(outer)) return inner.sure < 1 ? "inner" : "outer";
     if (isLeading(outer, inner)) return "inner";
@@ -253,18 +257,14 @@ webgym.observe = (() => {
     for (const [id, { face, within }] of marks.entries()) {
       if (within.length && !kept[id].aim) kept[id].point = pointOf(face, kept[id].box, within);
     }
-    const equals = new Map(), contexts = new Map();
-    for (const { element } of kept) {
-      const key = `${roleOf(element)} ${nameOf(element)}`;
-      if (equals.has(key)) equals.get(key).push(element);
-      else equals.set(key, [element]);
-    }
+    const contexts = new Map();
+    const equals = Map.groupBy(kept.map(({ element }) => element), (element) => `${roleOf(element)} ${nameOf(element)}`);
     for (const group of equals.values()) {
       if (group.length > 1) contextsOf(group).forEach((context, at) => contexts.set(group[at], context));
     }
     return kept.map((find, id) => {
-      const { element, face, point } = find, context = contexts.get(element), box = visiblePart(find);
-      const states = [...statesOf(element), ...(find.reveals ? ["shows more on hover"] : []), ...(context ? [`in ${context}`] : [])];
+      const { element, face, point } = find, context = contexts.get(element) || [], box = visiblePart(find);
+      const states = [...statesOf(element), ...(find.reveals ? ["shows more on hover"] : []), ...context];
       const told = { id, role: roleOf(element), name: nameOf(element), value: find.value ?? valueOf(element, face), states,
         node: numberOf(element), point, box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
       Object.assign(told, find.told);

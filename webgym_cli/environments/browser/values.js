@@ -90,15 +90,15 @@ webgym.values = (() => {
 
   // What tells each of some equal elements from the others: its cell, else the nearest text that is not theirs too.
   const contextsOf = (equals) => {
-    const all = new Set(equals), around = new Map(), texts = new Map();
+    const all = new Set(equals), name = nameOf(equals[0]), around = new Map(), texts = new Map();
     const above = equals.map((element) => {
       const found = [];
       for (let at = parentOf(element); at && found.length < AROUND && at.localName !== "body"; at = parentOf(at)) found.push(at);
       for (const at of found) around.set(at, (around.get(at) || 0) + 1);
       return found;
     });
-    const read = (at) => oneLine(textOf(at, { left: MOST_NODES, words: true, unread: (node) => all.has(node) || node.control }), LONGEST_CONTEXT);
-    return equals.map((element, index) => {
+    const read = (at) => oneLine(textOf(at, { left: MOST_NODES, words: true, unread: (node) => all.has(node) || node.control || node.getAttribute("aria-label") === name }), LONGEST_CONTEXT);
+    const found = equals.map((element, index) => {
       const cell = cellNameAround(element);
       if (cell) return cell;
       for (const at of above[index]) {
@@ -107,6 +107,12 @@ webgym.values = (() => {
         if (texts.get(at)) return texts.get(at);
       }
       return "";
+    });
+    // stars, dots and boxes for one digit have no other text: which one it is
+    return found.map((context, index) => {
+      const alike = found.filter((other) => other === context).length;
+      const number = found.slice(0, index + 1).filter((other) => other === context).length;
+      return [context && `in ${context}`, alike > 1 && `${number} of ${alike}`].filter(Boolean);
     });
   };
 
