@@ -1,7 +1,7 @@
 // Actions in a page, called from Python.
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
-  const { matches, parentNode, parentOf, rootOf, treeOf } = webgym.names;
+  const { atOnce, matches, parentNode, parentOf, rootOf, treeOf } = webgym.names;
   const { frame } = webgym.waits;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { allOf, deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
@@ -226,7 +226,7 @@ webgym.act = (() => {
 
   // The point at which to turn the wheel: the middle, unless only an element elsewhere can scroll in this direction, in
   // whatever shadow root or frame.
-  const scrollable = (down) => {
+  const scrollable = (down) => atOnce(() => {
     const can = (element) => element.scrollHeight > element.clientHeight + 1 &&
       (down ? element.scrollTop + element.clientHeight < element.scrollHeight - 1 : element.scrollTop > 0) &&
       (element === element.ownerDocument.scrollingElement || /auto|scroll/.test(getComputedStyle(element).overflowY) ||
@@ -243,7 +243,7 @@ webgym.act = (() => {
       if (seen > most) [best, most] = [point, seen];
     }
     return best || middle;
-  };
+  });
 
   // Whether the wheel or a drag had an effect. A page that handles wheel events itself, a canvas and a frame of another
   // origin count as changed.

@@ -17,14 +17,22 @@ webgym.covers = (() => {
   };
 
   // The layer that an element begins, or the one that it is painted in.
-  const layerOf = (element, style, outer, number) => {
-    const isTop = matches(element, ":modal,:popover-open");
-    const isContext = isTop || style.zIndex !== "auto" || style.opacity !== "1" || style.transform !== "none" ||
-      style.filter !== "none" || style.isolation !== "auto" || style.position === "fixed" || style.position === "sticky";
-    if (!isContext && style.position === "static") return outer;
-    const key = isTop ? [TOP_LAYER, number] : [...outer.context, Number(style.zIndex) || 0, number];
+  const layerOf = memo((element) => {
+    const above = aboveOf(element), outer = above ? layerOf(above) : ROOT;
+    const style = styleOf(element), { zIndex, position } = style, isTop = matches(element, ":modal,:popover-open");
+    const isContext = isTop || zIndex !== "auto" || position === "fixed" || position === "sticky" || style.opacity !== "1" ||
+      style.transform !== "none" || style.filter !== "none" || style.isolation !== "auto";
+    if (!isContext && position === "static") return outer;
+    const number = scan(document).numbers.get(element);
+    const key = isTop ? [TOP_LAYER, number] : [...outer.context, Number(zIndex) || 0, number];
     return { key, context: isContext ? key : outer.context };
-  };
+  });
+
+  // Whether an element or one around it is painted below what is around it.
+  const isSunk = memo((element) => {
+    const above = aboveOf(element);
+    return Number(styleOf(element).zIndex) < 0 || Boolean(above) && isSunk(above);
+  });
 
   // A context's own content is between its negative layers and the others.
   const compare = (one, other) => {
@@ -35,23 +43,27 @@ webgym.covers = (() => {
     return 0;
   };
 
-  // Read once: all children of an element ask for it.
-  const boxStyleOf = memo((element) => {
-    const { position, transform, display, overflow } = styleOf(element);
-    return { position, transform, display, overflow };
-  });
-
   // What the scrolling and clipping elements around an element leave of the viewport; null if there are none.
   const limitsOf = memo((element) => {
-    const { position } = boxStyleOf(element);
-    for (let at = parentOf(element); at && at.localName !== "body"; at = parentOf(at)) {
-      const style = boxStyleOf(at), isMoved = style.transform !== "none";
-      if (style.display === "contents" || position === "fixed" && !isMoved) continue;
-      if (position === "absolute" && style.position === "static" && !isMoved) continue; // it is held further out
-      return style.overflow === "visible" || style.display === "inline" ? limitsOf(at) : innerLimits(at);
-    }
+    const { position } = styleOf(element), isFixed = position === "fixed";
+    let at = parentOf(element);
+    if (isFixed || position === "absolute") while (isInner(at) && !holds(at, isFixed)) at = parentOf(at);
+    if (isInner(at)) return limitsIn(at);
     const frame = frameOf(element);
     return frame ? innerLimits(frame) : null; // the body clips at the window
+  });
+
+  const isInner = (at) => Boolean(at) && at.localName !== "body";
+
+  // Whether an element is what one that is not in the flow of its text is placed in.
+  const holds = (at, isFixed) => {
+    const { transform, position, display } = styleOf(at);
+    return display !== "contents" && (transform !== "none" || !isFixed && position !== "static");
+  };
+
+  const limitsIn = memo((element) => {
+    const { overflow, display } = styleOf(element);
+    return overflow === "visible" || display === "inline" || display === "contents" ? limitsOf(element) : innerLimits(element);
   });
 
   const NOTHING = { left: 0, top: 0, width: 0, height: 0 };
@@ -69,48 +81,54 @@ webgym.covers = (() => {
     return Array.from({ length: across * down }, (_, at) => (y0 + Math.floor(at / across)) * ROW + x0 + at % across);
   };
 
-  // The boxes in the viewport that receive clicks, in document order, each with its layer and its last descendant's number.
+  // The boxes in the viewport, in document order, each with its last descendant's number.
   const scan = memo(() => {
-    const inSight = new Map(), needed = new Set(), layers = new Map(), boxes = new Map();
-    for (const element of allOf(document)) {
-      const rect = rectOf(element), box = rect.width && rect.height && clip(rect, offsetOf(element));
-      if (box) inSight.set(element, box);
-      for (let at = box && element; at && !needed.has(at); at = aboveOf(at)) needed.add(at);
-    }
-    const elements = allOf(document).filter((element) => needed.has(element));
-    const numbers = new Map(elements.map((element, number) => [element, number]));
-    for (const [number, element] of elements.entries()) {
-      const style = styleOf(element), layer = layerOf(element, style, layers.get(aboveOf(element)) || ROOT, number);
-      layers.set(element, layer);
-      if (!inSight.has(element) || style.visibility !== "visible" || style.pointerEvents === "none" ||
-        style.interactivity === "inert") continue;
-      const isModal = layer.key[0] === TOP_LAYER && matches(element, ":modal"); // with its backdrop
-      const limits = isModal ? null : limitsOf(element), whole = isModal ? SCREEN : inSight.get(element);
-      const box = limits ? intersect(whole, limits) : whole;
-      if (box) boxes.set(element, { element, number, end: number, layer, ...box, blocks: false });
-    }
-    const ends = elements.map((_, number) => number);
+    const elements = allOf(document), numbers = new Map(elements.map((element, number) => [element, number]));
+    const boxes = new Map(), ends = elements.map((_, number) => number), cells = new Map([[LARGE, []]]);
     for (let number = elements.length - 1; number > 0; number--) {
       const outer = numbers.get(outerOf(elements[number]));
       ends[outer] = Math.max(ends[outer], ends[number]);
     }
-    const cells = new Map([[LARGE, []]]);
-    for (const box of boxes.values()) {
-      box.end = ends[box.number];
+    for (const [number, element] of elements.entries()) {
+      const rect = rectOf(element), seen = rect.width && rect.height && clip(rect, offsetOf(element));
+      if (!seen) continue;
+      const isModal = element.localName === "dialog" && matches(element, ":modal"); // with its backdrop
+      const box = { element, number, end: ends[number], isModal, ...(isModal ? SCREEN : seen), blocks: false };
+      boxes.set(element, box);
       for (const cell of cellsOf(box)) (cells.get(cell) || cells.set(cell, []).get(cell)).push(box);
     }
-    return { boxes, cells };
+    return { numbers, boxes, cells };
+  });
+
+  // A box as far as it receives clicks; null if it does not.
+  const receiving = memo((box) => {
+    const { visibility, pointerEvents, interactivity } = styleOf(box.element);
+    if (visibility !== "visible" || pointerEvents === "none" || interactivity === "inert") return null;
+    const limits = box.isModal ? null : limitsOf(box.element);
+    const part = limits ? intersect(box, limits) : box;
+    return part && Object.assign(box, part);
   });
 
   const overlap = (one, other) => one.left + SLACK < other.left + other.width && other.left + SLACK < one.left + one.width &&
     one.top + SLACK < other.top + other.height && other.top + SLACK < one.top + one.height;
 
+  const isAbove = (other, own) => {
+    // only what is sunk is below those around it
+    if (other.number < own.number && other.end >= own.number && !isSunk(own.element)) return false;
+    const [layer, lower] = [layerOf(other.element), layerOf(own.element)];
+    return (layer !== lower && compare(layer.key, lower.key) || other.number - own.number) > 0;
+  };
+
   // The boxes that may lie over a box of an element; null if only hit tests tell, as for the shapes of a picture.
   const coversOf = (element, box) => {
     const { boxes, cells } = scan(document), own = boxes.get(element);
     if (!own || element.localName === "area" || element instanceof SVGElement && element.localName !== "svg") return null;
-    const near = cellsOf(box), isOver = (other) => (other.number < own.number || other.number > own.end) && overlap(other, box) &&
-      (other.layer !== own.layer && compare(other.layer.key, own.layer.key) || other.number - own.number) > 0;
+    if (!receiving(own)) return null;
+    const isOver = (other) => {
+      const isWithin = other.number >= own.number && other.number <= own.end;
+      return !isWithin && overlap(other, box) && isAbove(other, own) && receiving(other) && overlap(other, box);
+    };
+    const near = cellsOf(box);
     if (near[0] === LARGE) return Array.from(boxes.values()).filter(isOver);
     return Array.from(new Set([LARGE, ...near].flatMap((cell) => cells.get(cell) || []).filter(isOver)));
   };

@@ -14,13 +14,14 @@ webgym.geometry = (() => {
   // The visible box; for a link that wraps over several lines, its largest line.
   const wholeOf = (element, offset) => {
     let rect = rectOf(element);
-    if (styleOf(element).display === "contents") {
+    const { display } = styleOf(element);
+    if (display === "contents") {
       const range = element.ownerDocument.createRange();
       range.selectNodeContents(element);
       rect = range.getBoundingClientRect();
     }
     const whole = clip(rect, offset);
-    const lines = styleOf(element).display === "inline" ? element.getClientRects() : [];
+    const lines = display === "inline" ? element.getClientRects() : [];
     if (!whole || lines.length < 2) return whole;
     return Array.from(lines, (line) => clip(line, offset)).filter(Boolean)
       .reduce((best, line) => (!best || line.width * line.height > best.width * best.height ? line : best), null);

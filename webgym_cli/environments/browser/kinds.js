@@ -1,6 +1,6 @@
 // Classifies elements by how likely they are interactive, and detects pages that only show a busy indicator.
 webgym.kinds = (() => {
-  const { editable, inside, isSheetCell, matches, memo, oneLine, parentOf, rootOf, styleOf, textOf, treeOf } = webgym.names;
+  const { atOnce, editable, inside, isSheetCell, matches, memo, oneLine, parentOf, rootOf, styleOf, textOf, treeOf } = webgym.names;
   const NATIVE = "a[href],area[href],button,input:not([type=hidden]),select,textarea,summary,option,video[controls]," +
     "audio[controls]";
   const ROLES = new Set(["button", "link", "checkbox", "radio", "tab", "option", "menuitem", "menuitemcheckbox",
@@ -201,7 +201,7 @@ webgym.kinds = (() => {
   // What a page that shows nothing interactive is waiting for: "busy" if it is empty, or something visible spins or is
   // marked as busy; for a start page "bare" if it has scripts and no control at all, or custom elements that are not
   // defined yet; else "".
-  const splashOf = (isStart) => {
+  const splashOf = (isStart) => atOnce(() => {
     const shown = (element) => {
       const box = element?.getBoundingClientRect?.();
       return box && box.width > 0 && box.bottom > 0 && box.top < innerHeight && element.checkVisibility({ opacityProperty: true });
@@ -222,7 +222,7 @@ webgym.kinds = (() => {
       }
     }
     return isBusy ? "busy" : "bare";
-  };
+  });
 
   return Object.freeze({ splashOf, disregard, enter, hear, interest, isZone, reacts, receive, reveals, remembered: (element) => listening.has(element), watchListeners });
 })();

@@ -71,11 +71,8 @@ webgym.names = (() => {
   const styleOf = memo((element) => getComputedStyle(element)); // one object for all of a look
 
   const childrenOf = (element) => {
-    if (element.localName === "slot") {
-      const assigned = element.assignedNodes();
-      if (assigned.length) return assigned;
-    }
-    return Array.from((rootOf(element) || element).childNodes);
+    const assigned = element.localName === "slot" ? element.assignedNodes() : [];
+    return assigned.length ? assigned : (rootOf(element) || element).childNodes;
   };
 
   const oneLine = (text, most = 80) => {

@@ -199,14 +199,12 @@ webgym.observe = (() => {
     return found.filter((find) => !dropped.has(find));
   };
 
+  const isOverlaid = memo((element) => /^(fixed|sticky)$/.test(styleOf(element).position) ||
+    matches(element, "dialog,[aria-modal=true],[popover]") || Boolean(parentOf(element)) && isOverlaid(parentOf(element)));
+
   // If not all elements can be listed: overlays first, then by confidence, in document order.
   const foremost = (kept, limit) => {
-    const rank = ({ element, sure }) => {
-      for (let at = element; at; at = parentOf(at)) {
-        if (/^(fixed|sticky)$/.test(styleOf(at).position) || matches(at, "dialog,[aria-modal=true],[popover]")) return 9;
-      }
-      return sure;
-    };
+    const rank = ({ element, sure }) => (isOverlaid(element) ? 9 : sure);
     const best = new Set(kept.map((find, at) => [rank(find), at, find])
       .sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, limit).map(([, , find]) => find));
     return kept.filter((find) => best.has(find));
@@ -224,9 +222,9 @@ webgym.observe = (() => {
   };
 
   const look = ({ limit, detail }) => atOnce(() => {
-    const found = [];
+    const found = new Map();
     for (const element of allOf(document)) {
-      if (found.length >= MOST_FOUND) break;
+      if (found.size >= MOST_FOUND) break;
       // A form is not interactive, and its fields' names can shadow its methods (<input name="matches">).
       if (matches(element, "form")) continue;
       const rect = rectOf(element);
@@ -240,19 +238,18 @@ webgym.observe = (() => {
         [find.element, find.value] = [groupOf(element), sectionText(element)];
         if (!matches(find.element, "[role=group]")) find.told = { role: "group", name: nameOf(element).replace(/^[^,]+, */, "") };
       }
-      const known = found.findIndex((other) => other.element === find.element);
-      if (known < 0) found.push(find);
-      else if (find.value && !found[known].value) found[known] = find;
+      const known = found.get(find.element);
+      if (!known || find.value && !known.value) found.set(find.element, find);
     }
-    const all = withoutRepeats(found), kept = all.length > limit ? foremost(all, limit) : all;
+    const all = withoutRepeats(Array.from(found.values())), kept = all.length > limit ? foremost(all, limit) : all;
     left = all.length - kept.length;
     kept.sort((one, other) => isLate(one) - isLate(other));
     marks = kept.map(({ element, face, aim }) => ({ element, face: aim || face, within: [] }));
     const index = new Map(kept.flatMap(({ element, face }, id) => [[face, id], [element, id]]));
-    for (const { element } of kept) {
+    for (const [id, { element, face }] of kept.entries()) {
       let above = parentOf(element);
-      while (above && !index.has(above)) above = parentOf(above);
-      if (above) marks[index.get(above)].within.push(element);
+      while (above && (index.get(above) ?? id) === id) above = parentOf(above); // a face may be around its own element
+      if (above) marks[index.get(above)].within.push(face);
     }
     for (const [id, { face, within }] of marks.entries()) {
       if (within.length && !kept[id].aim) kept[id].point = pointOf(face, kept[id].box, within);
@@ -277,7 +274,7 @@ webgym.observe = (() => {
     if (!marks[id]) return { error: "unknown", count: marks.length };
     const { face, within } = marks[id];
     if (!face.isConnected) return { error: "gone" };
-    const find = () => { const box = boxOf(face); return box && pointOf(face, box, within); };
+    const find = () => atOnce(() => { const box = boxOf(face); return box && pointOf(face, box, within); });
     let point = find();
     if (!point) {
       face.scrollIntoView({ block: "center", inline: "nearest", behavior: "instant" });
