@@ -20,6 +20,8 @@ from webgym_cli.config.partners import list_ineffective
         ("train.nodes=2", "train.executor=ray"),
         ("loop.max_staleness=2", "loop.mode=async"),
         ("loop.stale=drop", "loop.mode=async"),
+        ("rl.actor.kl_loss_coef=0.1", "rl.actor.use_kl_loss=true"),
+        ("rl.algorithm.kl_ctrl.type=adaptive", "rl.algorithm.use_kl_in_reward=true"),
         ("loop.demonstration_episodes=9", "loop.demonstration_iterations=1"),
     ],
 )

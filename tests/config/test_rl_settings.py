@@ -75,7 +75,7 @@ def test_values_that_contradict_each_other_are_refused():
 @pytest.mark.parametrize(
     ("preset", "values"),
     [
-        ("dapo", {"low": 0.2, "high": 0.28, "loss_agg_mode": "token-mean", "loss_mode": "vanilla"}),
+        ("dapo", {"low": 0.2, "high": 0.28, "clip_ratio_c": 10, "loss_agg_mode": "token-mean", "loss_mode": "vanilla"}),
         ("dr-grpo", {"low": 0.2, "high": 0.2, "loss_agg_mode": "seq-mean-token-sum-norm", "loss_mode": "vanilla"}),
         ("gspo", {"low": 3e-4, "high": 4e-4, "loss_agg_mode": "seq-mean-token-mean", "loss_mode": "gspo"}),
         ("cispo", {"low": 1.0, "high": 4.0, "loss_agg_mode": "token-mean", "loss_mode": "cispo"}),

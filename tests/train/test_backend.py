@@ -10,6 +10,7 @@ import pytest
 from tests.prepare.buffer import fill
 from tests.records.made import trajectory
 from tests.train.train_data import prepare, rows, settings_for
+from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError
 from webgym_cli.store import checkpoints
 from webgym_cli.store.batches import read_batches
@@ -97,6 +98,15 @@ def test_an_unknown_algorithm_names_the_nearest(tmp_path):
     assert "did you mean grpo?" in caught.value.hint
     with pytest.raises(SettingsError, match=r"needs agent\.greedy_chain=true"):
         check_algorithm(settings_for(train={"algorithm": "remax"}))
+
+
+@pytest.mark.parametrize("name", ["grpo", "webrl"])
+def test_filters_that_no_iteration_reads_are_refused(name):
+    given = [f"train.algorithm={name}", 'filters.difficulties=["easy"]']
+    with pytest.raises(SettingsError, match=r"filters\.difficulties") as caught:
+        check_algorithm(load(overrides=given))
+    assert "-s filters.difficulties=[]" in caught.value.hint
+    check_algorithm(load(overrides=[*given, "loop.demonstration_iterations=1"]))
 
 
 OWN_DATA = """

@@ -9,7 +9,8 @@ from webgym_cli.records.groups import DifficultyBand
 
 
 class FilterSettings(ConfigSection):
-    """Dataset filters of `prepare` in addition to WebGym's; off by default. Each reports what it dropped."""
+    """Filters of datasets for imitation, in addition to WebGym's; off by default. Each reports what it dropped. Policy
+    gradients train on all episodes."""
 
     only_sites: tuple[str, ...] = ()
     """Sites of eligible tasks: registrable domains (`example.com`), or an environment's name for tasks without an

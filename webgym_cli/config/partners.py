@@ -42,6 +42,16 @@ _PARTNERS = (
     _Partner(("train.nodes",), lambda of: of.train.executor == "ray" or of.train.nodes == 1, "train.executor is local"),
     _Partner(("loop.max_staleness", "loop.stale"), lambda of: of.loop.mode == "async", "loop.mode is sync"),
     _Partner(
+        ("rl.actor.kl_loss_coef", "rl.actor.kl_loss_type"),
+        lambda of: of.rl.actor.use_kl_loss,
+        "rl.actor.use_kl_loss is false",
+    ),
+    _Partner(
+        ("rl.algorithm.kl_ctrl", "rl.algorithm.kl_penalty"),
+        lambda of: of.rl.algorithm.use_kl_in_reward,
+        "rl.algorithm.use_kl_in_reward is false",
+    ),
+    _Partner(
         ("loop.demonstration_episodes", "loop.demonstration_algorithm"),
         lambda of: of.loop.demonstration_iterations > 0,
         "loop.demonstration_iterations is 0",

@@ -12,6 +12,7 @@ from typing import Any
 
 from webgym_cli.config.deepspeed import read_deepspeed_file
 from webgym_cli.config.estimators import ESTIMATORS
+from webgym_cli.config.filters import FilterSettings
 from webgym_cli.config.model import Settings
 from webgym_cli.config.rl import RlSettings
 from webgym_cli.config.shipped import find_deepspeed_file
@@ -65,8 +66,20 @@ def rl_command(python: Path, launch_file: str, *, processes: int, nodes: int) ->
     return str(python), "-m", MODULE, launch_file
 
 
-def check_greedy_chain(settings: Settings) -> None:
-    """Raise `SettingsError` for an estimator with a greedy baseline if no greedy episode is rolled out."""
+def refuse_filters(settings: Settings) -> None:
+    """Raise `SettingsError` for filters that nothing reads: they select steps to imitate, a batch has all episodes."""
+    usual, given = (filters.model_dump(mode="json") for filters in (FilterSettings(), settings.filters))
+    set_ = [f"filters.{name}" for name in usual if given[name] != usual[name]]
+    if set_ and not settings.loop.demonstration_iterations:
+        raise SettingsError(
+            f"{set_[0]}: train.algorithm={settings.train.algorithm} trains on all episodes of an iteration",
+            hint=f"-s {set_[0]}={json.dumps(usual[set_[0].partition('.')[2]])}, and select the tasks in tasks.train",
+        )
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise `SettingsError` for filters, and for a greedy baseline if no greedy episode is rolled out."""
+    refuse_filters(settings)
     name = settings.train.algorithm
     if ESTIMATORS.find(name).needs_greedy and not settings.agent.greedy_chain:
         raise SettingsError(
@@ -266,7 +279,7 @@ POLICY_GRADIENT = TrainingBackend(
     plan_rl,
     rl_command,
     "batch",
-    check=check_greedy_chain,
+    check=check_settings,
     deepspeed_setting=DEEPSPEED_SETTING,
     # vLLM applies no adapter to a vision tower
     adapter_rank=lambda settings: settings.rl.model.lora_rank if settings.rl.model.freeze_vision_tower else 0,
@@ -277,6 +290,7 @@ WEBRL = TrainingBackend(
     functools.partial(plan_rl, webrl=True),
     rl_command,
     "transitions",
+    check=refuse_filters,
     deepspeed_setting=DEEPSPEED_SETTING,
     estimate_memory=functools.partial(estimate_memory, webrl=True),
 )
