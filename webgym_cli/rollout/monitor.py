@@ -123,7 +123,6 @@ class Monitor:
         elapsed = self.stages.clock() - self.started
         timings = self.worker_timings()
         counted = {
-            "rank": 0,
             "ranks": max(1, len(timings)),
             "split": self.plan.split.value,
             "iteration": self.plan.iteration,

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from webgym_cli.records.statistics import wilson
 from webgym_cli.rollout.latency import Histogram
 
-if TYPE_CHECKING:  # `webgym status` needs neither
+if TYPE_CHECKING:  # `webgym status` needs none of it
     from webgym_cli.agent.client.reply import ServerCounters
-    from webgym_cli.records.trajectory import Trajectory
 
 # Maximum number of running episodes listed (the oldest); the others are only counted.
 RUNNING = 100
@@ -35,22 +33,6 @@ def complete(counted: dict[str, Any]) -> dict[str, Any]:
         "success_rate": round(successes / known, 4) if known else None,
         "interval": [round(bound, 4) for bound in wilson(successes, known)],
         "eta": eta if left else 0.0,
-    }
-
-
-def recount(snapshot: dict[str, Any], stored: Iterable[Trajectory]) -> dict[str, Any]:
-    """Return the snapshot of a command that ended without its last one, with the counts of what it `stored`."""
-    outcomes, steps = [], 0
-    for trajectory in stored:
-        outcomes.append(trajectory.outcome)
-        steps += len(trajectory.steps)
-    failures = Counter(outcome.failure.value for outcome in outcomes if outcome.failure)
-    results = [outcome.success for outcome in outcomes if outcome.success is not None]
-    collected = len(outcomes) - failures.total()
-    return {
-        **snapshot,
-        **{"collected": collected, "steps": steps, "failures": dict(sorted(failures.items()))},
-        **{"known": len(results), "successes": sum(results), "unjudged": collected - len(results)},
     }
 
 

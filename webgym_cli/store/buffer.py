@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -65,14 +64,6 @@ def read_judgements(
     for of_one in judgements.values():
         of_one.sort(key=lambda judgement: moment_of(judgement.judged_at))
     return judgements
-
-
-def scan_since(run: RunDir, split: Split, began: datetime) -> Iterator[Trajectory]:
-    """Yield the trajectories that started at a moment or later; reads only iterations that were written since."""
-    for iteration in run.list_iterations(split):
-        folder = run.part(split, iteration).parent
-        if any(file.stat().st_mtime >= began.timestamp() for file in folder.iterdir()):
-            yield from (one for one in scan(run, split, iteration) if moment_of(one.started_at) >= began)
 
 
 def scan(run: RunDir, split: Split, iteration: int, damage: list[str] | None = None) -> Iterator[Trajectory]:

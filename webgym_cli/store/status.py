@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, ValidationError
 
 from webgym_cli.errors import StoreError
 from webgym_cli.records.base import StoredRecord
@@ -39,9 +39,8 @@ class RolloutState(StrEnum):
 
 
 class RankStatus(StoredRecord):
-    """Status file of one rollout, written by its first rank."""
+    """Status file of one rollout."""
 
-    rank: int = Field(ge=0)
     pid: int
     process_started: float
     """Start time of the process in seconds since 1970; distinguishes it from a later process with the same id."""
@@ -78,7 +77,6 @@ def write_status(run: RunDir, snapshot: dict[str, Any], state: RolloutState = Ro
     import psutil
 
     status = RankStatus(
-        rank=0,
         pid=os.getpid(),
         process_started=psutil.Process().create_time(),
         host=socket.gethostname(),

@@ -16,18 +16,17 @@ from rich.console import Console
 
 from tests import forked
 from tests.cli.made_rollout import plain, rollout
-from tests.records.made import CRASHED, SOLVED, UNSOLVED, published, trajectory
+from tests.records.made import CRASHED, published, trajectory
 from webgym_cli.cli.live_view import LiveView
 from webgym_cli.cli.output import Output, ProgressBoard
 from webgym_cli.cli.stage import stage
 from webgym_cli.config.load import load
-from webgym_cli.records.task import Split
 from webgym_cli.store import metrics, state
-from webgym_cli.store.buffer import append, scan
+from webgym_cli.store.buffer import append
 from webgym_cli.store.lock import lock_run
 from webgym_cli.store.run import RunDir, create_or_open
 from webgym_cli.store.status import RolloutState, write_status
-from webgym_cli.util.files import read_json, write_json, write_lines
+from webgym_cli.util.files import write_json
 
 WEBGYM = [sys.executable, "-m", "webgym_cli"]
 COLOUR = re.compile(r"\x1b\[[0-9;]*(?:3|4|9)[0-7]m")
@@ -245,26 +244,6 @@ def test_an_interrupted_rollout_names_the_next_command(webgym, run):
     assert "rollout\ttrain 0\tvllm\tinterrupted\t10\t100\n" in said.stdout
     assert said.stderr.endswith(f"was interrupted\nnext: webgym resume {run.root}\n")
     assert "episode\t" not in said.stdout
-
-
-@pytest.mark.parametrize("windows", [1, 2], ids=["in turns", "asynchronous"])
-def test_after_a_full_disk_the_numbers_are_those_of_what_is_stored(webgym, run, windows):
-    """The last snapshot could not be written, nor could the state."""
-    monitor = rollout(running=2, failed=0, total=12)
-    write_lines(run.plan(Split.TRAIN, 0), (one.model_dump(mode="json") for one in monitor.plan.episodes))
-    write_status(run, monitor.snapshot())
-    facts = read_json(run.status())
-    write_json(run.status(), {**facts, "process_started": 12345.0})
-    for stored in scan(run, Split.TRAIN, 0):
-        assert stored.started_at < facts["started_at"], "an earlier command's"
-    for number in range(12):
-        outcome = CRASHED if number > 10 else SOLVED if number < 6 else UNSOLVED
-        window = {"iteration": number % windows, "started_at": "2099-01-01T00:00:00.000+00:00"}
-        append(run, trajectory(20 + number, outcome=outcome, **window))
-    found = json.loads(webgym("status", run.root, "--json").stdout)["rollout"]
-    assert (found["state"], found["done"], found["collected"], found["steps"]) == ("lost", 11, 11, 24)
-    assert (found["known"], found["successes"], found["success_rate"]) == (11, 6, round(6 / 11, 4))
-    assert (found["failures"], found["running"]) == ({"browser_crashed": 1}, 0)
 
 
 def test_a_status_of_another_version_is_named(webgym, run):

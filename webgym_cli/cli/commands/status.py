@@ -118,8 +118,8 @@ def read_run_status(run: RunDir, counts: StoredCounts) -> tuple[dict[str, Any], 
         "policy": checkpoint.name if checkpoint else read_base_model(run),
         "command": None if command is None else {**command.model_dump(mode="json"), "at_work": at_work is not None},
         "holder": at_work,
-        "rollout": first and _rollout(run, first),
-        "evaluation": beside and _rollout(run, beside),
+        "rollout": first and _rollout(first),
+        "evaluation": beside and _rollout(beside),
         "stored": counts.rows(),
         "phases": list(read_valid_events(run, PhaseEvent)),
         "evaluations": list(read_valid_events(run, EvaluationEvent)),
@@ -131,20 +131,12 @@ def read_run_status(run: RunDir, counts: StoredCounts) -> tuple[dict[str, Any], 
     return facts, coming or any(status.may_go_on() for status in rollouts)
 
 
-def _rollout(run: RunDir, status: RankStatus) -> dict[str, Any]:
+def _rollout(status: RankStatus) -> dict[str, Any]:
     """Return a rollout's snapshot with its state and process. Raises `StoreError` if another version wrote it."""
-    from webgym_cli.records.base import moment_of
-    from webgym_cli.records.task import Split
-    from webgym_cli.rollout.snapshot import complete, recount
-    from webgym_cli.store.buffer import scan_since
-    from webgym_cli.store.status import RolloutState
+    from webgym_cli.rollout.snapshot import complete
 
-    snapshot, state = status.snapshot, status.seen()
     try:
-        if state is RolloutState.LOST:  # after SIGKILL or a full disk the last snapshots are missing
-            began = moment_of(snapshot["started_at"])
-            snapshot = recount(snapshot, scan_since(run, Split(snapshot["split"]), began))
-        snapshot = complete(snapshot)
+        snapshot = complete(status.snapshot)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StoreError(
             f"the status of the rollout was written by another version: {error!r}",
@@ -152,7 +144,7 @@ def _rollout(run: RunDir, status: RankStatus) -> dict[str, Any]:
         ) from None
     ended = {} if status.may_go_on() else {"running": 0, "episodes": []}
     process = status.model_dump(mode="json", include={"host", "pid", "updated_at"})
-    return {"state": state.value, **process, **snapshot, **ended}
+    return {"state": status.seen().value, **process, **snapshot, **ended}
 
 
 def _show(output: Output, facts: dict[str, Any]) -> None:
