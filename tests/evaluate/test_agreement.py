@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from tests.forked import webgym
 from tests.records.made import trajectory
@@ -176,6 +178,56 @@ def test_the_formats_of_labels(tmp_path, name, records, labels):
     else:
         file.write_text("".join(f"{json.dumps(record)}\n" for record in records))
     assert read_labels(file) == labels
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_two_annotators_of_cuaverifierbench_by_hand(tmp_path, suffix):
+    said = {
+        "t0": (1, 1),
+        "t1": (1, 1),
+        "t2": (0, 0),
+        "t3": (1, 0),
+        "t4": (0, 0),
+        "t5": (1, 1),
+        "t6": (0,),
+        "t7": (1, 1),
+    }
+    said |= {"t99": (1,)}  # no episode
+    given = [("t0", "Judge1", 0)]  # labelled again below
+    given += [(task, f"Judge{number}", answer) for task, of in said.items() for number, answer in enumerate(of, 1)]
+    records = [
+        {"task_id": a, "annotator": b, "human_judgement_outcome": c, "human_process_score": 0.5} for a, b, c in given
+    ]
+    file = tmp_path / f"annotations.{suffix}"
+    if suffix == "parquet":
+        parquet.write_table(pyarrow.Table.from_pylist(records), file)
+    elif suffix == "csv":
+        lines = [",".join(map(str, record.values())) for record in ({name: name for name in records[0]}, *records)]
+        file.write_text("\ufeff" + "\r\n".join(lines))
+    else:
+        file.write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    verdicts = (True, True, True, True, False, False, False, None)
+    agreement = measure_agreement(read_labels(file), [judged(n, verdict) for n, verdict in enumerate(verdicts)], None)
+    counts = {"labels": 16, "episodes": 7, "tied": 1, "unsure": 0, "unmatched": 1, "ambiguous": 0}
+    assert {name: agreement[name] for name in counts} == counts
+    row = next(row for row in agreement["rows"] if row["source"] == "judge")
+    assert [row[cell] for cell in ("tp", "fp", "fn", "tn", "no_verdict")] == [2, 1, 1, 2, 1]
+    assert (row["precision"], row["recall"], row["false_positive_rate"]) == (0.6667, 0.6667, 0.3333)
+    # (2/3 + z^2/6 -+ z sqrt(2/27 + z^2/36)) / (1 + z^2/3) with z = 1.96
+    assert row["precision_interval"] == row["recall_interval"] == [0.2077, 0.9385]
+    assert row["false_positive_interval"] == [0.0615, 0.7923]
+    # agreement 4/6, by chance 1/2; 1.96 * sqrt(2/54) / 0.5 = 0.7544
+    assert (row["kappa"], row["kappa_interval"]) == (0.3333, [-0.4211, 1.0])
+    # 4 pairs of yes, 2 of no, 1 of both: (6/7 - 26/49) / (1 - 26/49)
+    assert agreement["people"] == {"pairs": 7, "kappa": 0.6957}
+
+
+def test_without_one_class_of_labels_its_rates_are_null():
+    episodes = [judged(number, number > 0) for number in range(3)]
+    row = rows(measure_agreement([label(one, True) for one in episodes], episodes, None))
+    assert (row["precision"], row["recall"], row["false_positive_rate"], row["kappa"]) == (1.0, 0.6667, None, 0.0)
+    row = rows(measure_agreement([label(one, False) for one in episodes[:1]], episodes, None))
+    assert (row["precision"], row["recall"], row["false_positive_rate"], row["kappa"]) == (None, None, 0.0, None)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,23 @@ _COMPARISON_NOTE = (
 )
 
 
+def describe_record(record: Mapping[str, Any]) -> str:
+    """Return the main numbers in one line."""
+    rates = []
+    for name, words in (("overall", "overall"), ("valid_only", "of valid episodes")):
+        rate = record[name]
+        if rate["rate"] is not None:
+            spread = rate["standard_deviation"]
+            deviation = "" if spread is None else f", SD of repeats {spread:.3f}"
+            low, high = rate["interval"]
+            rates.append(f"{rate['rate']:.3f} ({low:.3f}-{high:.3f}{deviation}) {words}")
+    counts = f"{record['episodes']} episodes, {record['blocked']} blocked, {record['failed']} failed"
+    if record["conditions"]["judge"] and "judged" in record:  # older records lack it
+        counts += f", {record['judged']} judged"
+        counts += "" if record["judged"] else ": their environment scored all, the judge was asked for nothing"
+    return f"success {', '.join(rates) or 'unknown'}; {counts}"
+
+
 def render_record(record: Mapping[str, Any]) -> bytes:
     """Render the page of an evaluation, encoded in UTF-8."""
     conditions = record["conditions"]

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from webgym_cli.compare.evaluation_views import render_record
+from webgym_cli.compare.evaluation_views import describe_record, render_record
 from webgym_cli.compare.evaluations import list_differences
 from webgym_cli.config.model import Settings
+from webgym_cli.config.section import ConfigSection
 from webgym_cli.environments.browser.executable import chromium_version, find_chromium
 from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import StoreError, UsageError, WebGymError
@@ -150,11 +151,13 @@ def describe_conditions(run: RunDir, settings: Settings, source: str, episodes: 
         "limits": {
             "max_steps": dict(sorted(Counter(str(episode.max_steps) for episode in episodes).items())),
             **rollout.model_dump(include={"max_parse_errors", "max_repeated_actions", "episode_timeout"}),
+            **_dump_changed(rollout, "max_attempts"),
         },
         "browser": {
             **_describe_access(settings),
             **settings.browser.model_dump(include={"width", "height", "max_idle_wait", "dialogs"}),
             **settings.image.model_dump(),
+            **_dump_changed(settings.browser, "args", "action_timeout", "navigation_timeout"),
         },
         "prompt": {
             **settings.context_config.model_dump(mode="json"),
@@ -167,6 +170,11 @@ def describe_conditions(run: RunDir, settings: Settings, source: str, episodes: 
         "policy": _describe_policy(run, settings),
         "versions": _list_versions(settings, {episode.task.environment for episode in episodes}),
     }
+
+
+def _dump_changed(section: ConfigSection, *names: str) -> dict[str, Any]:
+    """Return the settings that are not the default: older records, without these names, stay comparable."""
+    return section.model_dump(include={*names}, exclude_defaults=True, mode="json")
 
 
 def digest_tasks(keys: Collection[str]) -> str:
@@ -196,6 +204,8 @@ def _describe_policy(run: RunDir, settings: Settings) -> dict[str, Any]:
         "model": {VLLM: model, ORACLE: ORACLE}.get(acting, served),
         "weights": digest(check_model(model)) if acting == VLLM else None,
         "dtype": settings.serve.dtype if acting == VLLM else None,
+        **(_dump_changed(settings.serve, "max_model_len", "extra_args") if acting == VLLM else {}),
+        **_dump_changed(settings.rollout, "agent"),
     }
 
 
@@ -281,20 +291,3 @@ _STOPPED = {
 
 def _select_rates(record: Mapping[str, Any]) -> dict[str, Any]:
     return {name: record[name] for name in ("episodes", "valid", "blocked", "failed", "overall", "valid_only")}
-
-
-def describe_record(record: Mapping[str, Any]) -> str:
-    """Return the main numbers in one line."""
-    rates = []
-    for name, words in (("overall", "overall"), ("valid_only", "of valid episodes")):
-        rate = record[name]
-        if rate["rate"] is not None:
-            spread = rate["standard_deviation"]
-            deviation = "" if spread is None else f", SD of repeats {spread:.3f}"
-            low, high = rate["interval"]
-            rates.append(f"{rate['rate']:.3f} ({low:.3f}-{high:.3f}{deviation}) {words}")
-    counts = f"{record['episodes']} episodes, {record['blocked']} blocked, {record['failed']} failed"
-    if record["conditions"]["judge"] and "judged" in record:  # older records lack it
-        counts += f", {record['judged']} judged"
-        counts += "" if record["judged"] else ": their environment scored all, the judge was asked for nothing"
-    return f"success {', '.join(rates) or 'unknown'}; {counts}"

@@ -13,6 +13,7 @@ from tests.forked import webgym
 from tests.records.made import store_images
 from tests.rewards.cases import ANSWER, GARBAGE, INSTRUCTION, RUBRIC, answered
 from tests.rewards.scripted_judge import ScriptedJudgeServer
+from webgym_cli.compare.evaluations import list_differences
 from webgym_cli.config.load import load
 from webgym_cli.errors import UsageError, WebGymError
 from webgym_cli.loop.context import StageContext
@@ -236,3 +237,21 @@ def test_tasks_are_told_apart_by_their_digest(tmp_path, monkeypatch):
         plan_evaluation(RunDir(tmp_path / "d"), settings, Benchmark(turned.source, digest="0123"))
     with pytest.raises(UsageError, match="nothing"):
         plan_evaluation(RunDir(tmp_path / "d"), settings, Benchmark(turned.source, subset={"nothing"}))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    ["rollout.agent=./mine", "rollout.max_attempts=1", 'browser.args=["--lang=de"]', "browser.navigation_timeout=5"],
+)
+def test_what_changes_a_number_is_in_the_conditions(tmp_path, monkeypatch, changed):
+    monkeypatch.setattr("webgym_cli.loop.evaluation.chromium_version", lambda path: "1")
+    benchmark = Benchmark(str(write_tasks(tmp_path, "right")))
+    policy = ("rollout.policy=http://127.0.0.1:1/v1", "browser.executable=/bin/true")
+    usual, other = (
+        plan_evaluation(RunDir(tmp_path / "a"), load(overrides=[*policy, *more]), benchmark).conditions
+        for more in ((), (changed,))
+    )
+    setting = changed.partition("=")[0].partition(".")[2]
+    (difference,) = list_differences(usual, other)
+    assert difference.partition(":")[0].endswith(f".{setting}")
+    assert list_differences(other, json.loads(json.dumps(other))) == []
