@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -22,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from webgym_cli.env_server.adapter import CONNECTION, NAME, BrowserEnvironment, WebAction, WebObservation, WebState
 from webgym_cli.env_server.host import SessionHost
 from webgym_cli.env_server.sessions import ClientSession
-from webgym_cli.errors import UsageError
+from webgym_cli.util.local_server import format_address, open_socket
 from webgym_cli.util.secrets import require_token
 
 # Environment variable of the token without which nobody may connect.
@@ -125,7 +124,7 @@ async def serve_host(
 ) -> AsyncIterator[str]:
     """Serve within the block; yields the base URL. Raises `UsageError` if the port is taken, or a token is missing."""
     token = require_token(TOKEN_VARIABLE, address)
-    with _listen(address, port) as listening:
+    with open_socket(address, port) as listening:
         config = uvicorn.Config(
             make_app(host, token, sessions, session_timeout),
             log_level="error",
@@ -137,17 +136,7 @@ async def serve_host(
         server = _OpenEnvServer(config)
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         try:
-            shown = f"[{address}]" if ":" in address else address
-            yield f"http://{shown}:{listening.getsockname()[1]}"
+            yield f"http://{format_address(listening.getsockname())}"
         finally:
             server.should_exit = True
             await serving
-
-
-def _listen(address: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in address else socket.AF_INET
-        return socket.create_server((address, port), family=family, backlog=1024)
-    except OSError as error:
-        message = f"port {port} of {address} can't be listened on: {error.strerror or error}"
-        raise UsageError(message, hint="choose another port; 0 takes a free one") from error

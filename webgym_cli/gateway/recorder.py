@@ -6,7 +6,6 @@ import asyncio
 import secrets
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 from http import HTTPStatus
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS, ActionSet
@@ -42,7 +41,7 @@ from webgym_cli.records.trajectory import (
     Trajectory,
 )
 from webgym_cli.rollout.agents import ModelAgent
-from webgym_cli.rollout.episode import derive_sampling_seed
+from webgym_cli.rollout.episode import build_step, derive_sampling_seed
 from webgym_cli.store.buffer import append, scan_stored
 from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir, now
@@ -161,7 +160,7 @@ class Recorder:
         try:
             async with session.around_call():
                 started = asyncio.get_running_loop().time()
-                reply = await self.agent.answer(prompt)
+                reply = await self.agent.act(prompt)
                 seconds = asyncio.get_running_loop().time() - started
         except BoundaryError as error:
             session.error = error
@@ -169,8 +168,7 @@ class Recorder:
             status = HTTPStatus.BAD_REQUEST if refused else HTTPStatus.SERVICE_UNAVAILABLE
             kind = "invalid_request_error" if refused else "server_error"
             raise RequestError(status, str(error)[:500], error.kind.value, kind) from None
-        make = partial(self._make_step, session, prompt, shots, reply, request.schemas, call_format, seconds)
-        step = await asyncio.to_thread(make)
+        step = await asyncio.to_thread(self._make_step, session, request, prompt, shots, reply, seconds)
         facts = {"request": digest, "helper": helper, "tools": request.schemas, "step": step, "at": now()}
         session.record("call", call=GatewayCall(number=len(session.calls), **facts))
         session.error = None
@@ -191,11 +189,10 @@ class Recorder:
     def _make_step(
         self,
         session: Session,
+        request: ChatRequest,
         prompt: Prompt,
         shots: list[Screenshot],
         reply: PolicyReply,
-        tools: tuple[dict[str, object], ...],
-        call_format: ActionSet,
         seconds: float,
     ) -> Step:
         digest = reply.generation.prompt_token_digest
@@ -206,24 +203,14 @@ class Recorder:
                 message = "the server's prompt tokens, images included, are not those of the recorded messages"
                 raise RequestError(502, message, "prompt_tokens_differ", "server_error")
         cut = reply.generation.finish_reason == "length"
-        spec = self._spec.model_copy(update={"tools": tools})
-        read = ParseError(ParseErrorKind.TRUNCATED) if cut else read_reply(reply.text, spec, call_format)
-        parsed = read if isinstance(read, ParseError) else None
+        spec = self._spec.model_copy(update={"tools": request.schemas})
+        read = ParseError(ParseErrorKind.TRUNCATED) if cut else read_reply(reply.text, spec)
         pictures = tuple(ToolResult(name="image", text="", image=shot) for shot in dict.fromkeys(shots[:-1]))
-        return Step(
-            index=len(session.calls),
-            observation=Observation(
-                url=session.episode.task.start_url, screenshot=shots[-1] if shots else None, results=pictures
-            ),
-            response=reply.text,
-            action=None if isinstance(read, ParseError) else read,
-            parse_error=parsed.kind if parsed else None,
-            parse_detail=parsed.detail[:200] if parsed else "",
-            prompt_digest=prompt.digest,
-            generation=reply.generation,
-            sent=SentPrompt(messages=prompt.messages, images=prompt.images),
-            policy_seconds=round(seconds, 4),
-        ).to_storable()
+        shown = shots[-1] if shots else None
+        observation = Observation(url=session.episode.task.start_url, screenshot=shown, results=pictures)
+        step = build_step(len(session.calls), observation, prompt, reply, read, seconds)
+        sent = SentPrompt(messages=prompt.messages, images=prompt.images)
+        return step.model_copy(update={"sent": sent}).to_storable()
 
     @property
     def _spec(self) -> PromptSpec:

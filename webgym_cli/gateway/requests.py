@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
@@ -20,7 +19,7 @@ from webgym_cli.imports.chat import (
 )
 from webgym_cli.imports.pictures import UnreadableImage, convert_png, decode_data_url
 from webgym_cli.records.base import describe_invalid
-from webgym_cli.records.tool import MAX_DEPTH
+from webgym_cli.records.tool import MAX_DEPTH, measure_depth
 
 _MOST_IMAGES = 64
 Model = TypeVar("Model", bound=BaseModel)
@@ -75,7 +74,7 @@ def parse_json(body: bytes) -> dict[str, Any]:
         value = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise RequestError(400, f"the body is no JSON: {str(error)[:200]}", "invalid_json") from None
-    if not isinstance(value, dict) or _is_deep(value):
+    if not isinstance(value, dict) or measure_depth(value) > 2 * MAX_DEPTH:
         raise RequestError(400, "the body is no JSON object, or nested too deeply", "invalid_json")
     return value
 
@@ -88,11 +87,6 @@ def validate(model: type[Model], value: Any) -> Model:
         raise RequestError(400, describe_invalid(error)[:300], "invalid_value") from None
 
 
-def parse_chat(value: dict[str, Any]) -> ChatRequest:
-    """Return a chat request. Raises `RequestError`."""
-    return validate(ChatRequest, value)
-
-
 def convert_request(request: ChatRequest, call_format: ActionSet) -> Conversation[bytes]:
     """Return the messages of a request as they are sent, and its images as PNG. Raises `RequestError`."""
     count = 0
@@ -100,33 +94,15 @@ def convert_request(request: ChatRequest, call_format: ActionSet) -> Conversatio
     def read_image(url: str) -> bytes:
         nonlocal count
         if (count := count + 1) > _MOST_IMAGES:
-            raise RequestError(400, f"more than {_MOST_IMAGES} images", "invalid_image")
-        return _read_image(url)
+            raise UnreadableImage(f"more than {_MOST_IMAGES} images")
+        # Other addresses than data URLs are refused: to fetch them would reach any host.
+        return convert_png(decode_data_url(url), "image_url")
 
     try:
         return convert_messages(request.messages, request.schemas, call_format, read_image)
-    except InvalidChat as error:
-        raise RequestError(400, str(error)[:300], "invalid_value") from None
-
-
-def _read_image(url: str) -> bytes:
-    """Return the image of a data URL as PNG. Other addresses are refused: fetching them would reach any host."""
-    try:
-        return convert_png(decode_data_url(url), "image_url")
-    except UnreadableImage as error:
-        raise RequestError(400, str(error)[:200], "invalid_image") from None
-
-
-def _is_deep(value: Any) -> bool:
-    level: Sequence[Any] = [value]
-    for _ in range(2 * MAX_DEPTH):
-        level = [
-            inner
-            for item in level
-            if isinstance(item, dict | list)
-            for inner in (item.values() if isinstance(item, dict) else item)
-        ]
-    return bool(level)
+    except (InvalidChat, UnreadableImage) as error:
+        code = "invalid_image" if isinstance(error, UnreadableImage) else "invalid_value"
+        raise RequestError(400, str(error)[:300], code) from None
 
 
 def _refuse_constant(name: str) -> None:

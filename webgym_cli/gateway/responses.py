@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from webgym_cli.gateway.requests import ChatRequest, RequestError, parse_chat
+from webgym_cli.gateway.requests import ChatRequest, RequestError, validate
 
 # Items of a response that carry nothing for the policy.
 _IGNORED = ("reasoning",)
@@ -30,7 +30,7 @@ def parse_response_request(value: dict[str, Any]) -> ChatRequest:
         chat["response_format"] = {"type": "json_schema", "json_schema": schema}
     elif isinstance(form, dict) and form.get("type") != "text":
         chat["response_format"] = form
-    return parse_chat(chat)
+    return validate(ChatRequest, chat)
 
 
 def build_response(

@@ -16,7 +16,7 @@ from webgym_cli.environments.registry import find_environment
 from webgym_cli.errors import StoreError, WebGymError
 from webgym_cli.gateway.answers import GatewayAnswer
 from webgym_cli.gateway.recorder import Recorder
-from webgym_cli.gateway.requests import ChatRequest, RequestError, parse_chat, parse_json, refuse_key, validate
+from webgym_cli.gateway.requests import ChatRequest, RequestError, parse_json, refuse_key, validate
 from webgym_cli.gateway.responses import parse_response_request
 from webgym_cli.gateway.sessions import GatewayCall, Session, SessionEnd
 from webgym_cli.records.failure import FailureKind
@@ -52,8 +52,8 @@ class _Rewarding(_Form):
 
 class _Ending(_Form):
     reward: _Reward | None = None
-    answer: str | None = None
-    failure: str | None = None
+    answer: str | None = Field(default=None, max_length=_MAX_ANSWER)
+    failure: str | None = Field(default=None, max_length=_MAX_ANSWER)
 
 
 Body = TypeVar("Body", bound=_Form)
@@ -70,10 +70,9 @@ class GatewayServer(LocalServer):
         self._token = require_token(TOKEN_VARIABLE, host)
         self._model = recorder.settings.serve.served_model_name
         app = web.Application(client_max_size=MAX_BODY, middlewares=[_answer_errors])
-        app.router.add_post("/v1/chat/completions", partial(self._answer, parse_chat))
+        app.router.add_post("/v1/chat/completions", partial(self._answer, partial(validate, ChatRequest)))
         app.router.add_post("/v1/responses", partial(self._answer, parse_response_request))
         app.router.add_get("/v1/models", self._list_models)
-        app.router.add_get("/health", self._health)
         if with_sessions:
             app.router.add_post("/sessions", self._open)
             app.router.add_post("/sessions/{id}/reward", self._reward)
@@ -93,7 +92,9 @@ class GatewayServer(LocalServer):
         named = request.headers.get("Idempotency-Key", "").encode(errors="replace")
         digest = hashlib.sha256(b"\0".join((request.path.encode(), named, body))).hexdigest()
         call = await self._recorder.call(session, chat, digest, helper=helper)
-        answer = GatewayAnswer(call, session.id, chat.model, thinking=self._thinking)
+        answer = GatewayAnswer(
+            call, session.id, chat.model, thinking=bool(self._recorder.settings.policy_config.thinking)
+        )
         response = self._build_response(parse, chat, answer)
         await self._send(request, response, session, call)
         return response
@@ -111,7 +112,7 @@ class GatewayServer(LocalServer):
         session.note_delivery(call, delivered=delivered)
 
     def _build_response(self, parse: Parser, chat: ChatRequest, answer: GatewayAnswer) -> web.Response:
-        is_chat = parse is parse_chat
+        is_chat = parse is not parse_response_request
         if not chat.stream:
             return web.json_response(answer.completion if is_chat else answer.response)
         with_usage = chat.stream_options is not None and chat.stream_options.include_usage
@@ -130,17 +131,10 @@ class GatewayServer(LocalServer):
             raise RequestError(404, message, "model_not_found")
         return header is not None
 
-    @property
-    def _thinking(self) -> bool:
-        return bool(self._recorder.settings.policy_config.thinking)
-
     async def _list_models(self, request: web.Request) -> web.Response:
         self._recorder.find_session(_read_key(request))
         models = [{"id": name, "object": "model", "created": 0, "owned_by": "webgym"} for name in (self._model, HELPER)]
         return web.json_response({"object": "list", "data": models})
-
-    async def _health(self, request: web.Request) -> web.Response:
-        return web.json_response({"status": "ok"})
 
     async def _open(self, request: web.Request) -> web.Response:
         if self._token and not hmac.compare_digest(_read_key(request).encode(), self._token.encode()):
@@ -152,7 +146,9 @@ class GatewayServer(LocalServer):
         except WebGymError as error:
             raise RequestError(400, str(error)[:300], "invalid_value") from None
         session, key = self._recorder.open_session(task.to_storable(), given.seed)
-        return web.json_response({"id": session.id, "key": key, "base_url": self.base_url, "model": self._model})
+        # By the name under which the client reached the gateway: the address it listens on may be 0.0.0.0.
+        base_url = f"{request.scheme}://{request.host}/v1"
+        return web.json_response({"id": session.id, "key": key, "base_url": base_url, "model": self._model})
 
     async def _reward(self, request: web.Request) -> web.Response:
         session = self._find_own(request)
@@ -163,8 +159,6 @@ class GatewayServer(LocalServer):
     async def _end(self, request: web.Request) -> web.Response:
         session = self._find_own(request)
         given = await _read_body(_Ending, request)
-        if max(len(given.answer or ""), len(given.failure or "")) > _MAX_ANSWER:
-            raise RequestError(400, f"answer, failure: at most {_MAX_ANSWER} characters", "invalid_value")
         if given.reward is not None:
             session.record("reward", reward=given.reward)
         kind = None if given.failure is None else FailureKind.ENVIRONMENT_ERROR

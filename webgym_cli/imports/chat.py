@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
-from webgym_cli.agent.actions.action_sets import ActionSet
+from webgym_cli.agent.actions.action_sets import CALL_FORMATS, ActionSet
 from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.forms.sanitize import sanitize_page, sanitize_text
 from webgym_cli.config.limits import MAX_TOOL_CALLS
@@ -141,10 +141,10 @@ def convert_reply(message: ChatMessage, call_format: ActionSet) -> str:
     return _write_calls(message, text, call_format)
 
 
-def read_reply(text: str, spec: PromptSpec, call_format: ActionSet) -> Action | CustomAction | ParseError:
+def read_reply(text: str, spec: PromptSpec) -> Action | CustomAction | ParseError:
     """Return the calls of a reply if tools are offered, else the reply as the one action `reply`."""
     if spec.tools:
-        read = call_format.parse(text, spec, truncated=False, max_calls=MAX_TOOL_CALLS)
+        read = CALL_FORMATS.find(spec.call_format).parse(text, spec, truncated=False, max_calls=MAX_TOOL_CALLS)
         if isinstance(read, ParseError) or (isinstance(read, Action) and read.name is ActionName.CALL):
             return read
     return CustomAction(name="reply", arguments={"text": text[:_SHOWN]})

@@ -142,7 +142,7 @@ def _read_steps(messages: Sequence[ChatMessage], spec: PromptSpec, loader: _Imag
         sent = convert_messages(messages[:number], spec.tools or (), call_format, loader.load)
         pictures = sent.images[-most:]
         text = convert_reply(messages[number], call_format)
-        read = read_reply(text, spec, call_format)
+        read = read_reply(text, spec)
         new = [picture for picture in dict.fromkeys(pictures[:-1]) if picture not in seen and picture != pictures[-1]]
         seen.update(pictures)
         yield replace(

@@ -23,14 +23,14 @@ class ToolCall(Record):
     @field_validator("arguments")
     @classmethod
     def _storable(cls, arguments: dict[str, Any]) -> dict[str, Any]:
-        if _depth(arguments) > MAX_DEPTH:
+        if measure_depth(arguments) > MAX_DEPTH:
             raise ValueError(f"arguments are nested more than {MAX_DEPTH} deep")
         # ValueError: not JSON, or an unpaired surrogate
         json.dumps(arguments, allow_nan=False, ensure_ascii=False).encode()
         return arguments
 
 
-def _depth(value: Any) -> int:
+def measure_depth(value: Any) -> int:
     """Return the nesting depth of a JSON value, without recursion, which deep values would exhaust."""
     depth, level = 0, [value]
     while level := [item for item in level if isinstance(item, dict | list)]:

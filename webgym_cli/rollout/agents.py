@@ -47,12 +47,8 @@ class ModelAgent:
         """Name of the current policy."""
         return self._gate.policy.name or self._policy.name
 
-    async def act(self, prompt: Prompt, environment: Environment) -> PolicyReply:
-        """Query the policy."""
-        return await self.answer(prompt)
-
-    async def answer(self, prompt: Prompt) -> PolicyReply:
-        """Query the policy, for an agent whose environment is not webgym's. Raises `BoundaryError`."""
+    async def act(self, prompt: Prompt, environment: Environment | None = None) -> PolicyReply:
+        """Query the policy; without `environment` for an agent that is not webgym's."""
         async with self._gate.request() as policy:
             reply = await self._policy.reply(replace(prompt, model=policy.model, servers=policy.servers))
         if policy.version is None:

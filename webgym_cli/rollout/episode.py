@@ -59,6 +59,29 @@ def derive_sampling_seed(seed: int, trajectory: str, step: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{trajectory}/{step}".encode()).digest()[:6])
 
 
+def build_step(
+    index: int,
+    observation: Observation,
+    prompt: Prompt,
+    reply: PolicyReply,
+    parsed: AnyAction | ParseError,
+    seconds: float,
+) -> Step:
+    """Return the step of a reply. `seconds`: how long the policy took."""
+    error = parsed if isinstance(parsed, ParseError) else None
+    return Step(
+        index=index,
+        observation=observation,
+        response=reply.text,
+        action=None if isinstance(parsed, ParseError) else parsed,
+        parse_error=error and error.kind,
+        parse_detail=error.detail[:_DETAIL_LIMIT] if error else "",
+        prompt_digest=prompt.digest,
+        generation=reply.generation,
+        policy_seconds=round(seconds, 4),
+    )
+
+
 def describe_exception(error: Exception) -> Outcome:
     """Return the outcome of an episode that an unexpected exception ended."""
     place = traceback.extract_tb(error.__traceback__)[-1]
@@ -218,17 +241,7 @@ class EpisodeRun:
         seconds = time.monotonic() - start
         # Likewise a foreign server's reply; and a plugin's parser may be slow.
         parsed = await asyncio.to_thread(self._parse, reply)
-        step = Step(
-            index=len(self.steps),
-            observation=observation,
-            response=reply.text,
-            action=None if isinstance(parsed, ParseError) else parsed,
-            parse_error=parsed.kind if isinstance(parsed, ParseError) else None,
-            parse_detail=parsed.detail[:_DETAIL_LIMIT] if isinstance(parsed, ParseError) else "",
-            prompt_digest=prompt.digest,
-            generation=reply.generation,
-            policy_seconds=round(seconds, 4),
-        )
+        step = build_step(len(self.steps), observation, prompt, reply, parsed, seconds)
         return step.action, step
 
     async def _wait_for_policy(self) -> None:

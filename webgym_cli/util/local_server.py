@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from typing import Self
+import socket
+from collections.abc import Sequence
+from typing import Any, Self
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -15,6 +17,7 @@ from webgym_cli.errors import UsageError, WebGymError
 
 # Seconds that open requests have to finish on shutdown.
 _SHUTDOWN = 1.0
+_BACKLOG = 1024
 # What clients cause that send no HTTP, or leave in the middle of a body.
 _CLIENT_ERRORS = (HttpProcessingError, web.RequestPayloadError, ConnectionResetError)
 
@@ -34,14 +37,10 @@ class LocalServer:
     async def __aenter__(self) -> Self:
         """Start listening. Raises `UsageError` if the port is taken."""
         logging.getLogger("aiohttp.server").addFilter(_is_ours)
+        listening = open_socket(self._host, self._port)
         runner = web.AppRunner(self._app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN)
         await runner.setup()
-        try:
-            await web.TCPSite(runner, self._host, self._port, backlog=1024).start()
-        except OSError as error:
-            await runner.cleanup()
-            message = f"port {self._port} of {self._host} can't be listened on: {error.strerror or error}"
-            raise UsageError(message, hint="choose another port; 0 takes a free one") from error
+        await web.SockSite(runner, listening, backlog=_BACKLOG).start()
         self._runner = runner
         return self
 
@@ -57,8 +56,7 @@ class LocalServer:
         """`HOST:PORT`. Raises `RuntimeError` if the server is not running."""
         if self._runner is None:
             raise RuntimeError("nothing is being served")
-        host, port = self._runner.addresses[0][:2]
-        return f"{host}:{port}"
+        return format_address(self._runner.addresses[0])
 
 
 class SecretServer(LocalServer):
@@ -91,6 +89,22 @@ class SecretServer(LocalServer):
 def _is_ours(record: logging.LogRecord) -> bool:
     """Whether an error is the server's: those of clients would fill the log."""
     return not (record.exc_info and isinstance(record.exc_info[1], _CLIENT_ERRORS))
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens. Raises `UsageError` if the port is taken."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        message = f"port {port} of {host} can't be listened on: {error.strerror or error}"
+        raise UsageError(message, hint="choose another port; 0 takes a free one") from error
+
+
+def format_address(name: Sequence[Any]) -> str:
+    """Return the name of a socket as `HOST:PORT`, as it stands in a URL."""
+    host, port = name[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def respond(page: bytes) -> web.Response:
