@@ -161,6 +161,11 @@ async def test_helper_calls_are_recorded_and_never_trained(world):
     assert sum(json.loads(line).get("call", {}).get("helper", False) for line in lines) == 3
 
 
+async def test_a_session_is_told_the_address_that_its_client_used(world):
+    made = await world.client.post("/sessions", json={}, headers={"Host": "gateway.test:99"})
+    assert made.json()["base_url"] == "http://gateway.test:99/v1"
+
+
 async def test_another_model_s_name_is_refused(world):
     session = await world.open()
     reply = await world.chat(session["key"], ask() | {"model": "gpt-4o"})

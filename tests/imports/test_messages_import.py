@@ -88,7 +88,10 @@ def stored(run):
 
 @pytest.mark.parametrize(
     "url",
-    ["shots/a.png", "file:///gone/given/shots/a.png", "/gone/shots/a.png", data_url(FIRST), f"sha256:{digest(FIRST)}"],
+    [
+        *("shots/a.png", "file:///gone/given/shots/%61.png", "/gone/shots/a.png", data_url(FIRST)),
+        *(f"sha256:{digest(FIRST)}", "shots\\a.png", "C:\\gone\\shots\\a.png"),
+    ],
 )
 def test_images_as_files_data_urls_and_digests(run, folder, url):
     summary, _ = bring(run, write(folder, episode(url)), "messages")
@@ -166,6 +169,9 @@ def test_what_was_imported_is_not_imported_again(run, folder, tmp_path):
             episode(messages=[{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}, call(1)]),
             "not_understood",
         ),
+        (episode("A" * 5000), "screenshot_missing"),
+        (episode(f"sha256:{'b' * 5000}"), "screenshot_missing"),
+        (episode(messages=[episode()["messages"][1], {"role": "assistant", "refusal": "no"}]), "not_understood"),
         (episode(rewards=1), "not_understood"),
         (episode(reward=1, failure="broke", messages=[]), "not_understood"),
         (episode(messages=episode()["messages"][2:]), "not_understood"),
@@ -182,6 +188,23 @@ def test_what_is_no_episode_is_left_out_with_its_place(run, folder, given, reaso
     summary, _ = bring(run, path, "messages")
     assert (summary["imported"], summary["skipped"]) == (2, Counter([reason, "not_understood"]))
     assert "line 2" in summary["examples"][reason][0]
+
+
+def test_an_array_has_its_episodes_in_place_of_lines(run, folder):
+    path = folder / "all.json"
+    path.write_text(json.dumps([episode(), 7, episode(reward=0.0)], indent=1))
+    summary, _ = bring(run, path, "messages")
+    assert (summary["imported"], summary["skipped"]) == (2, Counter(["not_understood"]))
+    assert "item 2" in summary["examples"]["not_understood"][0]
+
+
+def test_a_damaged_file_beside_others_is_named(run, folder):
+    write(folder, episode())
+    (folder / "other.jsonl").write_bytes(b"\xe9\n")
+    (folder / "rows.jsonl").write_text('{"a": 1}\n')  # of something else
+    summary, _ = bring(run, folder, "messages")
+    assert (summary["imported"], summary["skipped"]) == (1, Counter(["not_understood"]))
+    assert "other.jsonl" in summary["examples"]["not_understood"][0]
 
 
 def openwebrl(turn, last, rollout=0):

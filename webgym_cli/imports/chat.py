@@ -166,6 +166,8 @@ def _convert_message(
 def _write_calls(message: ChatMessage, text: str, call_format: ActionSet) -> str:
     """Return a reply's text with its calls in the call format. Raises `InvalidChat`."""
     if not message.tool_calls:
+        if message.content is None:  # a refusal, or a call in a form that is not known here
+            raise InvalidChat("messages: a message of the assistant has neither content nor tool_calls")
         return text
     calls = tuple(_read_call(call) for call in message.tool_calls[:MAX_ITEMS])
     action = Action(name=ActionName.CALL, calls=calls, text=text or None)

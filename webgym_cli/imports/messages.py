@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
+from urllib.parse import unquote
 
 from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from webgym_cli.agent.actions.action_sets import CALL_FORMATS
-from webgym_cli.errors import StoreError
 from webgym_cli.imports.chat import ChatMessage, ChatTool, convert_messages, convert_reply, read_reply
-from webgym_cli.imports.pictures import UnreadableImage, decode_data_url, find_picture
+from webgym_cli.imports.json_files import find_lines, read_json_lines, read_object
+from webgym_cli.imports.pictures import UnreadableImage, decode_data_url, find_picture, is_file
 from webgym_cli.imports.source import (
     ImportedEpisode,
     ImportedPrompt,
@@ -34,7 +34,6 @@ from webgym_cli.records.failure import FailureKind, Stop
 from webgym_cli.records.sample import IMAGE, Message
 from webgym_cli.records.task import Task
 from webgym_cli.records.trajectory import Outcome, PromptSpec, Score
-from webgym_cli.util.files import open_regular, read_json
 
 _NAME = "messages.json"
 _DIGEST = "sha256:"
@@ -211,42 +210,19 @@ class _ImageLoader:
             return self._find_digest(PurePosixPath(url.removeprefix(_DIGEST)).name)
         if "://" in url and not url.startswith("file://"):
             raise NotUnderstood(f"the image {url[:100]!r} is on another host, and is never fetched")
-        return find_picture(url.removeprefix("file://"), (self._folder,))
+        if url.startswith("file://"):
+            url = unquote(url.removeprefix("file://"))
+        return find_picture(url, (self._folder,))
 
     def _find_digest(self, digest: str) -> Path:
         # As files, or as in the store of a run.
         names = [f"{folder}{digest}{end}" for folder in ("", f"{digest[:2]}/") for end in (".png", ".webp")]
-        file = next((file for name in names if (file := self._folder / name).is_file()), self._folder / names[0])
+        files = [self._folder / name for name in names]
+        file = next(filter(is_file, files), files[0])
         # A WebP is named by the PNG that it was made from.
-        if file.suffix == ".png" and file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+        if file.suffix == ".png" and is_file(file) and hashlib.sha256(file.read_bytes()).hexdigest() != digest:
             raise UnreadableImage(f"{file}: its content has another digest than its name")
         return file
-
-
-def read_json_lines(source: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the place and value of each line that is not blank; None for one that is no JSON, as a cut last line."""
-    with open_regular(source) as file:
-        for number, raw in enumerate(file, 1):
-            if not raw.strip():
-                continue
-            try:
-                value = json.loads(raw)
-            except (ValueError, RecursionError):
-                value = None
-            yield f"{source}, line {number}", value
-
-
-def find_lines(path: Path, is_own: Callable[[Any], bool]) -> list[Path]:
-    """Return the files of JSON Lines at or under a path whose first line has the form of a format."""
-    files = [path] if path.is_file() and path.suffix == ".jsonl" else sorted(path.rglob("*.jsonl"))
-    return [file for file in files if file.is_file() and is_own(_read_first(file))]
-
-
-def _read_first(file: Path) -> Any:
-    try:
-        return next((value for _, value in read_json_lines(file)), None)
-    except OSError:
-        return None
 
 
 def _find(path: Path) -> list[Path]:
@@ -270,17 +246,9 @@ def _read_folder(source: Path) -> ChatRecord:
     return ChatRecord(value)
 
 
-def read_object(file: Path) -> Any:
-    """Read a JSON file. Raises `NotUnderstood`."""
-    try:
-        return read_json(file)
-    except StoreError as error:
-        raise NotUnderstood(str(error)) from None
-
-
 MESSAGES = make_chat_format(
     _find,
     _read_records,
-    "a file of JSON Lines with `messages`, or folders with messages.json",
+    "a file of JSON Lines or one JSON array, of objects with `messages`, or folders with messages.json",
     suffixes=(".jsonl",),
 )

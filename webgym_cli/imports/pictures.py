@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -51,13 +52,18 @@ def decode_data_url(url: str) -> bytes:
 
 def find_picture(name: str, roots: Sequence[Path]) -> Path:
     """Return the path of an image: the end of its path on another machine, below one of the folders."""
-    parts = [part for part in PurePosixPath(name).parts[-3:] if part != "/"]
+    parts = [part for part in PurePosixPath(name.replace("\\", "/")).parts[-3:] if part != "/"]
     # The path is untrusted: it must not leave the folder.
     if ".." in parts or not parts:
         raise NotUnderstood(f"the image path {name!r} leaves its folder")
     tails = [Path(*parts[start:]) for start in range(len(parts))]
     candidates = [root / tail for root in roots for tail in tails]
-    return next((path for path in candidates if path.is_file()), candidates[0])
+    return next(filter(is_file, candidates), candidates[0])
+
+
+def is_file(path: Path) -> bool:
+    """Whether a file is there; also for a name that no file can have, such as an image in base64."""
+    return os.path.isfile(path)  # noqa: PTH113  `Path.is_file` raises if the name is too long
 
 
 def convert_png(data: bytes, name: str) -> bytes:

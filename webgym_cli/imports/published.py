@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 from pyarrow import ArrowException
 
 from webgym_cli.imports.calls import read_single_call
-from webgym_cli.imports.messages import ChatRecord, find_lines, make_chat_format, read_json_lines, read_object
+from webgym_cli.imports.json_files import find_lines, read_json_lines, read_object
+from webgym_cli.imports.messages import ChatRecord, make_chat_format
 from webgym_cli.imports.source import NotUnderstood, to_fields, to_number, to_text
 
 _PLACEHOLDER = "<|vision_start|><|image_pad|><|vision_end|>"

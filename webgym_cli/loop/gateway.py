@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -13,6 +12,7 @@ from webgym_cli.errors import UsageError
 from webgym_cli.gateway.command import AgentCommand, CommandEpisode, parse_command
 from webgym_cli.gateway.recorder import Recorder
 from webgym_cli.gateway.server import GatewayServer
+from webgym_cli.jobs.workers import gather_or_cancel
 from webgym_cli.loop.acting import start_policy
 from webgym_cli.loop.context import StageContext
 from webgym_cli.records.events import make_event
@@ -45,13 +45,13 @@ async def serve_gateway(context: StageContext, split: Split, policy: str, host: 
         async with open_agent(context.run, settings, acting) as agent:
             recorder = make_recorder(context, settings, acting, agent, split)
             recorder.recover()
-            async with GatewayServer(recorder, host=host, port=port) as server, asyncio.TaskGroup() as group:
+            async with GatewayServer(recorder, host=host, port=port) as server:
                 waiting = len(recorder.sessions)
                 message = f"{server.base_url} records {split} sessions of iteration {recorder.iteration}"
                 facts = {"base_url": server.base_url, "split": split, "iteration": recorder.iteration, "open": waiting}
                 context.sink(make_event("gateway", **facts, message=f"{message}; {waiting} are open"))
-                group.create_task(recorder.end_expired())
-                group.create_task(context.serving.watch() if policy == VLLM else server.closing.wait())
+                watching = context.serving.watch() if policy == VLLM else server.closing.wait()
+                await gather_or_cancel(recorder.end_expired(), watching)
     finally:
         refresh_index(context.run, context.sink)
 
