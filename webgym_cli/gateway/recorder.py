@@ -40,8 +40,8 @@ from webgym_cli.records.trajectory import (
     ToolResult,
     Trajectory,
 )
-from webgym_cli.rollout.agents import ModelAgent
-from webgym_cli.rollout.episode import build_step, derive_sampling_seed
+from webgym_cli.rollout.agents import ModelAgent, build_step
+from webgym_cli.rollout.episode import derive_sampling_seed
 from webgym_cli.store.buffer import append, scan_stored
 from webgym_cli.store.plans import read_plan
 from webgym_cli.store.run import RunDir, now

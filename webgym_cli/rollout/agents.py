@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS, CALL_FORMATS
+from webgym_cli.agent.actions.parse import ParseError
 from webgym_cli.agent.client.gate import PolicyGate
 from webgym_cli.agent.client.reply import PolicyClient, PolicyReply, ServerCounters
 from webgym_cli.agent.prompt import Prompt
@@ -14,7 +15,11 @@ from webgym_cli.errors import UsageError
 from webgym_cli.records.action import InteractionMode
 from webgym_cli.records.sampling import Sampling
 from webgym_cli.records.series import EXPERT
-from webgym_cli.records.trajectory import Generation, PromptVersion
+from webgym_cli.records.trajectory import Generation, Observation, PromptVersion, Step
+from webgym_cli.records.webrl import AnyAction
+
+# Maximum characters of a parse error's detail.
+_DETAIL_LIMIT = 200
 
 
 class Agent(Protocol):
@@ -95,3 +100,26 @@ class OracleAgent:
 
     def sampling(self, *, greedy: bool) -> None:
         """Return nothing: an expert samples from no distribution."""
+
+
+def build_step(
+    index: int,
+    observation: Observation,
+    prompt: Prompt,
+    reply: PolicyReply,
+    parsed: AnyAction | ParseError,
+    seconds: float,
+) -> Step:
+    """Return the step of a reply. `seconds`: how long the policy took."""
+    error = parsed if isinstance(parsed, ParseError) else None
+    return Step(
+        index=index,
+        observation=observation,
+        response=reply.text,
+        action=None if isinstance(parsed, ParseError) else parsed,
+        parse_error=error and error.kind,
+        parse_detail=error.detail[:_DETAIL_LIMIT] if error else "",
+        prompt_digest=prompt.digest,
+        generation=reply.generation,
+        policy_seconds=round(seconds, 4),
+    )

@@ -36,15 +36,13 @@ from webgym_cli.records.trajectory import (
     Trajectory,
 )
 from webgym_cli.records.webrl import AnyAction
-from webgym_cli.rollout.agents import Agent
+from webgym_cli.rollout.agents import Agent, build_step
 from webgym_cli.rollout.plan import PendingEpisode
 from webgym_cli.rollout.stage_timer import EpisodeStage, StageTimer
 from webgym_cli.store.run import now
 from webgym_cli.store.screenshots import ScreenshotStore
 from webgym_cli.util.text import replace_surrogates
 
-# Maximum characters of a parse error's detail.
-_DETAIL_LIMIT = 200
 # Maximum characters of the reason why an action was refused, or why an episode failed unexpectedly.
 _REASON_LIMIT = 1000
 # Maximum characters of a page's text, address or title.
@@ -57,29 +55,6 @@ def derive_sampling_seed(seed: int, trajectory: str, step: int) -> int:
     """Return the sampling seed of one response, deterministic in run seed, trajectory id and step."""
     # 48 bits: exact in any JSON parser, and collisions within a run are rare
     return int.from_bytes(hashlib.sha256(f"{seed}/{trajectory}/{step}".encode()).digest()[:6])
-
-
-def build_step(
-    index: int,
-    observation: Observation,
-    prompt: Prompt,
-    reply: PolicyReply,
-    parsed: AnyAction | ParseError,
-    seconds: float,
-) -> Step:
-    """Return the step of a reply. `seconds`: how long the policy took."""
-    error = parsed if isinstance(parsed, ParseError) else None
-    return Step(
-        index=index,
-        observation=observation,
-        response=reply.text,
-        action=None if isinstance(parsed, ParseError) else parsed,
-        parse_error=error and error.kind,
-        parse_detail=error.detail[:_DETAIL_LIMIT] if error else "",
-        prompt_digest=prompt.digest,
-        generation=reply.generation,
-        policy_seconds=round(seconds, 4),
-    )
 
 
 def describe_exception(error: Exception) -> Outcome:
