@@ -188,6 +188,19 @@ CASES = {
             ("button", "Go", "", ("in row 2, column Do",)),
         ],
     ),
+    "the days of a calendar, and cells of a row with a name, by their place": (
+        "<table><tr><th>Mo<th>Tu</tr><tr><td onclick=1>1<td onclick=1>2</tr>"
+        "<tr><td onclick=1>8<td onclick=1>1</tr></table>"
+        "<table><tr><td>Ann<td onclick=1>free</tr><tr><td>Bob<td onclick=1>free</tr></table>",
+        [
+            ("cell", "1", "", ("in row 1, column Mo",)),
+            ("cell", "2", "", ()),
+            ("cell", "8", "", ()),
+            ("cell", "1", "", ("in row 2, column Tu",)),
+            ("cell", "free", "", ("in Ann",)),
+            ("cell", "free", "", ("in Bob",)),
+        ],
+    ),
     "equal names by what is beside all of them": (
         "<div><div>Ann <i style='cursor:pointer'>+</i> <i style='cursor:pointer'>+</i></div>"
         "<div>Bob <i style='cursor:pointer'>+</i></div></div>",

@@ -1,13 +1,12 @@
 // Actions in a page, called from Python.
 // If the point or the focus is in a frame that this document can't read, the result is {frame: its number}.
 webgym.act = (() => {
-  const { atOnce, matches, parentNode, parentOf, rootOf, treeOf } = webgym.names;
+  const { atOnce, matches, oneLine: shown, parentNode, parentOf, rootOf, treeOf } = webgym.names;
   const { frame } = webgym.waits;
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { allOf, deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf, pointOf } = webgym.geometry;
   const MOVE_MS = 200, TAKE_MS = 300, UNSEEN = 4;
-  const shown = (text) => text.replace(/\s+/g, " ").trim().slice(0, 80);
 
   const focused = () => {
     let element = document.activeElement;

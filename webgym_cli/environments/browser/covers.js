@@ -130,7 +130,9 @@ webgym.covers = (() => {
     };
     const near = cellsOf(box);
     if (near[0] === LARGE) return Array.from(boxes.values()).filter(isOver);
-    return Array.from(new Set([LARGE, ...near].flatMap((cell) => cells.get(cell) || []).filter(isOver)));
+    const found = new Set();
+    for (const cell of [LARGE, ...near]) for (const other of cells.get(cell) || []) if (isOver(other)) found.add(other);
+    return Array.from(found);
   };
 
   return Object.freeze({ coversOf, limitsOf });

@@ -69,20 +69,18 @@ webgym.geometry = (() => {
     return null;
   };
 
-  const isAmid = ([x, y], { left, top, width, height }) => ((x - left) / width - 0.5) ** 2 + ((y - top) / height - 0.5) ** 2 < 0.25;
-
   // A point where a click reaches the element, preferably not an element listed within; null if it is covered.
   const pointOf = (element, box, parts = []) => {
     const inner = parts.map((one) => ({ element: one, ...clip(rectOf(one), offsetOf(one)), isHit: false }));
     const covers = coversOf(element, box)?.concat(inner);
     let other = null;
     for (const [x, y, isEdge] of candidates(element, box, parts.length > 0)) {
-      if (!isEdge && inner.some((one) => one.isHit && isAmid([x, y], one))) continue;
+      if (!isEdge && inner.some((one) => one.isHit && within([x, y], one))) continue;
       const hit = reachAt(element, covers, x, y);
       if (!hit) continue;
       const taken = inner.filter((one) => reaches(one.element, hit));
       if (!taken.length) return [x, y];
-      for (const one of taken) one.isHit = true; // all over its box, but for its edges and round corners
+      for (const one of taken) one.isHit = true; // all over its box, but for its edges
       other ||= [x, y];
     }
     return other;

@@ -11,17 +11,16 @@ webgym.html = (() => {
 
   // Taken before the page's scripts run, which may replace these; a form's field named "children" would shadow the
   // form's own property.
-  const { getter, title } = webgym.names;
+  const { getter, parentNode, rootOf, title } = webgym.names;
+  const { innerDocument, rectOf } = webgym.frames;
   const method = (kind, name) => {
     const call = kind.prototype[name];
     return (object, ...values) => Reflect.apply(call, object, values);
   };
   const firstChild = getter(Node, "firstChild"), nextSibling = getter(Node, "nextSibling");
-  const nodeType = getter(Node, "nodeType"), parentNode = getter(Node, "parentNode"), data = getter(CharacterData, "data");
-  const localName = getter(Element, "localName"), shadowRoot = getter(Element, "shadowRoot");
-  const attribute = method(Element, "getAttribute"), rectOf = method(Element, "getBoundingClientRect");
-  const rectsOf = method(Element, "getClientRects");
-  const visible = method(Element, "checkVisibility"), frameDocument = getter(HTMLIFrameElement, "contentDocument");
+  const nodeType = getter(Node, "nodeType"), data = getter(CharacterData, "data"), localName = getter(Element, "localName");
+  const attribute = method(Element, "getAttribute"), rectsOf = method(Element, "getClientRects");
+  const visible = method(Element, "checkVisibility");
 
   const childrenOf = function* (node) {
     for (let child = firstChild(node); child; child = nextSibling(child)) yield child;
@@ -31,17 +30,12 @@ webgym.html = (() => {
   const short = (text) => `${line(text).slice(0, LONGEST).toWellFormed()}`;
 
   const inSight = (rect, at) => rect.width > 0 && rect.height > 0 &&
-    rect.right + at.x > 0 && rect.bottom + at.y > 0 && rect.left + at.x < innerWidth && rect.top + at.y < innerHeight;
+    rect.left + rect.width + at.x > 0 && rect.top + rect.height + at.y > 0 && rect.left + at.x < innerWidth && rect.top + at.y < innerHeight;
 
   const textInSight = (text, at) => {
     const range = document.createRange();
     range.selectNodeContents(text);
     return Array.prototype.some.call(range.getClientRects(), (rect) => inSight(rect, at));
-  };
-
-  const innerDocument = (element) => {
-    if (localName(element) !== "iframe") return null;
-    try { return frameDocument(element); } catch { return null; }
   };
 
   // Ancestors of listed elements are always shown.
@@ -167,7 +161,7 @@ webgym.html = (() => {
         enter(inner, depth + 1, { x: at.x + frame.left + node.clientLeft, y: at.y + frame.top + node.clientTop });
       } else {
         enter(node, depth + 1, at);
-        const shadow = shadowRoot(node);
+        const shadow = rootOf(node);
         if (shadow) enter(shadow, depth + 1, at);
       }
     }

@@ -136,9 +136,10 @@ webgym.kinds = (() => {
 
   // A bar between panes that is dragged; not the edges of windows and column headers.
   const isDivider = (element, parent) => {
-    const style = styleOf(element), { width, height } = element.getBoundingClientRect();
-    return style.cursor.endsWith("-resize") && Math.max(width, height) >= LONG_BAR && style.position !== "absolute" &&
-      !(parent && styleOf(parent).cursor === style.cursor);
+    const { cursor, position } = styleOf(element);
+    if (!cursor.endsWith("-resize") || position === "absolute" || parent && styleOf(parent).cursor === cursor) return false;
+    const { width, height } = element.getBoundingClientRect();
+    return Math.max(width, height) >= LONG_BAR;
   };
 
   // Confidence that an element is interactive: 3 by its type, 2 by its cursor, 1 by a listener, 0.5 as a grid's cell.

@@ -136,7 +136,7 @@ webgym.names = (() => {
   };
 
   // The column header of a cell, or of a field in a cell or in the header itself.
-  const CELLS = "td,[role=gridcell],[role=cell]";
+  const CELLS = "td,[role=gridcell],[role=cell]", ROWS = "tr,[role=row]";
   const headsOf = memo((table) => Array.from(table.querySelectorAll(table.querySelector("thead") ? "thead th,[role=columnheader],thead td" :
     "[role=columnheader],tr:first-child>th")));
   // Of grids that draw their header apart, by the columns' numbers.
@@ -172,20 +172,27 @@ webgym.names = (() => {
 
   const rowsOf = memo((body) => Array.prototype.filter.call(body.children, (row) => row.querySelector(CELLS)));
 
-  // The name of a grid's cell: its row and its column.
-  const cellName = (element) => {
-    const cell = (matches(element, "[role=gridcell],[role=grid] td,[role=treegrid] td") || isSheetCell(element)) && element;
-    const row = cell && cell.closest("tr,[role=row]");
+  // A cell's row and column.
+  const placeOf = (cell) => {
+    const row = cell.closest(ROWS);
     if (!row) return "";
     const cells = Array.prototype.filter.call(row.children, (other) => matches(other, CELLS));
     const head = Array.prototype.find.call(row.children, (other) => other !== cell && matches(other, "th,[role=rowheader]"));
     const across = oneLine(head && textOf(head)) || row.getAttribute("aria-rowindex") || rowsOf(row.parentElement).indexOf(row) + 1;
     return `row ${across}, column ${oneLine(headOf(cell)) || cell.getAttribute("aria-colindex") || cells.indexOf(cell) + 1}`;
   };
+  // The name of a grid's cell.
+  const cellName = (element) =>
+    (matches(element, "[role=gridcell],[role=grid] td,[role=treegrid] td") || isSheetCell(element) ? placeOf(element) : "");
 
-  const cellNameAround = (element) => {
+  // What a cell tells about itself or a control in it; null if the text around tells more. The days of a calendar are
+  // told apart by their place, not by the days beside them.
+  const cellContextOf = (element) => {
     const cell = element.closest(CELLS);
-    return cell && cell !== element && (cell.parentElement.childElementCount > 1 || headOf(cell)) ? cellName(cell) : "";
+    if (!cell) return null;
+    if (cell !== element) return (cell.parentElement.childElementCount > 1 || headOf(cell)) && cellName(cell) || null;
+    if (/\p{L}/u.test(textOf(cell.closest(ROWS) || cell))) return null;
+    return cellName(cell) ? "" : placeOf(cell);
   };
 
   // The nearest text on one side of an element; null if another field, to which the text belongs, is closer.
@@ -280,7 +287,7 @@ webgym.names = (() => {
     return "";
   });
 
-  return Object.freeze({ atOnce, memo, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, cellNameAround, byIds, textOf, wordsOf, oneLine, editable, rootOf,
+  return Object.freeze({ atOnce, memo, styleOf, inside, matches, roleOf, nameOf, labelBefore, isSheetCell, cellContextOf, byIds, textOf, wordsOf, oneLine, editable, rootOf,
     parentNode, parentOf, treeOf, adopt: (root) => { closed.set(root.host, root); }, mayHide, hosts, getter,
     title: () => `${titleOf(document).toWellFormed()}` });
 })();

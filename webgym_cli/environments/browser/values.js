@@ -1,6 +1,6 @@
 // Values and states of elements, and what tells equal ones apart.
 webgym.values = (() => {
-  const { cellNameAround, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsOf, oneLine } = webgym.names;
+  const { cellContextOf, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsOf, oneLine } = webgym.names;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
   const LONGEST = 400, MOST_NODES = 300, MOST_OPTIONS = 20, BESIDE = 3;
@@ -99,8 +99,8 @@ webgym.values = (() => {
     });
     const read = (at) => oneLine(textOf(at, { left: MOST_NODES, words: true, unread: (node) => all.has(node) || node.control || node.getAttribute("aria-label") === name }), LONGEST_CONTEXT);
     const found = equals.map((element, index) => {
-      const cell = cellNameAround(element);
-      if (cell) return cell;
+      const cell = cellContextOf(element);
+      if (cell !== null) return cell;
       for (const at of above[index]) {
         if (around.get(at) === equals.length) return "";
         if (!texts.has(at)) texts.set(at, read(at));
@@ -109,10 +109,10 @@ webgym.values = (() => {
       return "";
     });
     // stars, dots and boxes for one digit have no other text: which one it is
+    const alike = Map.groupBy(found.keys(), (index) => found[index]);
     return found.map((context, index) => {
-      const alike = found.filter((other) => other === context).length;
-      const number = found.slice(0, index + 1).filter((other) => other === context).length;
-      return [context && `in ${context}`, alike > 1 && `${number} of ${alike}`].filter(Boolean);
+      const same = alike.get(context);
+      return [context && `in ${context}`, same.length > 1 && `${same.indexOf(index) + 1} of ${same.length}`].filter(Boolean);
     });
   };
 
