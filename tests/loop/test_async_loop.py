@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.extending.dial_policy import serve_policy
+from tests.forked import webgym
 from tests.loop.async_runs import AsyncRun, check_ledger, members
 from webgym_cli.config.load import load
 from webgym_cli.errors import SettingsError, UsageError
@@ -51,7 +52,7 @@ def test_killed_at_any_moment_it_trains_on_each_episode_once(new_run, algorithm)
     run, when = new_run("run"), random.Random(algorithm)
     loop = (algorithm, ASYNC, "loop.iterations=5")
     slow = {"DIAL_PAUSE": "0.1", "TRAIN_SECONDS": "0.4"}
-    for _ in range(3):
+    for _ in range(2):
         with run.start(*loop, **slow) as process:
             process.stdout.readline()
             time.sleep(when.uniform(0, 4))
@@ -103,8 +104,10 @@ def test_what_takes_turns_is_refused_on_a_run_that_trains_asynchronously(new_run
     run = new_run("run")
     assert run.finish(BATCHES, ASYNC, "loop.iterations=1")[0] == 0
     for command in ("rollout", "prepare", "loop"):
-        code, _, error = run.finish(BATCHES, "loop.mode=sync", "loop.iterations=2", command=command)
-        assert code == 2 and "trains asynchronously" in error and "loop.mode=async" in error, (command, error)
+        _, _, *words = run.command(command, BATCHES, "loop.mode=sync", "loop.iterations=2")
+        said = webgym(*words[1:], cwd=run.folder)
+        assert (said.returncode, "trains asynchronously" in said.stderr) == (2, True), (command, said.stderr)
+        assert "loop.mode=async" in said.stderr
     assert run.finish(BATCHES, ASYNC, "loop.iterations=2")[0] == 0  # it goes on where it was
     assert check_ledger(run, bound=1)["versions"] == 2
 
