@@ -1,7 +1,6 @@
 """Wrong input: one clear line, the published exit code, and nothing written."""
 
 import errno
-import json
 import os
 import shlex
 import socket
@@ -44,6 +43,8 @@ def refused(code, *arguments, cwd):
         (GOOD + '{"start_url": "x"}\n', "tasks.jsonl:2: the field id is missing"),
         (GOOD + '{"id": "t2", "extra": 3}\n', "tasks.jsonl:2: extra"),
         (GOOD + '{"id": "t2", "environment": "mars"}\n', "tasks.jsonl:2: environment"),
+        ('{"task_nam": "Find it.", "website": "https://a.example"}', "did you mean 'task_name' by 'task_nam'?"),
+        ('{"id": "t", "start_ur": "click-test.html"}', "did you mean 'start_url' by 'start_ur'?"),
         (
             GOOD + '{"id": "t2", "start_url": "no-such-page.html"}\n',
             "tasks.jsonl:2: MiniWoB has no page 'no-such-page.html'",
@@ -66,6 +67,7 @@ def test_a_task_file(tmp_path, run, lines, said):
         (("-s", "rollout.episodes=many"), "rollout.episodes: "),
         (("-s", "rollout.episodes=1000000000"), "rollout.episodes: "),
         (("-s", "agent.num_chains=1000000"), "agent.num_chains: "),
+        (("--policy", "oracle", "--episodes", "99999999999"), "1000000"),
         (("-s", "rollout.episodes"), "-s takes section.key=value"),
         (("-c", "nowhere.yaml"), "nowhere.yaml"),
         (("--policy", "nonsense"), "'nonsense' is neither vllm, oracle nor a base URL"),
@@ -86,9 +88,15 @@ def test_an_evaluation_names_its_own_option(tmp_path):
     assert "-b" in message and "tasks.train" not in message
 
 
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
+
+
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
+        ("bomb.yaml", BOMB, "bomb.yaml"),
+        ("bomb.yaml", BOMB.replace("[", "{k: [").replace("]", "]}"), "bomb.yaml"),
+        ("open.yaml", "{rollout: " + "[1, " * 900, "open.yaml"),
         ("self.yaml", "rollout: &a {episodes: *a}", "self.yaml:1: not YAML: a value is within itself"),
         ("list.yaml", "rollout: &a [*a]", "list.yaml:1: not YAML: a value is within itself"),
         ("twice.yaml", "sites:\n  a: {url: 'http://a'}\n  a: {}", "twice.yaml:3: not YAML: a is given twice"),
@@ -99,7 +107,7 @@ def test_an_evaluation_names_its_own_option(tmp_path):
 def test_settings_without_a_floor(tmp_path, name, text, words):
     (tmp_path / name).write_text(text)
     message, _ = refused(2, "config", "show", "-c", name, cwd=tmp_path)
-    assert message == f"webgym: {words}"
+    assert message.startswith(f"webgym: {words}")
 
 
 @pytest.mark.parametrize(
@@ -125,19 +133,6 @@ def test_the_hint_is_what_to_type_next(tmp_path, arguments, variables, wanted):
     assert message.startswith("webgym: ")
     assert hint.startswith(f"  next: {wanted}")
     assert len(hint) < 300
-
-
-@pytest.mark.parametrize(
-    ("record", "words"),
-    [
-        ({"task_nam": "Find it.", "website": "https://a.example"}, "did you mean 'task_name' by 'task_nam'?"),
-        ({"id": "t", "start_ur": "click-test.html"}, "did you mean 'start_url' by 'start_ur'?"),
-    ],
-)
-def test_a_misspelt_field_of_a_task_is_named(tmp_path, record, words):
-    (tmp_path / "tasks.jsonl").write_text(json.dumps(record))
-    message, _ = refused(2, "rollout", "run", *ORACLE, "-s", "tasks.train=tasks.jsonl", cwd=tmp_path)
-    assert words in message
 
 
 def test_a_command_to_type_next_can_be_pasted(tmp_path):
@@ -180,23 +175,6 @@ def test_a_run_without_a_name_is_not_the_current_folder(tmp_path, words):
     assert said.returncode == 2
     assert "empty: name the run's folder" in " ".join(said.stderr.split())
     assert not list(tmp_path.iterdir())
-
-
-def test_no_rollout_is_larger_than_a_plan_can_be(tmp_path, run):
-    said = webgym("rollout", run, "--policy", "oracle", "--episodes", "99999999999", cwd=tmp_path)
-    assert said.returncode == 2
-    assert "1000000" in said.stderr
-    assert not run.exists()
-
-
-BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 10))
-
-
-@pytest.mark.parametrize("text", [BOMB, BOMB.replace("[", "{k: [").replace("]", "]}"), "{rollout: " + "[1, " * 900])
-def test_settings_that_expand_without_end(tmp_path, text):
-    (tmp_path / "bomb.yaml").write_text(text)
-    message, _ = refused(2, "config", "show", "-c", "bomb.yaml", cwd=tmp_path)
-    assert message.startswith("webgym: bomb.yaml")
 
 
 @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "device"])

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import signal
 import socket
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import forked
+from tests.cli.terminal import rest, terminal
 from tests.records.made import CRASHED, store_images, trajectory
 from webgym_cli.config.load import load
 from webgym_cli.store.buffer import append
@@ -77,21 +77,14 @@ def test_json_is_json_lines(webgym, run):
 
 
 def test_no_color_is_honoured_on_a_terminal(run):
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(
-        [*WEBGYM, "inspect-buffer", str(run.root)], stdout=theirs, env={**os.environ, "NO_COLOR": "1", "TERM": "xterm"}
-    )
-    os.close(theirs)
-    shown = b""
-    try:
-        while part := os.read(ours, 65536):
-            shown += part
-    except OSError:  # a terminal whose other side is closed
-        pass
-    os.close(ours)
+    with terminal() as (ours, theirs):
+        command = [*WEBGYM, "inspect-buffer", str(run.root)]
+        child = subprocess.Popen(command, stdout=theirs, env={**os.environ, "NO_COLOR": "1", "TERM": "xterm"})
+        os.close(theirs)
+        shown = rest(ours)
     assert child.wait(120) == 0
-    assert b"click-test" in shown
-    assert not re.search(rb"\x1b\[[0-9;]*(?:3|4|9)[0-7]m", shown)
+    assert "click-test" in shown
+    assert not re.search(r"\x1b\[[0-9;]*(?:3|4|9)[0-7]m", shown)
 
 
 def reading(pid, timeout=120):

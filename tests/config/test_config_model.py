@@ -139,6 +139,7 @@ def test_known_keys_are_those_of_the_settings():
         ("seed=1", ["seed"]),
         ("tasks.train=miniwob:click-test", ["tasks.train"]),
         ("context_config.history_window=3", ["context_config.history_window"]),
+        ("agent.greedy_chain=true", ["agent.greedy_chain"]),
         ("policy_config.base_model=x", ["policy_config.base_model", "policy_config.template"]),
         ("image.image_max_pixels=1000", ["image.image_max_pixels"]),
         ("policy_config.temperature=0", []),

@@ -4,7 +4,6 @@ import json
 import re
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.prepare.exported import recode, webp
@@ -208,19 +207,6 @@ def test_truth_that_was_altered_behind_the_index_is_found(run):
     finding = only(run)
     assert (finding["kind"], finding["place"]) == ("index_differs", "start 0")
     assert "instruction" in finding["detail"]
-
-
-@pytest.mark.parametrize("damage", ["gone", "cut", "garbage"])
-@pytest.mark.parametrize("table", ["trajectories", "steps", "damage"])
-def test_a_damaged_index_is_built_anew(run, table, damage):
-    _, _, path = fragment(run, table)
-    content = path.read_bytes()
-    path.write_bytes({"gone": b"", "cut": content[:-20], "garbage": bytes(len(content))}[damage])
-    if damage == "gone":
-        path.unlink()
-    found = checked(run)
-    assert (found["findings"], found["trajectories"], found["steps"]) == ([], 7, 14)
-    assert pq.read_table(fragment(run, table)[2]).num_rows == {"trajectories": 3, "steps": 4, "damage": 0}[table]
 
 
 def test_a_missing_image_is_named(run):

@@ -246,10 +246,3 @@ async def test_an_episode_that_fails_at_once_says_what_it_would_have_been(world)
         ("train-0000-00001", True): 2,
     }
     assert [prompt.greedy for prompt in agent.prompts] == [False, False, True, True]
-
-
-def test_a_run_keeps_its_greedy_chain(tmp_path):
-    run = RunDir(tmp_path / "run")
-    create_or_open(run, load(overrides=[GREEDY]))
-    with pytest.raises(SettingsError, match=r"agent\.greedy_chain"):
-        create_or_open(run, load())

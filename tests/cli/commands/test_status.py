@@ -3,12 +3,10 @@
 import io
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,6 +14,7 @@ from rich.console import Console
 
 from tests import forked
 from tests.cli.made_rollout import plain, rollout
+from tests.cli.terminal import rest, terminal
 from tests.records.made import CRASHED, published, trajectory
 from webgym_cli.cli.live_view import LiveView
 from webgym_cli.cli.output import Output, ProgressBoard
@@ -43,27 +42,6 @@ with Output(as_json=True).progress() as board:
     sys.stdin.readline()
     board({"event": "rollout", "split": "train", "iteration": 0, "message": "the summary"})
 """
-
-
-@contextmanager
-def terminal():
-    """Give both sides of a pseudo-terminal: what is written to the second can be read from the first."""
-    ours, theirs = pty.openpty()
-    try:
-        yield ours, theirs
-    finally:
-        os.close(ours)
-
-
-def rest(ours):
-    """Return all that comes from a terminal until its other side is closed."""
-    shown = b""
-    try:
-        while part := os.read(ours, 65536):
-            shown += part
-    except OSError:  # the other side is closed
-        pass
-    return shown.decode()
 
 
 def until(ours, text):

@@ -251,16 +251,15 @@ def test_a_file_that_shrank_or_was_replaced_is_read_anew(run):
 
 
 @pytest.mark.parametrize("table", ["trajectories", "steps", "damage"])
-@pytest.mark.parametrize("harm", ["cut", "gone", "empty"])
+@pytest.mark.parametrize("harm", ["cut", "gone", "empty", "zeros"])
 def test_a_fragment_that_is_cut_off_or_gone_is_made_again(run, table, harm):
     append(run, trajectory(0))
     update(run)
     (fragment,) = (fragments.fragments_folder(run) / table).glob("*.parquet")
     content = fragment.read_bytes()
+    fragment.write_bytes({"cut": content[: len(content) // 2], "zeros": bytes(len(content))}.get(harm, b""))
     if harm == "gone":
         fragment.unlink()
-    else:
-        fragment.write_bytes(content[: len(content) // 2] if harm == "cut" else b"")
     with open_index(run) as index:
         assert index.one("SELECT count(*) AS n FROM steps") == {"n": 2}
         assert index.one("SELECT count(*) AS n FROM trajectories") == {"n": 1}
