@@ -1,8 +1,6 @@
 """`inspect-buffer`, `show` and `compare RUN` as people and scripts meet them."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -252,12 +250,3 @@ def test_versions_that_are_not_there_are_wrong_usage(said):
         said("compare", 0, 1, "--split", Split.TRAIN.value)
     with pytest.raises(UsageError, match="no train trajectories"):
         said("compare", "--split", Split.TRAIN.value)
-
-
-def test_help_loads_no_database():
-    code = (
-        "import sys; from tests.app import app\n"
-        "heavy = {'duckdb', 'pyarrow', 'jinja2', 'rich.console', 'PIL'}\n"
-        "sys.stdout.write(str(sorted(heavy & sys.modules.keys())))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]"

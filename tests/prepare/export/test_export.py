@@ -64,12 +64,6 @@ def test_an_unknown_id_is_named_before_anything_is_written(run, tmp_path):
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_a_condition_that_is_none_is_told(run):
-    fill(run, trajectory(0))
-    with pytest.raises(UsageError, match="is no condition"):
-        exported(run, query=TrajectoryQuery(expression="stepz > 1"))
-
-
 def test_steps_that_are_not_fit_are_counted(run):
     fill(
         run,
