@@ -139,9 +139,10 @@ def test_gradients_and_updates_equal_the_cpu_s():
         write(place)
         for number, (name, given) in enumerate(plans.items()):
             wanted, updated = first_gradient(place, CPU, f"cpu{number}", **sized(**given))
-            found, made = first_gradient(place, ALONE, f"device{number}", **sized(**given))
-            assert_near(found, wanted)
-            assert_same(made, updated, atol=1e-4, rtol=1e-3)
+            if GPU:  # a CPU need not be compared with itself
+                found, made = first_gradient(place, ALONE, f"device{number}", **sized(**given))
+                assert_near(found, wanted)
+                assert_same(made, updated, atol=1e-4, rtol=1e-3)
             half, _ = first_gradient(place, ALONE, f"bf16-{number}", **on_bf16(**given))
             check.assertGreater(cosine(half, wanted), 0.98, name)
 
@@ -163,6 +164,8 @@ def test_pictures_give_the_cpu_s_log_probs_and_gradients():
 
 
 def test_webrl_s_critic_and_actor_equal_the_cpu_s():
+    if not GPU:
+        raise unittest.SkipTest("on the CPU they would be compared with themselves")
     with scratch() as place:
         phase(place)
         models = [
@@ -242,7 +245,7 @@ def test_an_interrupted_training_ends_with_the_same_bits():
     with scratch() as place, deterministic():
         write(place)
         steps = {"ppo_mini_batch_size": 3, "ppo_epochs": 2}
-        for bf16 in (False, True):
+        for bf16 in (False, True) if GPU else (True,):  # role_update.py has float32 on the CPU
             given = sized(**PLANS["eager"], actor=steps)
             trainer = {"bf16": bf16, "save_freq": 2, "output_dir": str(place / f"whole{bf16}")}
             whole = train(place, **given, trainer=trainer)
