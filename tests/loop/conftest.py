@@ -9,19 +9,29 @@ from webgym_cli.store.run import RunDir
 STAGES = {rollouts: "rollout", judging: "judge", preparation: "prepare", training: "train"}
 
 
-@pytest.fixture
-def told_stages(monkeypatch):
+def tell_stages(patch):
     """Have the loop call a stage as the method of its context."""
     for module, name in STAGES.items():
-        monkeypatch.setattr(
+        patch.setattr(
             module, name, lambda context, *values, called=name, **named: getattr(context, called)(*values, **named)
         )
 
 
-@pytest.fixture
-def run(tmp_path, monkeypatch, told_stages):
-    """A run that is not there yet; what is told to its stages ends with the test."""
-    monkeypatch.setattr(phases, "StageContext", Told)
+def tell_phases(patch):
+    """Have a curriculum's stages be told what to do, and note it from the beginning."""
+    tell_stages(patch)
+    patch.setattr(phases, "StageContext", Told)
     for name, value in {"calls": [], "tried": [], "dies": ""}.items():
-        monkeypatch.setattr(Told, name, value)
+        patch.setattr(Told, name, value)
+
+
+@pytest.fixture
+def told_stages(monkeypatch):
+    tell_stages(monkeypatch)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A run that is not there yet; what is told to its stages ends with the test."""
+    tell_phases(monkeypatch)
     return RunDir(tmp_path / "run")

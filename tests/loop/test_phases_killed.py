@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.loop.conftest import tell_phases
 from tests.loop.curriculum_stages import Killed, Told, asked, ran, settings_in
 from webgym_cli.loop import phases
 from webgym_cli.store.checkpoints import version
@@ -18,12 +19,20 @@ MOMENTS = [
 ]
 
 
+@pytest.fixture(scope="module")
+async def uninterrupted(tmp_path_factory):
+    """Settings, the run that they made, and the episodes that were tried."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    settings, whole = settings_in(folder), RunDir(folder / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        tell_phases(patch)
+        await ran(whole, settings)
+        return settings, whole, sorted(Told.tried)
+
+
 @pytest.mark.parametrize("moment", MOMENTS)
-async def test_killed_anywhere_and_run_again_it_is_the_uninterrupted_one(run, tmp_path, monkeypatch, moment):
-    settings, whole = settings_in(tmp_path), RunDir(tmp_path / "whole")
-    await ran(whole, settings)
-    tried = sorted(name.replace("whole", "run") for name in Told.tried)
-    Told.tried.clear()
+async def test_killed_anywhere_and_run_again_it_is_the_uninterrupted_one(run, uninterrupted, monkeypatch, moment):
+    settings, whole, tried = uninterrupted
     monkeypatch.setattr(Told, "dies", moment)
     with pytest.raises(Killed, match=moment):
         await ran(run, settings)

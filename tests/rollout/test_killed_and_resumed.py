@@ -20,7 +20,7 @@ from tests.executable import (
 pytestmark = pytest.mark.browser
 
 
-EPISODES = 32
+EPISODES = 20
 
 
 ORACLE = ("-c", "demo", "--policy", "oracle", "--episodes", EPISODES, "-s", "rollout.concurrency=4")
@@ -54,7 +54,7 @@ def test_a_rollout_killed_twice_is_the_uninterrupted_one(uninterrupted, tmp_path
     run = tmp_path / "run"
     before = b""
     arguments: tuple[object, ...] = ("rollout", run, *ORACLE)
-    for lines, group in ((5, False), (20, True)):
+    for lines, group in ((5, False), (12, True)):
         command = Command(tmp_path, *arguments)
         command.until(lambda wanted=lines: stored(run).count(b"\n") >= wanted)
         assert command.send(signal.SIGKILL, group=group) == -signal.SIGKILL
@@ -83,7 +83,7 @@ def test_a_rollout_killed_twice_is_the_uninterrupted_one(uninterrupted, tmp_path
 def test_a_rollout_that_is_stopped_keeps_what_was_under_way(uninterrupted, tmp_path):
     run = tmp_path / "run"
     command = Command(tmp_path, "rollout", run, *ORACLE)
-    command.until(lambda: stored(run).count(b"\n") >= 14)
+    command.until(lambda: stored(run).count(b"\n") >= 8)
     # Ctrl-C in a terminal reaches the whole process group
     assert command.send(signal.SIGINT, group=True) == 130
     assert "Traceback" not in command.err.read_text()

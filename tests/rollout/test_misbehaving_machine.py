@@ -73,14 +73,14 @@ def browsers(command: Command) -> list[psutil.Process]:
 
 def test_a_browser_that_is_killed_is_replaced(chromium, tmp_path, run):
     # so many at once that some are on a page, and not just between two pages, whenever the browser dies
-    command = Command(tmp_path, "rollout", run, *ORACLE, 36, "-s", "rollout.concurrency=12")
+    command = Command(tmp_path, "rollout", run, *ORACLE, 24, "-s", "rollout.concurrency=12")
     command.until(lambda: stored(run).count(b"\n") >= 10 and browsers(command))
     for browser in browsers(command):
         browser.kill()
     assert command.finish() == 0
     assert failures(run)
     assert set(failures(run)) == {"browser_crashed"}
-    assert len(finished(run)) == len(set(finished(run))) == 36
+    assert len(finished(run)) == len(set(finished(run))) == 24
     retried = {found["episode"] for found in trajectories(run) if found["outcome"]["failure"]}
     assert retried <= set(finished(run))
 
@@ -94,7 +94,7 @@ def small_disk(tmp_path):
 def test_a_full_disk(chromium, tmp_path, small_disk):
     run = small_disk / "run"
     pages = "tasks.train=miniwob:click-dialog,click-tab,focus-text-2"
-    command = Command(tmp_path, "rollout", run, *ORACLE, 40, "-s", pages)
+    command = Command(tmp_path, "rollout", run, *ORACLE, 24, "-s", pages)
     command.until(lambda: stored(run).count(b"\n") >= 10)
     filler = fill(small_disk)
     before = stored(run)
@@ -109,7 +109,7 @@ def test_a_full_disk(chromium, tmp_path, small_disk):
     filler.unlink()
     assert "damaged" not in forked_webgym(tmp_path, "resume", run).err.read_text()
     assert stored(run).startswith(kept)
-    assert len(finished(run)) == len(set(finished(run))) == 40
+    assert len(finished(run)) == len(set(finished(run))) == 24
 
 
 def test_one_writer_a_run(chromium, tmp_path, run):

@@ -28,6 +28,7 @@ from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
 pytestmark = pytest.mark.browser
+TASKS = "fixture-cart,fixture-tabs,fixture-generated"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -80,10 +81,11 @@ class Says:
         return None
 
 
-async def test_the_expert_solves_every_task_of_the_fixture(engine):
+async def test_the_expert_s_episodes_are_stored_and_can_be_rendered_again(engine):
+    """tests/environments/webarena has the other tasks."""
     agent = OracleAgent(InteractionMode.SET_OF_MARKS, PromptVersion.WEBRL)
-    stored = await engine.roll("webarena:fixture", agent, "rollout.concurrency=3", episodes=8)
-    assert len(stored) == 8
+    stored = await engine.roll(f"webarena:{TASKS}", agent, "rollout.concurrency=3", episodes=3)
+    assert len(stored) == 3
     generated = stored.pop("fixture-generated")
     assert {name: found.outcome.reward for name, found in stored.items()} == dict.fromkeys(stored, 1.0)
     assert generated.awaits_judgement
@@ -96,11 +98,6 @@ async def test_the_expert_solves_every_task_of_the_fixture(engine):
             assert render_step(found, step.index).digest == step.prompt_digest
     switched = [step.action.name for step in stored["fixture-tabs"].steps]
     assert WebRLActionName.SWITCH_TAB in switched
-
-
-async def test_a_wrong_answer_is_worth_nothing(engine):
-    stored = await engine.roll("webarena:fixture-cheapest,fixture-price", Says(), episodes=2)
-    assert [found.outcome.reward for found in stored.values()] == [0.0, 0.0]
 
 
 async def test_errors_are_told_and_no_reply_ends_the_episode_but_an_answer(engine):
@@ -126,13 +123,6 @@ async def test_out_of_steps_is_scored_by_what_pages_hold(engine):
     (scored,) = (await engine.roll("webarena:fixture-cart", Says(wait), few)).values()
     assert (scored.outcome.reward, scored.outcome.stop) == (0.0, Stop.STEP_LIMIT)
     assert scored.outcome.scores[0].source == "environment"
-
-
-async def test_a_generated_task_that_ran_out_of_steps_waits_for_a_reward_model(engine):
-    wait = render_webrl_action(Action(name=ActionName.WAIT, seconds=0))
-    (found,) = (await engine.roll("webarena:fixture-generated", Says(wait), "rollout.train_max_steps.easy=1")).values()
-    assert found.awaits_judgement
-    assert found.outcome.stop is Stop.STEP_LIMIT
 
 
 def fuzzy(folder, **answers):
