@@ -221,12 +221,6 @@ def test_the_base_url_is_known_unless_the_port_is_open():
     assert planned("serve.host=::1").base_url == "http://[::1]:8999/v1"
 
 
-def test_extra_arguments_come_last():
-    plan = planned('serve.extra_args=["--reasoning-parser","deepseek_r1"]')
-    assert plan.argv(model="other", port=5)[-2:] == ["--reasoning-parser", "deepseek_r1"]
-    assert plan.argv(model="other", port=5)[2:6] == ["--model", "other", "--port", "5"]
-
-
 def test_a_plan_is_json_and_the_same_twice():
     assert json.loads(json.dumps(planned().to_json())) == planned().to_json()
     assert planned() == planned()

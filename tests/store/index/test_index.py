@@ -200,24 +200,6 @@ def test_agreement_is_the_smallest_share_of_votes_for_the_decision(run):
     assert row == {"agreement": pytest.approx(2 / 3), "votes": 3, "judge_model": "a-judge"}
 
 
-def test_a_damaged_line_is_named_and_the_others_are_there(run):
-    append(run, trajectory(0))
-    part = run.part(Split.TRAIN, 0)
-    with part.open("ab") as file:
-        file.write(b'{"schema": 1, "id": "torn')  # a crash; the next append closes it
-    update(run)
-    append(run, trajectory(1))
-    with open_index(run) as index:
-        assert [row["id"] for row in index.rows("SELECT id FROM trajectories ORDER BY id")] == [
-            "train-0000-00000",
-            "train-0000-00001",
-        ]
-        (damage,) = index.rows("SELECT * FROM damage")
-    assert damage["file"] == "train_trajectories/iteration_0000/part-0.jsonl"
-    assert part.read_bytes()[damage["start"] :][: damage["size"]] == b'{"schema": 1, "id": "torn'
-    assert "JSON" in damage["reason"]
-
-
 @pytest.mark.parametrize("size", [0, 1, 4, 100])
 @pytest.mark.parametrize("end", [b"\n", b""])
 def test_a_line_that_is_still_being_written_waits_and_one_without_its_end_is_whole(run, size, end, monkeypatch):
