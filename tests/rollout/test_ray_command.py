@@ -19,7 +19,7 @@ from webgym_cli.records.task import Split
 from webgym_cli.store.buffer import scan
 from webgym_cli.store.run import RunDir
 
-EPISODES = 40
+EPISODES = 60
 
 
 @pytest.fixture(scope="module")

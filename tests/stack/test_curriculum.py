@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.executable import Command, events, finished, forked_webgym, needs_chromium, trajectories, webgym
+from tests.executable import Command, events, finished, needs_chromium, trajectories, webgym
 from tests.stack_fixtures import needs
 
 pytestmark = [pytest.mark.stack, pytest.mark.browser, pytest.mark.timeout(1200)]
@@ -102,4 +102,4 @@ def test_it_ends_as_if_nothing_had_been(killed):
     checked(run, 2)
     assert [event["critic"] for event in events(run, "generate")] == ["none", "critic"]  # a phase leaves a critic
     assert [event["iteration"] for event in events(run, "evaluation")] == [0, 2, 3]
-    assert "nothing was interrupted" in forked_webgym(run.parent, "resume", run).err.read_text()
+    assert "nothing was interrupted" in webgym(run.parent, "resume", run).err.read_text()

@@ -43,7 +43,7 @@ async def improved(sft_run, tmp_path_factory):
     """A run that went through an iteration of REMAX: (run, settings). test_learning.py has more than one."""
     weights = policy_path(*sft_run).resolve()
     learning = ("train.algorithm=remax", "agent.greedy_chain=true", "loop.demonstration_iterations=0")
-    settings = demo_settings(weights, *TRUNCATED, *SMALL, *learning, "loop.iterations=1", "loop.eval_every=0")
+    settings = demo_settings(weights, *TRUNCATED, *SMALL, *learning, "loop.iterations=1", "loop.val_before_train=false")
     run = RunDir(tmp_path_factory.mktemp("gradients") / "run")
     create_or_open(run, settings)
     logs = run.logs / "attempt_0001"
