@@ -28,18 +28,18 @@ def read(tenant, table):
 
 
 @check("user")
-def user(context, name, field, value):
-    """1 if the field of the user has the value and no other user has changed."""
-    before, after = (read(tenant, "auth_user") for tenant in ("seed", context.state["tenant"]))
+def user(context, name, field, value, table="auth_user"):
+    """1 if the field of the user, or of a row of another table, has the value and no other has changed."""
+    before, after = (read(tenant, table) for tenant in ("seed", context.state["tenant"]))
     others = sum(after.get(other) != before[other] for other in before if other not in (name, "amy", "boss"))
     return {"reward": float(str(after[name][field]) == str(value) and not others), "others_changed": others}
 
 
 @check("groups")
-def groups(context, gone="", made=""):
-    """1 if the groups are those of the seed without `gone` and with `made`."""
-    wanted = {*read("seed", "auth_group")} - {gone} | {made}
-    return float({*read(context.state["tenant"], "auth_group")} == wanted - {""})
+def groups(context, gone="", made="", table="auth_group"):
+    """1 if the groups, or another table's rows, are those of the seed without `gone` and with `made`."""
+    wanted = {*read("seed", table)} - {gone} | {made}
+    return float({*read(context.state["tenant"], table)} == wanted - {""})
 
 
 @check("told")
@@ -71,8 +71,8 @@ def work(page, todo, name="", label="", value="", gone="", made=""):
         yield page.click("Delete", "link")
         yield page.click("Yes, I’m sure", "button")
         return
-    if todo == "tick":
-        yield page.click(label)
+    if todo in ("tick", "attach"):
+        yield page.click(label) if todo == "tick" else page.upload(label, value)
         yield page.click("Save", "button")
     else:
         yield page.type(label, f"{value or made}\n")

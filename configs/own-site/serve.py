@@ -10,6 +10,7 @@ import threading
 from pathlib import Path
 
 import django
+from django.apps import AppConfig
 from django.conf import settings
 from names import NAMES
 
@@ -56,6 +57,16 @@ def choose_tenant(get_response):
     return respond
 
 
+class Desk(AppConfig):
+    """This file as an application: the model of its tickets is below."""
+
+    name, label = __name__, "desk"
+
+    def import_models(self):
+        super().import_models()
+        self.models_module = sys.modules[__name__]
+
+
 settings.configure(
     DEBUG=True,
     SECRET_KEY=os.environ.get("DESK_SECRET", "only for a machine without visitors, please"),
@@ -67,7 +78,7 @@ settings.configure(
     DEFAULT_AUTO_FIELD="django.db.models.AutoField",
     DATABASE_ROUTERS=[Router()],
     DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": FOLDER / "seed.sqlite3"}},
-    INSTALLED_APPS=[f"django.contrib.{name}" for name in APPS],
+    INSTALLED_APPS=[*(f"django.contrib.{name}" for name in APPS), f"{__name__}.Desk"],
     MIDDLEWARE=[f"{__name__}.choose_tenant", *(f"django.contrib.{name}Middleware" for name in MIDDLEWARE)],
     TEMPLATES=[
         {
@@ -87,7 +98,31 @@ django.setup()
 from django.contrib import admin  # noqa: E402  Django wants its settings first
 from django.contrib.auth.admin import GroupAdmin, UserAdmin  # noqa: E402
 from django.contrib.auth.models import Group, Permission, User  # noqa: E402
+from django.core.files.storage import FileSystemStorage  # noqa: E402
+from django.db import models  # noqa: E402
 from django.urls import path  # noqa: E402
+
+
+class Files(FileSystemStorage):
+    """A folder of files for each tenant."""
+
+    @property
+    def location(self):
+        return str(FOLDER / f"{TENANT.name}.files")
+
+
+class Ticket(models.Model):
+    """A ticket with an attached file; only the larger tasks are about them."""
+
+    name = models.CharField(max_length=80)
+    file = models.FileField(storage=Files(), blank=True)
+
+    class Meta:
+        app_label = Desk.label
+
+    def __str__(self):
+        return self.name
+
 
 admin.site.enable_nav_sidebar = False
 
@@ -117,7 +152,12 @@ class Users(Short, UserAdmin):
     fieldsets = ((None, {"fields": (("is_active", "is_staff"), "email", "first_name")}),)
 
 
+class Tickets(Short, admin.ModelAdmin):
+    search_fields = ("name",)
+
+
 admin.site.unregister((Group, User))
+admin.site.register(Ticket, Tickets)
 admin.site.register(Group, Groups)
 admin.site.register(User, Users)
 
@@ -128,15 +168,16 @@ def fill() -> None:
     """Make the seed: an agent who may edit users and groups, an administrator, and what they manage."""
     from django.core.management import call_command
 
-    call_command("migrate", verbosity=0)
+    call_command("migrate", run_syncdb=True, verbosity=0)
     if User.objects.exists():
         return
     User.objects.create_superuser("boss", "boss@desk.test", os.environ["DESK_BOSS"])
     agent = User.objects.create_user("amy", "amy@desk.test", os.environ["DESK_AGENT"], is_staff=True)
-    agent.user_permissions.set(Permission.objects.filter(content_type__app_label="auth"))
+    agent.user_permissions.set(Permission.objects.filter(content_type__app_label__in=("auth", "desk")))
     for name in NAMES["users"]:
         User.objects.create(username=name, email=f"{name}@desk.test")
     Group.objects.bulk_create(Group(name=name) for name in NAMES["groups"])
+    Ticket.objects.bulk_create(Ticket(name=name) for name in NAMES["tickets"])
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from webgym_cli.store.run import create_or_open
 from webgym_cli.util.local_server import LocalServer
 
 MARKS, POINTS = "set_of_marks", "coordinates"
+FULL = ("context_config.prompt_version=full", "browser.private_hosts=[127.0.0.1]")
 
 
 class Person:
@@ -141,6 +142,9 @@ PAGE = """<!DOCTYPE html><title>Order</title><form action=/ordered target=_blank
 <label>Name <input name=name value=Ann></label><label>Note <textarea name=note></textarea></label>
 <label>Day <input type=date name=day></label>
 <label>Picture <input type=file name=file></label><label>Gift <input type=checkbox name=gift></label>
+<label>City <input name=city list=cities></label><datalist id=cities><option>Rome</datalist>
+<div style="height: 60px; overflow: auto"><button type=button>First</button><p style="height: 400px"></p>
+<label>Terms <input type=checkbox name=terms></label></div>
 <p style="height: 2000px"></p><button>Order</button></form>"""
 
 
@@ -157,6 +161,7 @@ async def order_form(tmp_path):
     (tmp_path / "files").mkdir()
     (tmp_path / "files" / "cat.png").write_bytes(b"cat")
     wanted = {"size": "2", "name": "Anna", "note": "one\ntwo", "day": "2027-03-04", "file": "cat.png", "gift": "on"}
+    wanted |= {"city": "Rome", "terms": "on"}
     async with LocalServer(app, 0) as server:
         fields = {"check": "order form", "wanted": wanted, "upload_folder": str(tmp_path / "files")}
         address = f"http://{server.address}/"
@@ -174,7 +179,7 @@ def order_form_check(wanted, context):
 
 @pytest.mark.browser
 async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium, monkeypatch, order_form):
-    full = ("context_config.prompt_version=full", "browser.private_hosts=[127.0.0.1]")
+    full = (*FULL, f"context_config.interaction_mode={MARKS}")
     async with record_by(run, chromium, monkeypatch, order_form, *full) as (person, job):
         await person.begin()
         await person.button("Done")
@@ -192,11 +197,17 @@ async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium,
         await person.type("one")
         await person.press("Enter")
         await person.type("two")
-        await person.press("Tab")
+        await person.click("Day")  # in its middle, which is the year
         await person.type("03042027")
         await person.click("Picture")
         await person.button("cat.png")
         await person.click("Gift", "checkbox")
+        await person.click("City")  # its popup is not in the picture
+        await person.button("Rome")
+        await person.view.mouse.move(*await person.point("First"))
+        await person.view.mouse.wheel(0, 700)
+        await person.settled()
+        await person.click("Terms", "checkbox")
         for _ in range(3):
             await person.view.mouse.wheel(0, 700)
         await person.settled()
@@ -204,9 +215,12 @@ async def test_selects_uploads_keys_wheel_and_tabs_become_actions(run, chromium,
         names = [action.split()[0] for action in await person.shown()]
         await person.button("Done")
         assert await job == 1
-    assert names == ["select_option", "type", "type", "type", "upload_file", "click", "scroll", "click"]
+    inner = ["click", "type", "scroll", "click"]
+    assert names == ["select_option", "type", "type", "type", "upload_file", "click", *inner, "scroll", "click"]
     (kept,) = stored(run)
-    assert [step.action.text for step in kept.steps if step.action.name == "type"] == ["Anna", "one\ntwo", "2027-03-04"]
+    assert [step.action.text for step in kept.steps if step.action.name == "type"] == [
+        *("Anna", "one\ntwo", "2027-03-04", "Rome")
+    ]
     assert kept.final.title == "Ordered"
     with pytest.raises(UsageError, match="has a demonstration"):
         recording.select_tasks(run, load(overrides=[*full, f"tasks.train={order_form}"]), order_form)

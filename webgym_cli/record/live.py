@@ -23,6 +23,7 @@ from webgym_cli.tasks.files import UPLOADS
 _EDITS = ("Backspace", "Delete", "ArrowLeft", "ArrowRight", "Home", "End", "a", "c", "v", "x", "z")
 # Roles of fields that people fill in section by section.
 _SECTIONED = ("date", "time", "month", "week", "datetime")
+_SECTIONS = 6
 
 
 class LiveTask:
@@ -94,9 +95,13 @@ class LiveTask:
         if action.name is ActionName.CLICK and action.button is None and points[0]:
             menu = await ActScript(session).call_at("options", points[0])
             if menu.get("options"):
-                self.choices = {"name": "select_option", "options": menu["options"], "coordinate": action.coordinate}
+                self.choices = menu | {"coordinate": action.coordinate}
+            if self.choices and menu["name"] == ActionName.SELECT_OPTION:
                 return
         has_target = action.name in (*POINTING, ActionName.DRAG)
+        if action.name is ActionName.SCROLL and points[0] and self._writer.needs_element:
+            apart = await ActScript(session).call("isApart", points[0], action.direction not in ("up", "left"))
+            has_target = apart["apart"]
         places = [(find_element(point, seen), point) if point and has_target else None for point in points]
         result = await self._perform(action, *places)
         if result and result.view and FILE_REQUEST in result.view.notices:
@@ -130,6 +135,12 @@ class LiveTask:
         if action.name is not ActionName.TYPE or field.role not in _SECTIONED:
             return await self._step(action)
         result = None
+        last = self.actions[-1] if self.actions else None
+        if self._writer.needs_element and last and last.action.name is ActionName.CLICK:
+            session = self._environment.session
+            async with session.guard("going to the first section"):  # that click was at the middle of the field
+                for _ in range(_SECTIONS):
+                    await session.page.keyboard.press("ArrowLeft")
         for key in action.text or "":  # a policy writes the whole value at once, a person a section
             result = await self._step(Action(name=ActionName.KEY, keys=(key,)))
         return result

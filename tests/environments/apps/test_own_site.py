@@ -18,6 +18,7 @@ from webgym_cli.config.shipped import shipped_root
 pytestmark = [pytest.mark.browser, pytest.mark.stack, pytest.mark.timeout(300)]
 
 PASSWORDS = {"DESK_AGENT": "agent-password-1", "DESK_BOSS": "boss-password-1"}
+FULL = ("-s", "context_config.prompt_version=full")  # it has uploads
 
 
 @pytest.fixture
@@ -26,8 +27,7 @@ def site(tmp_path, monkeypatch):
     python = apps_folder() / "venv/bin/python"
     if not python.exists():
         pytest.skip("the applications are not installed: python -m tests.environments.apps.install")
-    for file in (shipped_root() / "own-site").iterdir():
-        shutil.copy(file, tmp_path)
+    shutil.copytree(shipped_root() / "own-site", tmp_path, dirs_exist_ok=True)
     for name, value in PASSWORDS.items():
         monkeypatch.setenv(name, value)
     with socket.socket() as free:
@@ -74,16 +74,17 @@ def test_experts_do_all_kinds_of_tasks_each_in_its_own_database_and_checks_see_i
     assert (len(train), len(test)) == (432, 44)
     names = {quoted for one in train for quoted in re.findall('"(.+?)"', one["instruction"])}
     assert names.isdisjoint(re.findall('"(.+?)"', "".join(one["instruction"] for one in test)))
+    webgym(folder, "tasks", "expand", "larger.yaml", "-o", "larger.jsonl")
     # the experts' page elements are a template's: one task of each is enough
-    kinds = {one["id"].split("-")[0]: one for one in test}
-    assert len(kinds) == 8
+    kinds = {one["id"].split("-")[0]: one for one in (*test, *read_tasks(folder / "larger.test.jsonl"))}
+    assert len(kinds) == 10
     (folder / "tasks.test.jsonl").write_text("".join(json.dumps(one) + "\n" for one in kinds.values()))
-    webgym(folder, "rollout", "run", *settings, "--split", "test", "--policy", "oracle", "--episodes", "8")
+    webgym(folder, "rollout", "run", *settings, "--split", "test", "--policy", "oracle", "--episodes", "10", *FULL)
     (part,) = folder.glob("run/test_trajectories/*/part-*.jsonl")
     episodes = read_tasks(part)
-    assert [one["outcome"]["reward"] for one in episodes if one["outcome"]["failure"] is None] == [1.0] * 8
+    assert [one["outcome"]["reward"] for one in episodes if one["outcome"]["failure"] is None] == [1.0] * 10
     assert len({one["final"]["state"]["tenant"] for one in episodes}) == len(episodes)
-    assert "8 solved" in webgym(folder, "score", "run", "--check", "--all", "--split", "test")
+    assert "10 solved" in webgym(folder, "score", "run", "--check", "--all", "--split", "test")
     stored = "".join(file.read_text(errors="replace") for file in (folder / "run").rglob("*") if file.is_file())
     assert not any(password in stored for password in PASSWORDS.values())
 

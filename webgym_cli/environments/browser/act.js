@@ -41,12 +41,14 @@ webgym.act = (() => {
     return { error: `the page changed the list back; it shows ${JSON.stringify(kept)}` };
   };
 
-  // The options of the native list at a point, whose popup is outside of the page.
+  // The options of the native list at a point, or a field's suggestions, and what chooses one: their popups are outside of
+  // the page.
   const options = ([x, y]) => {
     const found = deepest(x, y);
     if (isOpaque(found)) return { frame: numberOf(found) };
-    const list = found?.closest("select");
-    return { options: list && !list.multiple && list.size < 2 ? Array.from(list.options, (option) => option.label) : [] };
+    if (found?.list) return { name: "type", options: Array.from(found.list.options, (option) => option.value) };
+    const list = found?.closest("select"), isClosed = list && !list.multiple && list.size < 2;
+    return { name: "select_option", options: isClosed ? Array.from(list.options, (option) => option.label) : [] };
   };
 
   // The native list that a component replaces by what is drawn after it.
@@ -223,19 +225,26 @@ webgym.act = (() => {
     return { error: `the field did not take that: it now holds ${JSON.stringify(shown(held(target)))}` };
   };
 
+  const canScroll = (element, down) => element.scrollHeight > element.clientHeight + 1 &&
+    (down ? element.scrollTop + element.clientHeight < element.scrollHeight - 1 : element.scrollTop > 0) &&
+    (element === element.ownerDocument.scrollingElement || /auto|scroll/.test(getComputedStyle(element).overflowY) ||
+      element.localName === "textarea");
+
+  // What the wheel moves at a point.
+  const scrollerAt = ([x, y], down) => {
+    let at = deepest(x, y);
+    while (at && !isOpaque(at) && !canScroll(at, down)) at = parentOf(at) || at.ownerDocument.defaultView.frameElement;
+    return at;
+  };
+
   // The point at which to turn the wheel: the middle, unless only an element elsewhere can scroll in this direction, in
   // whatever shadow root or frame.
   const scrollable = (down) => atOnce(() => {
-    const can = (element) => element.scrollHeight > element.clientHeight + 1 &&
-      (down ? element.scrollTop + element.clientHeight < element.scrollHeight - 1 : element.scrollTop > 0) &&
-      (element === element.ownerDocument.scrollingElement || /auto|scroll/.test(getComputedStyle(element).overflowY) ||
-        element.localName === "textarea");
     const middle = [innerWidth / 2, innerHeight / 2];
-    const above = (at) => parentOf(at) || at.ownerDocument.defaultView.frameElement;
-    for (let at = deepest(...middle); at; at = above(at)) if (isOpaque(at) || can(at)) return middle;
+    if (scrollerAt(middle, down)) return middle;
     let best = null, most = 0;
     for (const element of allOf(document)) {
-      if (!isOpaque(element) && !can(element)) continue;
+      if (!isOpaque(element) && !canScroll(element, down)) continue;
       const box = boxOf(element), point = box && pointOf(element, box);
       // what a frame of another origin can do is not known
       const seen = point ? box.width * box.height / (isOpaque(element) ? 4 : 1) : 0;
@@ -243,6 +252,12 @@ webgym.act = (() => {
     }
     return best || middle;
   });
+
+  // Whether the wheel at a point moves something else than a scroll without a place does.
+  const isApart = (point, down) => {
+    const there = scrollerAt(point, down);
+    return { apart: Boolean(there) && there !== scrollerAt(scrollable(down), down) };
+  };
 
   // Whether the wheel or a drag had an effect. A page that handles wheel events itself, a canvas and a frame of another
   // origin count as changed.
@@ -275,7 +290,7 @@ webgym.act = (() => {
     return { changed: !seen || seen.changed };
   };
 
-  return Object.freeze({ prepare, towards, paste, typed, select, options, typing, hearCopy, copied, scrollable, watch,
-    hasChanged,
+  return Object.freeze({ prepare, towards, paste, typed, select, options, typing, hearCopy, copied, scrollable, isApart,
+    watch, hasChanged,
     section: (at) => webgym.sections.focus(sections[at]) });
 })();
