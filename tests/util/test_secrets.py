@@ -2,6 +2,7 @@
 
 import base64
 import html
+import io
 import json
 import shlex
 import traceback
@@ -11,8 +12,10 @@ import httpx
 import pytest
 
 from webgym_cli.errors import SettingsError
+from webgym_cli.tools.workers import Workers
 from webgym_cli.util import secrets
 from webgym_cli.util.files import append_lines, open_line_writer, write_atomic, write_json, write_lines
+from webgym_cli.util.user_code import user_code
 
 KEY = "sk-pr\"oj/é'1 2+3&\\4"
 FORMS = {
@@ -84,6 +87,20 @@ def test_a_stream_shows_no_keys_not_even_in_a_traceback(capsys):
     stream.writelines(["sk-abcdef123456\n", "x\n"])
     shown = capsys.readouterr().err
     assert "ValueError: no [key]" in shown and shown.endswith("[key]\nx\n") and "abcdef" not in shown
+
+
+async def test_what_a_user_s_function_prints_is_no_data():
+    async def check():
+        stream.write("async ")
+
+    data, notes = io.StringIO(), io.StringIO()
+    stream = secrets.RedactingStream(data, aside=notes)
+    await Workers().call(lambda: stream.write("a thread "), 5)
+    await Workers().call(check, 5)
+    with user_code():
+        stream.write("a plugin")
+    stream.write("data")
+    assert (data.getvalue(), notes.getvalue()) == ("data", "a thread async a plugin")
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ def open_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8"))
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-    for name in ("stdout", "stderr"):
-        setattr(sys, name, RedactingStream(getattr(sys, name)))
+    sys.stderr = RedactingStream(sys.stderr)
+    sys.stdout = RedactingStream(sys.stdout, aside=sys.stderr)
 
 
 def explain_os_error(error: OSError) -> str:

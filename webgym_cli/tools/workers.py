@@ -12,6 +12,7 @@ from typing import Any
 
 from webgym_cli.errors import BoundaryError
 from webgym_cli.records.failure import FailureKind
+from webgym_cli.util.user_code import user_code
 
 # Maximum number of threads that did not end at their deadline; beyond it, no function is called.
 MAX_STUCK = 64
@@ -83,7 +84,8 @@ def _run(function: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: a
     """Call a function in this thread and pass its result or exception to the event loop."""
     with contextlib.suppress(_Stopped):
         try:
-            value = function()
+            with user_code():
+                value = function()
         except _Stopped:
             return
         except BaseException as error:  # noqa: BLE001  boundary to tools and plugins: the caller decides
@@ -96,7 +98,8 @@ def _run(function: Callable[[], Any], loop: asyncio.AbstractEventLoop, future: a
 async def _harmless(value: Awaitable[Any]) -> Any:
     """Await a result; convert exceptions that would end the loop or look like our own cancellation."""
     try:
-        return await value
+        with user_code():
+            return await value
     except BaseException as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():

@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from webgym_cli.errors import UsageError, WebGymError
+from webgym_cli.util.user_code import user_code
 
 Item = TypeVar("Item")
 
@@ -228,7 +229,8 @@ def _module_of_file(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        with user_code():
+            spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise

@@ -14,6 +14,7 @@ from urllib.parse import quote, quote_plus, unquote
 
 from webgym_cli.errors import SettingsError
 from webgym_cli.util.urls import is_loopback
+from webgym_cli.util.user_code import runs_user_code
 
 # Stands in written text for a key.
 REDACTED = "[key]"
@@ -128,12 +129,14 @@ def find_variables(text: str) -> list[str]:
 class RedactingStream:
     """A text stream that writes no keys."""
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
+    def __init__(self, stream: Any, aside: Any = None) -> None:
+        """`aside`: takes what a user's code prints."""
+        self._stream, self._aside = stream, aside
 
     def write(self, text: str) -> int:
         """Write a text without its keys."""
-        self._stream.write(redact(text))
+        stream = self._aside if self._aside and runs_user_code() else self._stream
+        stream.write(redact(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:

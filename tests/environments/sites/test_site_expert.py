@@ -133,9 +133,39 @@ def test_a_missing_element_is_reported_with_those_that_are_there():
     for _ in range(4):
         act(episode, scene(Find="button"))
     with pytest.raises(
-        BoundaryError, match=r"no element that is called 'Delete', but 'Find' \(test_site_expert.py:\d+\)"
+        BoundaryError, match=r"no element that is called 'Delete', but button 'Find' \(test_site_expert.py:\d+\)"
     ):
         act(episode, scene(Find="button"))
+
+
+def test_a_refused_action_is_raised_where_it_was_yielded():
+    def work(page):
+        try:
+            yield page.click("Find", "button")
+        except LookupError as error:
+            yield page.answer(str(error))
+
+    def careless(page):
+        yield page.scroll()
+        yield page.switch_tab(9)
+
+    find = scene(Find="button")
+    episode = run(work)
+    episode.next(URL, find, "x")
+    assert episode.next(URL, find, "x", "it is covered").text == "click was refused: it is covered"
+    episode = run(careless)
+    episode.next(URL, find, "x")
+    assert episode.next(URL, find, "x", "nothing moved").tab == 9
+    with pytest.raises(LookupError, match=r"switch_tab was refused: there are 2"):
+        episode.next(URL, find, "x", "there are 2")
+
+
+def test_an_invalid_action_is_explained_in_one_line():
+    def work(page):
+        yield page.wait(-5)
+
+    with pytest.raises(BoundaryError, match=r"ValidationError: seconds: .* equal to 0 \(test_site_expert.py:\d+\)$"):
+        act(run(work), scene(Find="button"))
 
 
 def test_an_expert_that_hangs_ends_at_its_deadline():

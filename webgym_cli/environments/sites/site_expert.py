@@ -75,8 +75,9 @@ class ExpertPage:
             still += 1
             if moved:  # otherwise it may still be loading
                 ends.add(look.direction)
-        shown = ", ".join(repr(element.name) for element in self.elements[:_NAMES])
-        raise LookupError(f"{self.url} shows no element that is called {name!r}, but {shown or 'nothing'}")
+        shown = ", ".join(f"{element.role} {element.name!r}" for element in self.elements[:_NAMES])
+        wanted = f"{' or '.join(roles) or 'element'} that is called {name!r}"
+        raise LookupError(f"{self.url} shows no {wanted}, but {shown or 'nothing'}")
 
     def click(self, name: str, role: str = "") -> ActionPlan:
         """Click an element."""
@@ -203,23 +204,28 @@ class ExpertRun:
         self._plan = self._start(given)
         self._workers = Workers()
         self._waited = False
+        self._last: AnyAction | None = None
 
     def _start(self, given: Mapping[str, Any]) -> Generator[AnyAction, None, None]:
         # A generator: a task that lacks an argument fails at the first action, and only if the expert acts.
         arguments = self._function.bound({**given, "page": self._page})
-        yield from _answer_at_end(self._function.function(**arguments))
+        answer = yield from flatten_plan(self._function.function(**arguments))
+        yield Action(name=ActionName.ANSWER, text=_DONE if answer is None else str(answer))
 
-    async def act(self, session: BrowserSession, elements: Sequence[Element]) -> AnyAction:
-        """Return the next action on the open page. Raises `BoundaryError` if the expert can't continue."""
+    async def act(self, session: BrowserSession, elements: Sequence[Element], refusal: str = "") -> AnyAction:
+        """Return the next action on the open page. Raises `BoundaryError` if the expert can't continue.
+
+        `refusal`: why the action before was not executed.
+        """
         text = await session.evaluate(_TEXT)
         try:
-            step = partial(self.next, session.url, elements, text)
+            step = partial(self.next, session.url, elements, text, refusal)
             action: AnyAction = await self._workers.call(step, self._seconds)
         except Exception as error:
             raise self._function.explain(error, self._seconds) from error
         return action
 
-    def next(self, url: str, elements: Sequence[Element], text: str) -> AnyAction:
+    def next(self, url: str, elements: Sequence[Element], text: str, refusal: str = "") -> AnyAction:
         """Return the next action from the page's URL, listed elements and `document.body.innerText`.
 
         A blank page is waited for, then reloaded. Raises `LookupError` if the page is unexpected, or if the answer was
@@ -230,25 +236,13 @@ class ExpertRun:
             return self._page.wait() if self._waited else self._page.goto(url)
         self._waited = False
         self._page.show(url, elements, text)
-        try:
-            action: AnyAction = next(self._plan)
-        except StopIteration:
-            raise LookupError("the answer was already given") from None
-        return action
-
-
-def _answer_at_end(plan: ActionPlan) -> Generator[AnyAction, None, None]:
-    """Yield the actions of an expert; then the answer that it returned, unless it gave one."""
-    actions = flatten_plan(plan)
-    while True:
-        try:
-            action = next(actions)
-        except StopIteration as end:
-            yield Action(name=ActionName.ANSWER, text=_DONE if end.value is None else str(end.value))
-            return
-        yield action
-        if action.name == ActionName.ANSWER:
-            return
+        if self._last and self._last.name == ActionName.ANSWER:
+            raise LookupError("the answer was already given")
+        if refusal and self._last and self._last.name != ActionName.SCROLL:  # the end of a page is no fault
+            self._last = self._plan.throw(LookupError(f"{self._last.name} was refused: {refusal}"))
+        else:
+            self._last = next(self._plan)
+        return self._last
 
 
 def flatten_plan(plan: ActionPlan) -> ActionPlan:
@@ -259,15 +253,12 @@ def flatten_plan(plan: ActionPlan) -> ActionPlan:
             step = advance()
         except StopIteration as end:
             return end.value
-        if isinstance(step, Action | WebRLAction):
-            yield step
-            advance = partial(plan.send, None)
-            continue
-        if not isinstance(step, Generator):
+        is_action = isinstance(step, Action | WebRLAction)
+        if not is_action and not isinstance(step, Generator):
             advance = partial(plan.throw, TypeError(f"a {type(step).__name__} is no action of page"))
             continue
         try:
-            advance = partial(plan.send, (yield from flatten_plan(step)))
+            advance = partial(plan.send, (yield step) if is_action else (yield from flatten_plan(step)))
         except LookupError as error:
             advance = partial(plan.throw, error)
 

@@ -59,10 +59,9 @@ class WebEnvironment(Environment):
     def __init__(self, pool: WebPool) -> None:
         self._pool = pool
         self._session: BrowserSession | None = None
-        self._noticed = (0, 0)
+        self._noticed, self._is_stable, self._refused = (0, 0), True, ""
         self._held = AsyncExitStack()
         self._titles: dict[Page, str] = {}
-        self._is_stable = True
         self._settler = PageSettler(pool.max_idle_wait)
         self._agent_proxy = AsyncExitStack()
         self._expert: ExpertRun | None = None
@@ -125,6 +124,7 @@ class WebEnvironment(Environment):
             error = _STAYED
         if error is None and view.png and isinstance(action, Action) and action.name is ActionName.ZOOM:
             view, error = await zoom_into(view, action, (session.options.width, session.options.height))
+        self._refused = error or ""
         return EnvironmentStep(view=view, action_error=error or self._refusal(view.url) or late)
 
     async def expert_action(self) -> AnyAction:
@@ -132,7 +132,7 @@ class WebEnvironment(Environment):
         if self._expert is None:
             return await super().expert_action()
         session, seen = self.session, await list_elements(self.session)
-        action = await self._expert.act(session, [sighting.element for sighting in seen])
+        action = await self._expert.act(session, [sighting.element for sighting in seen], self._refused)
         element = action.element_id if isinstance(action, Action) else None
         if self._pool.mode is InteractionMode.SET_OF_MARKS or element is None:
             return action
