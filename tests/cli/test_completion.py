@@ -99,29 +99,6 @@ def test_each_shell_is_answered(place, shell, words, offered):
     assert [line.partition("\t")[0] for line in said] == offered
 
 
-@needs_bash
-@pytest.mark.parametrize(
-    ("words", "offered"),
-    [
-        (["rollout", "gamma", "--split", "tr"], ["train"]),
-        (
-            ["rollout", "gamma", "-s", "venvs.dev"],
-            [f"venvs.device={value}" for value in ("", "auto", "cpu", "cuda")],
-        ),
-    ],
-    ids=lambda part: " ".join(part),
-)
-def test_the_function_of_bash_offers_values(place, words, offered):
-    quoted = " ".join(f"'{word}'" for word in ("webgym", *words))
-    script = (
-        "source <(_WEBGYM_COMPLETE=source_bash webgym)\nCOMP_WORDS=(" + quoted + f")\nCOMP_CWORD={len(words)}\n"
-        '_webgym_completion webgym\nprintf "%s\\n" "${COMPREPLY[@]}"'
-    )
-    said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert said.stdout.split() == offered
-    assert said.stderr == ""
-
-
 def typed(keys, *shell):
     """Type into an interactive shell, and return what its terminal showed."""
     child, terminal = pty.fork()

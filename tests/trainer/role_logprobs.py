@@ -50,10 +50,6 @@ def test_chunks_equal_the_full_computation():
     compare(5, use_bias=False)
 
 
-def test_at_another_temperature():
-    compare(5, temperature=0.7)
-
-
 def test_renormalised_over_what_is_sampled_from():
     compare(5, 0.7, Truncation(top_k=9))
     compare(5, 1.3, Truncation(top_p=0.8))

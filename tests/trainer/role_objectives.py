@@ -149,13 +149,6 @@ def test_values_within_the_range_are_not_counted_as_clipped():
     close(made.metrics["critic/vf_clipfrac"], 0.0)
 
 
-def test_the_entropy_of_a_uniform_choice_raises_the_objective():
-    row, totals, zeros = torch.zeros(1).long(), BatchNormalizer(1, 1), torch.zeros(1)
-    options = ActorSettings(entropy_coeff=1.0)
-    found = policy_loss(zeros, zeros, zeros, row, totals, options, entropy=torch.tensor([math.log(4)]))
-    close(found.loss, -math.log(4))
-
-
 def test_gspo_by_hand():
     """Row 0 has ratios 2 and 0.5: its own is 1. Row 4 has 1.5 and 1.5: clipped to 1.2 where A = 1."""
     log_probs = torch.log(torch.tensor([2.0, 0.5, 1.5, 1.5])).requires_grad_()
