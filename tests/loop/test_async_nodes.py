@@ -125,8 +125,16 @@ def wait_for_trainings(process, count):
     raise AssertionError(process.stderr.read())
 
 
-def test_a_node_that_is_gone_ends_the_loop_with_its_name_and_the_same_command_goes_on(run, cluster):
-    loop, node = (*BESIDE, "loop.iterations=3"), cluster.add_node(num_cpus=1, num_gpus=1, **SMALL)
+def test_a_killed_loop_leaves_no_server_and_a_node_that_is_gone_ends_it_with_its_name_and_it_goes_on(run, cluster):
+    loop = (*BESIDE, "loop.iterations=4")
+    with run.start(*loop) as process:
+        wait_for_trainings(process, 1)
+        servers = run.find_servers()
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert len(servers) == 3
+    assert psutil.wait_procs(servers, 60)[1] == []
+    node = cluster.add_node(num_cpus=1, num_gpus=1, **SMALL)
     with run.start(*loop) as process:
         wait_for_trainings(process, 1)
         servers = run.find_servers()
@@ -138,7 +146,7 @@ def test_a_node_that_is_gone_ends_the_loop_with_its_name_and_the_same_command_go
     assert psutil.wait_procs(servers, 30)[1] == []
     code, _, error = run.finish(*loop)
     assert code == 0, error
-    assert check_ledger(run, bound=1)["versions"] == 3
+    assert check_ledger(run, bound=1)["versions"] == 4
     digests, weights = run.read_answers()[0], run.read_weights()
     assert {version: {weights[version]} for version in digests} == digests
 
@@ -158,16 +166,6 @@ def test_a_server_whose_actor_is_killed_ends_with_it_and_another_one_takes_its_p
     assert check_ledger(run, bound=1)["versions"] == 3
     digests, weights = run.read_answers()[0], run.read_weights()
     assert {version: {weights[version]} for version in digests} == digests
-
-
-def test_no_server_outlives_a_killed_loop(run):
-    with run.start(*BESIDE, "loop.iterations=9") as process:
-        wait_for_trainings(process, 1)
-        servers = run.find_servers()
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    assert len(servers) == 3
-    assert psutil.wait_procs(servers, 60)[1] == []
 
 
 def test_in_turns_the_ranks_of_all_nodes_ask_the_servers_of_all_nodes_and_a_lost_node_is_left_out(run, cluster):
