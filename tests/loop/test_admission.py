@@ -6,6 +6,7 @@ import random
 import pytest
 
 from tests.records.made import trajectory
+from webgym_cli.errors import WebGymError
 from webgym_cli.loop.admission import Admission, EpisodeGroup
 from webgym_cli.records.sampling import PolicyVersion
 from webgym_cli.records.trajectory import Generation, Outcome
@@ -85,6 +86,14 @@ def test_so_many_equal_groups_that_the_limit_is_reached_make_a_smaller_batch():
     few = group("few", version=0, rewards=[0.0, 1.0])
     filtering = admission(few, *equal, max_staleness=0, filters=True, max_batches=2)
     assert [one.id for one in filtering.choose(parent=0).groups] == ["few"]
+
+
+def test_equal_groups_alone_end_the_loop_at_the_limit():
+    equal = [group(f"equal{number}", version=0, rewards=[0.0, 0.0]) for number in range(4)]
+    assert admission(*equal[:3], max_staleness=0, filters=True, max_batches=2).choose(parent=0) is None
+    with pytest.raises(WebGymError, match="4 groups") as caught:
+        admission(*equal, max_staleness=0, filters=True, max_batches=2).choose(parent=0)
+    assert "max_num_gen_batches=4" in caught.value.hint
 
 
 def test_the_greedy_episode_is_compared_with_nothing():

@@ -168,16 +168,16 @@ async def test_a_judge_decides_a_fuzzy_match(engine, tmp_path, verdict, reward):
 @pytest.mark.parametrize("reply", ["It is right.", '{"reason": "Hm.", "verdict": "partly right"}'])
 async def test_a_verdict_that_can_not_be_read_is_no_reward(engine, tmp_path, reply):
     async with judge_that_says(reply) as (settings, asked):
-        with pytest.raises(WebGymError, match="could be judged"):
+        with pytest.raises(WebGymError, match="no episode could be collected"):
             await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *settings)
-    assert (engine.stored["fuzzy"].outcome.failure, len(asked)) == (FailureKind.JUDGE_FAILED, 2)
+    assert (engine.stored["fuzzy"].outcome.failure, len(asked)) == (FailureKind.ENVIRONMENT_UNAVAILABLE, 2)
 
 
 async def test_a_judge_that_is_down_is_no_reward_of_0(engine, tmp_path):
     down = ("judge.base_url=http://127.0.0.1:9/v1", "judge.retries=0", "judge.timeout=2")
-    with pytest.raises(WebGymError, match="could be judged"):
+    with pytest.raises(WebGymError, match="no episode could be collected"):
         await engine.roll(fuzzy(tmp_path, fuzzy_match=["red"]), Says(), *down)
-    assert engine.stored["fuzzy"].outcome.failure is FailureKind.JUDGE_FAILED
+    assert engine.stored["fuzzy"].outcome.failure is FailureKind.ENVIRONMENT_UNAVAILABLE
 
 
 @asynccontextmanager

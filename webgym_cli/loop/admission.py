@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from webgym_cli.errors import WebGymError
 from webgym_cli.records.batch import BatchSelection
 from webgym_cli.records.trajectory import Trajectory
 from webgym_cli.rollout.plan import PendingEpisode
@@ -141,7 +142,10 @@ class Admission:
         return begun < (min(self.served + 1 + self.max_staleness, self.last) - self.first) * self.batch_size
 
     def choose(self, parent: int) -> ChosenGroups | None:
-        """Return the next batch for parent version `parent` (rule 2), or None if more episodes are needed."""
+        """Return the next batch for parent version `parent` (rule 2), or None if more episodes are needed.
+
+        Raises `WebGymError` if the limit of episodes is reached and no group has a gradient.
+        """
         bound = parent - self.max_staleness
         closed = [group for group in self.groups.values() if group.closed]
         equal = tuple(group for group in closed if self._lacks_gradient(group))
@@ -157,9 +161,16 @@ class Admission:
             chosen.append(group)
             size += len(group.episodes)
         rolled_out = size + sum(len(group.episodes) for group in equal)
-        exhausted = self.filters and chosen and rolled_out >= self.max_batches * self.batch_size
-        if size < self.batch_size and not exhausted:
+        if size >= self.batch_size:
+            return ChosenGroups(tuple(chosen), stale, equal)
+        if not self.filters or rolled_out < self.max_batches * self.batch_size:
             return None
+        if not chosen:
+            raise WebGymError(
+                f"all rewards are equal within each of {len(equal)} groups: there is no gradient to learn from",
+                hint="start from demonstrations or easier tasks, or roll out more: "
+                f"-s rl.data.filter_groups.max_num_gen_batches={2 * self.max_batches}",
+            )
         return ChosenGroups(tuple(chosen), stale, equal)
 
     def use_up(self, chosen: ChosenGroups) -> None:

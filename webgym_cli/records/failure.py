@@ -45,7 +45,8 @@ class FailureKind(StrEnum):
     PAGE_ERROR = "page_error"
     """The page can't be observed, because its scripts replace what a browser offers. Only this page is concerned."""
     ENVIRONMENT_UNAVAILABLE = "environment_unavailable"
-    """The environment did not start: its reset, a login, a sandbox or a server failed; or a WebArena site is down."""
+    """The environment did not start: its reset, a login, a sandbox or a server failed; a WebArena site is down; or the
+    judge of its own reward gave no readable verdict."""
     ENVIRONMENT_ERROR = "environment_error"
     """The environment's own code failed (its page did not start, its reward can't be read)."""
     INTERNAL_ERROR = "internal_error"

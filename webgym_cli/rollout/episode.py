@@ -119,7 +119,10 @@ class EpisodeRun:
             async with asyncio.timeout(self.settings.rollout.episode_timeout) as self._deadline:
                 outcome = await self._play()
         except BoundaryError as error:
-            outcome = Outcome(failure=error.kind, failure_detail=str(error))
+            # `webgym judge` would ask other questions than the judge of an environment's own reward
+            is_judge = error.kind is FailureKind.JUDGE_FAILED
+            kind = FailureKind.ENVIRONMENT_UNAVAILABLE if is_judge else error.kind
+            outcome = Outcome(failure=kind, failure_detail=str(error))
         except ValidationError as error:  # for example a score of NaN from a plugin's environment
             detail = f"the environment's value can't be stored: {describe_invalid(error)}"
             outcome = Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=detail)
