@@ -11,6 +11,9 @@ from webgym_cli.rollout.monitor import Monitor
 from webgym_cli.rollout.plan import PendingEpisode, RolloutPlan
 from webgym_cli.rollout.stage_timer import EpisodeStage
 
+# Stages that have not ended: a discarded context manager ends its own.
+STAGES = []
+
 
 def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://www.a.com/b"):
     """Return the monitor of a rollout at work."""
@@ -40,7 +43,8 @@ def rollout(running=30, failed=30, total=100, task="wiki-lookup", url="https://w
     for one in owed[:running]:
         monitor.stages.begin(one)
         monitor.stages.record_step(one.episode.id, 3, 20, url)
-        monitor.stages.time(one.episode.id, EpisodeStage.POLICY).__enter__()
+        STAGES.append(monitor.stages.time(one.episode.id, EpisodeStage.POLICY))
+        STAGES[-1].__enter__()
     monitor.queues |= {"owed": 548, "judge": 3}
     return monitor
 

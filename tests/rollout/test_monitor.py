@@ -279,7 +279,8 @@ def test_the_timings_of_several_processes_add_up(clock):
         timer.begin(owed(6 + rank))
         with timer.time("", EpisodeStage.POLICY):
             clock.seconds += 1 + 99 * rank
-    timers[0].time("", EpisodeStage.ACT).__enter__()
+    acting = timers[0].time("", EpisodeStage.ACT)
+    acting.__enter__()
     merged = merge_timings([pickle.loads(pickle.dumps(timer.timings())) for timer in timers])
     assert merged["stages"]["act"]["now"] == 1
     policy = merged["stages"]["policy"]
@@ -296,7 +297,8 @@ def test_the_counters_of_servers_add_up_and_end(clock):
     assert merged["http://a"] == {name: 2 * count for name, count in counts.items()}
     assert merged["http://b"] == {**counts, "open": 0}
     monitor = Monitor(planned_rollout(), 4, lambda: told[0], stages=StageTimer(clock))
-    monitor.stages.time("", EpisodeStage.ACT).__enter__()
+    acting = monitor.stages.time("", EpisodeStage.ACT)
+    acting.__enter__()
     ended = idle_timings({**monitor.stages.timings(), "servers": told[0]})
     assert ended["servers"] == {"http://a": {**counts, "outstanding": 0, "open": 0}}
     assert merge_timings([ended])["stages"]["act"]["now"] == 0

@@ -15,10 +15,8 @@ from webgym_cli.config.section import ConfigSection
 
 # Estimators of the KL divergence from the reference policy.
 KlType = Literal["kl", "abs", "mse", "low_var_kl"]
-# Aggregations of token losses without a constant divisor.
-Mean = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"]
-# All aggregations, including the one with a constant divisor.
-Aggregation = Literal[Mean, "seq-mean-token-sum-norm"]
+# Aggregations of token losses.
+Aggregation = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum", "seq-mean-token-sum-norm"]
 # The policy's loss, by its name in verl.
 LossMode = Literal["vanilla", "gspo", "cispo"]
 

@@ -119,10 +119,9 @@ class EpisodeRun:
             async with asyncio.timeout(self.settings.rollout.episode_timeout) as self._deadline:
                 outcome = await self._play()
         except BoundaryError as error:
-            # `webgym judge` would ask other questions than the judge of an environment's own reward
-            is_judge = error.kind is FailureKind.JUDGE_FAILED
-            kind = FailureKind.ENVIRONMENT_UNAVAILABLE if is_judge else error.kind
-            outcome = Outcome(failure=kind, failure_detail=str(error))
+            if error.kind is FailureKind.JUDGE_FAILED:  # of its own reward: `webgym judge` asks other questions
+                error.kind = FailureKind.ENVIRONMENT_UNAVAILABLE
+            outcome = Outcome(failure=error.kind, failure_detail=str(error))
         except ValidationError as error:  # for example a score of NaN from a plugin's environment
             detail = f"the environment's value can't be stored: {describe_invalid(error)}"
             outcome = Outcome(failure=FailureKind.ENVIRONMENT_ERROR, failure_detail=detail)

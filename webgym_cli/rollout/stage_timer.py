@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -90,9 +90,21 @@ class StageTimer:
         """Record that an episode released its slot."""
         self._running.pop(episode_id, None)
 
-    def time(self, episode_id: str, stage: EpisodeStage) -> AbstractContextManager[None]:
-        """Return a context manager that times a stage; the episode need not hold a slot."""
-        return _StageInterval(self, self._running.get(episode_id), stage)
+    @contextmanager
+    def time(self, episode_id: str, stage: EpisodeStage) -> Iterator[None]:
+        """Time a stage, after which the episode is in the enclosing one again; it need not hold a slot."""
+        latencies, episode, start = self.latencies[stage], self._running.get(episode_id), self.clock()
+        before = (episode.stage, episode.since) if episode else (None, start)
+        latencies.running += 1
+        if episode:
+            episode.stage, episode.since = stage, start
+        try:
+            yield
+        finally:
+            latencies.running -= 1
+            latencies.add(self.clock() - start)
+            if episode:
+                episode.stage, episode.since = before
 
     def record_step(self, episode_id: str, step: int, max_steps: int, url: str) -> None:
         """Record an episode's step number and URL."""
@@ -109,27 +121,3 @@ class StageTimer:
             "running": len(self._running),
             "episodes": oldest([episode.to_json(now) for episode in self._running.values()]),
         }
-
-
-class _StageInterval(AbstractContextManager[None]):
-    """Context manager that times one stage; on exit the episode returns to the enclosing stage, if there is one."""
-
-    # A class instead of a generator: stages are timed several times a step, and a generator is slower.
-
-    __slots__ = ("_before", "_clock", "_episode", "_latencies", "_stage", "_start")
-
-    def __init__(self, stages: StageTimer, episode: _RunningEpisode | None, stage: EpisodeStage) -> None:
-        self._clock, self._latencies, self._episode, self._stage = stages.clock, stages.latencies[stage], episode, stage
-
-    def __enter__(self) -> None:
-        self._latencies.running += 1
-        self._start = self._clock()
-        if self._episode is not None:
-            self._before = self._episode.stage, self._episode.since
-            self._episode.stage, self._episode.since = self._stage, self._start
-
-    def __exit__(self, *exc: object) -> None:
-        self._latencies.running -= 1
-        self._latencies.add(self._clock() - self._start)
-        if self._episode is not None:
-            self._episode.stage, self._episode.since = self._before

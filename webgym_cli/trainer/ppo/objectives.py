@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from webgym_cli.config.rl import ActorSettings, Aggregation, Mean
+from webgym_cli.config.rl import ActorSettings, Aggregation
 from webgym_cli.trainer.engine.loss_term import LossTerm
 from webgym_cli.trainer.experience import require
 from webgym_cli.trainer.ppo.kl import LIMIT, kl_estimate
@@ -150,7 +150,6 @@ def value_loss(
     totals: BatchNormalizer,
     *,
     cliprange_value: float = 0.5,
-    loss_agg_mode: Mean = "token-mean",
 ) -> LossTerm:
     """Return the critic's loss over [K] tokens: 0.5 · mean of max((v - return)², (clipped v - return)²).
 
@@ -159,7 +158,7 @@ def value_loss(
     """
     near = values.clamp(old_values - cliprange_value, old_values + cliprange_value)
     free, clipped = (values - returns).square(), (near - returns).square()
-    loss = 0.5 * aggregate(torch.maximum(free, clipped), row, loss_agg_mode, totals)
+    loss = 0.5 * aggregate(torch.maximum(free, clipped), row, "token-mean", totals)
     metrics = {
         "critic/vf_loss": loss.detach(),
         "critic/vf_clipfrac": _token_mean(clipped > free, totals),
