@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
 from tests.cli.terminal import rest, terminal
 from tests.records.made import CRASHED, store_images, trajectory
 from webgym_cli.config.load import load
@@ -22,14 +21,6 @@ from webgym_cli.store.state import read_running_command
 
 WEBGYM = [sys.executable, "-m", "webgym_cli"]
 TASK = '{"id": "t", "instruction": "Go.", "start_url": "http://a.test/"}\n'
-
-
-@pytest.fixture
-def webgym(tmp_path):
-    def call(*arguments, **options):
-        return forked.webgym(*arguments, cwd=tmp_path, **options)
-
-    return call
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """The process that speaks vLLM's HTTP, as an interpreter of the serve role, and questions to it."""
 
+import asyncio
 import json
 import sys
 from pathlib import Path
@@ -33,6 +34,12 @@ def adapter(folder, content, **config):
     header = json.dumps({"x.lora_B.weight": {"dtype": "U8", "shape": [1], "data_offsets": [0, len(content)]}}).encode()
     (folder / "adapter_model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content)
     return str(folder)
+
+
+async def until(happened):
+    async with asyncio.timeout(60):
+        while not happened():  # noqa: ASYNC110 - another process has no event to wait for
+            await asyncio.sleep(0.02)
 
 
 async def look(url):

@@ -1,14 +1,13 @@
 """A server that is up and answers no request, against a process that speaks vLLM's HTTP."""
 
 import asyncio
-import json
 import os
 import signal
 
 import psutil
 import pytest
 
-from tests.serve.fakes import fake_python, look, weights
+from tests.serve.fakes import fake_python, look, until, weights
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError
 from webgym_cli.jobs.guard import descendants
@@ -19,12 +18,6 @@ from webgym_cli.serve.liveness import Liveness
 from webgym_cli.serve.plan import plan_servers
 
 PATIENCE = 60
-
-
-@pytest.fixture
-def behave(tmp_path):
-    """Tell the servers how to behave from now on."""
-    return lambda **how: (tmp_path / "behave.json").write_text(json.dumps(how))
 
 
 @pytest.fixture
@@ -56,12 +49,6 @@ async def fleet(tmp_path, monkeypatch):
 def engine(fleet, number=0):
     """Return the process of a server that speaks HTTP: the youngest below its guard."""
     return descendants(fleet.servers[number].pid)[-1]
-
-
-async def until(happened):
-    async with asyncio.timeout(PATIENCE):
-        while not happened():  # noqa: ASYNC110 - another process has no event to wait for
-            await asyncio.sleep(0.02)
 
 
 def named(fleet, name):

@@ -1,13 +1,12 @@
 """LoRA adapters by their names, against a process that speaks vLLM's HTTP."""
 
 import asyncio
-import json
 import os
 import signal
 
 import pytest
 
-from tests.serve.fakes import adapter, fake_python, look, weights
+from tests.serve.fakes import adapter, fake_python, look, until, weights
 from webgym_cli.config.load import load
 from webgym_cli.serve import execute
 from webgym_cli.serve.fleet import Fleet
@@ -56,10 +55,10 @@ async def test_an_adapter_is_served_beside_what_is_served_and_dropped_again(flee
     assert swaps(one) == ["adapter", "adapter"]
 
 
-async def test_an_adapter_that_is_refused_is_told_and_a_server_of_its_own_start_has_it(fleet, tmp_path):
+async def test_an_adapter_that_is_refused_is_told_and_a_server_of_its_own_start_has_it(fleet, tmp_path, behave):
     one, named = fleet(), versions(tmp_path, b"1")
     await one.serve(one.base)
-    (tmp_path / "behave.json").write_text(json.dumps({"adapter": "refuses"}))
+    behave(adapter="refuses")
     ((name, folder),) = named.items()
     assert not await one.add_adapter(name, folder)
     assert [event["event"] for event in one.events][-1] == "swap_failed"
@@ -74,9 +73,7 @@ async def test_a_replica_that_died_comes_back_with_the_adapters(fleet, tmp_path)
     await two.serve(two.base, named)
     watching = asyncio.create_task(two.watch())
     os.kill((await look(two.base_urls[1]))["pid"], signal.SIGKILL)
-    async with asyncio.timeout(60):
-        while sum(event["event"] == "serve" and "url" in event for event in two.events) < 3:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: sum(event["event"] == "serve" and "url" in event for event in two.events) == 3)
     assert (await look(two.base_urls[1]))["adapters"] == list(named)
     watching.cancel()
 
@@ -103,10 +100,10 @@ def test_ranks_are_rounded_to_those_that_vllm_takes():
     assert [round_rank(rank) for rank in (0, 1, 2, 8, 9, 500, 513)] == [0, 1, 8, 8, 16, 512, 0]
 
 
-async def test_an_adapter_that_does_nothing_is_refused_unless_it_is_zero(fleet, tmp_path):
+async def test_an_adapter_that_does_nothing_is_refused_unless_it_is_zero(fleet, tmp_path, behave):
     one, (does, zero) = fleet(), (adapter(tmp_path / "does", b"1"), adapter(tmp_path / "zero", b"\0"))
     await one.serve(one.base)
-    (tmp_path / "behave.json").write_text(json.dumps({"adapter": "ignored"}))
+    behave(adapter="ignored")
     assert not await one.add_adapter("policy-v1", does)
     assert "as the model without it" in next(event["reason"] for event in one.events if event["event"] == "swap_failed")
     assert (await look(one.base_urls[0]))["adapters"] == []

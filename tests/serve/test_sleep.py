@@ -1,7 +1,6 @@
 """Our servers between two phases, against a process that speaks vLLM's HTTP: sleep, waking, and every way to fail."""
 
 import asyncio
-import json
 import os
 import signal
 from dataclasses import replace
@@ -11,7 +10,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.serve.fakes import fake_python, look, weights
+from tests.serve.fakes import fake_python, look, until, weights
 from webgym_cli.config.load import load
 from webgym_cli.errors import JobError, SettingsError
 from webgym_cli.jobs.gpu import GpuProcess
@@ -42,12 +41,6 @@ def models(tmp_path):
     """Three folders of weights, the last with those of the first."""
     named = (("first", b"one"), ("second", b"two"), ("again", b"one"))
     return [weights(tmp_path / name, content) for name, content in named]
-
-
-@pytest.fixture
-def behave(tmp_path):
-    """Tell the servers how to behave from now on."""
-    return lambda **how: (tmp_path / "behave.json").write_text(json.dumps(how))
 
 
 @pytest.fixture
@@ -88,12 +81,6 @@ def told(fleet, *names):
     kept = ("event", "how", "level", "reason")
     events = [event for event in fleet.events if event["event"] in names and "bar" not in event]
     return [{key: event[key] for key in kept if key in event} for event in events]
-
-
-async def until(happened):
-    async with asyncio.timeout(PATIENCE):
-        while not happened():  # noqa: ASYNC110 - another process has no event to wait for
-            await asyncio.sleep(0.02)
 
 
 async def test_it_sleeps_and_wakes_with_the_new_weights(fleet, models):

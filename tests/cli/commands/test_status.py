@@ -12,7 +12,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from tests import forked
 from tests.cli.made_rollout import plain, rollout
 from tests.cli.terminal import rest, terminal
 from tests.records.made import CRASHED, published, trajectory
@@ -57,14 +56,6 @@ def run(tmp_path):
     made = RunDir(tmp_path / "run")
     create_or_open(made, load())
     return made
-
-
-@pytest.fixture
-def webgym(tmp_path):
-    def call(*arguments, **options):
-        return forked.webgym(*arguments, cwd=tmp_path, **options)
-
-    return call
 
 
 def live(snapshot, **environment):
