@@ -14,6 +14,7 @@ pytestmark = pytest.mark.browser
 __all__ = ["session"]
 
 UNSEEN = "position:absolute;opacity:0;width:13px;height:13px"
+ICON = "display:inline-block;width:16px;height:16px"
 BOX = "display:inline-block;width:160px;height:30px;border:1px solid"
 CASES = {
     "buttons that are labels with a hidden box": (
@@ -172,6 +173,35 @@ CASES = {
         f"readonly aria-haspopup=listbox></div><div style='{UNSEEN}'><select tabindex=-1><option>x</select></div>"
         "<span>Oslo</span></div><input id=k type=checkbox><label for=k>Agree</label><input>",
         [("combobox", "City", "Oslo", ()), ("checkbox", "Agree", "", ("unchecked",)), ("textbox", "", "", ())],
+    ),
+    "labels of what is a field only to the eye": (
+        "<label for=x>Speed</label><b id=x role=combobox tabindex=0>Slow</b><div><label>Food</label>"
+        "<div><div tabindex=0 "
+        f"style='{BOX}'><i class=x-placeholder style='color:#ccc'>Pick one</i></div></div></div><p>a<label>Deep</label>"
+        "<input></p><div><i tabindex=0>Help</i></div>",
+        [
+            ("combobox", "Speed", "Slow", ()),
+            ("generic", "Food", "", ()),
+            ("textbox", "Deep", "", ()),
+            ("generic", "Help", "", ()),
+        ],
+    ),
+    "rows with an expander or a box, stars in a frame": (
+        f"<div onclick=1 style='width:300px'><b title=Open style='cursor:pointer;{ICON}'></b>Docs</div>"
+        f"<div onclick=1 style='cursor:pointer;width:300px'><b role=checkbox aria-label=Pick tabindex=0 style='{ICON}'>"
+        f"</b>Pear</div><div style='cursor:pointer;width:90px'><i onclick=1 style='{ICON}'></i>"
+        f"<i onclick=1 style='{ICON}'></i></div><div role=treeitem aria-label=Plan style='width:200px'>"
+        "<b role=button aria-label=Expand>+</b><i onclick=1>Plan</i></div>",
+        [
+            ("generic", "Docs", "", ()),
+            ("generic", "Open", "", ()),
+            ("generic", "Pear", "", ()),
+            ("checkbox", "Pick", "", ("unchecked",)),
+            ("generic", "", "", ("1 of 2",)),
+            ("generic", "", "", ("2 of 2",)),
+            ("treeitem", "Plan", "", ()),
+            ("button", "Expand", "", ()),
+        ],
     ),
     "cells that listen in a row that is clicked": (
         "<table><tr style='cursor:pointer'><td onclick=1><div role=checkbox aria-label=Pick><input type=checkbox "

@@ -264,16 +264,19 @@ TOLD = {
     ),
     "what style sheets write": (
         "<style>.a::before { content: attr(data-l) } .b::after { content: 'Delete' }"
-        " .c::before { content: '\\e001' }</style>"
-        "<button class=a data-l=Heading></button><button class=b></button><button class=c></button>",
-        [("button", "Heading", "", ()), ("button", "Delete", "", ()), ("button", "", "", ())],
+        " .c::before { content: '\\e001' } .d::before { content: url('data:,x') '→' }"
+        " .e::before { content: 'Copy' }</style>"
+        "<button class=a data-l=Heading></button><button class=b></button><button class=c></button>"
+        "<button class=d></button><button><i class=e></i></button>",
+        [("button", name, "", ()) for name in ("Heading", "Delete", "", "→", "Copy")],
     ),
     "states": (
         "<fieldset disabled><button>Off</button></fieldset><input aria-label=R required readonly>"
         "<button aria-pressed=false>"
         "Tog</button><div role=checkbox aria-checked=mixed tabindex=0>Mix</div><a href='#' aria-current=page>Cur</a>"
         "<input aria-label=I aria-invalid=true aria-errormessage=e><i id=e>wrong</i><input aria-label=F autofocus>"
-        "<div role=option aria-posinset=2 aria-setsize=5>Opt</div>",
+        "<div role=option aria-posinset=2 aria-setsize=5>Opt</div><ol><li aria-current=step><a href='#'>Step</a></ol>"
+        "<p><input aria-label=J aria-invalid=true><b class=field-error>Too short</b></p>",
         [
             ("button", "Off", "", ("disabled",)),
             ("textbox", "R", "", ("readonly", "required")),
@@ -283,6 +286,8 @@ TOLD = {
             ("textbox", "I", "", ("invalid: wrong",)),
             ("textbox", "F", "", ("focused",)),
             ("option", "Opt", "", ("2 of 5",)),
+            ("link", "Step", "", ("current",)),
+            ("textbox", "J", "", ("invalid: Too short",)),
         ],
     ),
     "the options of native lists": (

@@ -6,7 +6,7 @@ webgym.act = (() => {
   const { groupOf, holds, partsOf, sectionsOf } = webgym.sections;
   const { allOf, deepest, innerDocument, isOpaque, numberOf } = webgym.frames;
   const { boxOf, pointOf } = webgym.geometry;
-  const MOVE_MS = 200, TAKE_MS = 300, UNSEEN = 4;
+  const MOVE_MS = 200, TAKE_MS = 300, UNSEEN = 4, MOST_PRESSES = 200;
 
   const focused = () => {
     let element = document.activeElement;
@@ -51,11 +51,12 @@ webgym.act = (() => {
     return { name: "select_option", options: isClosed ? Array.from(list.options, (option) => option.label) : [] };
   };
 
-  // The native list that a component replaces by what is drawn after it.
+  // The native list that a component replaces by what is drawn after it or around it.
   const listBehind = (found) => {
     for (let at = found, level = 0; at && level < 4; at = parentOf(at), level++) {
-      const before = at.previousElementSibling;
-      if (before?.localName === "select" && before.getBoundingClientRect().width < UNSEEN) return before;
+      for (const one of [at.previousElementSibling, at.firstElementChild]) {
+        if (one?.localName === "select" && one.getBoundingClientRect().width < UNSEEN) return one;
+      }
     }
     return null;
   };
@@ -73,7 +74,7 @@ webgym.act = (() => {
   const EDITORS = ".monaco-editor,.CodeMirror,.cm-editor,.ace_editor";
   const MOVED = "[role=slider],[role=checkbox],[role=radio],[role=switch],[type=checkbox],[type=radio]";
   const LINES = ".view-line,.cm-line,.CodeMirror-line,.ace_line";
-  let prepared = false, target = null, before = "", sections = [], planned = null;
+  let prepared = false, target = null, before = "", sections = [], planned = null, apart = Infinity, presses = 0;
 
   const editorOf = (field) => field?.closest?.(EDITORS) || null;
   const held = (field) => {
@@ -132,7 +133,10 @@ webgym.act = (() => {
     const isField = field?.localName === "input" || field?.localName === "textarea";
     const editor = editorOf(field);
     if (isField && (field.readOnly || field.disabled) && !editor) return { error: "the field can't be changed" };
-    if (field && matches(field, "[role=slider][aria-valuenow]") && text.trim() && Number.isFinite(Number(text))) return { slider: true };
+    if (field && matches(field, "[role=slider][aria-valuenow]") && text.trim() && Number.isFinite(Number(text))) {
+      [apart, presses] = [Infinity, 0];
+      return towards(text);
+    }
     if (field && matches(field, MOVED)) return { error: "what is there takes no text: it takes keys such as ArrowRight, or a click" };
     if (!isField && !field?.isContentEditable && !editor) return { typing: true, empty: true };
     target = field;
@@ -144,16 +148,14 @@ webgym.act = (() => {
     return { typing: true, empty: (isField ? field.value : field.textContent) === "" };
   };
 
-  // The key that moves the slider with the focus towards a number; none if it is there or no longer comes nearer.
-  let apart = Infinity;
-  const towards = async (text, isFirst) => {
+  // The next key that moves the slider with the focus towards a number, as long as it comes nearer.
+  const towards = async (text) => {
     const end = performance.now() + TAKE_MS, field = focused(), off = () => Number(field.ariaValueNow) - Number(text);
-    if (isFirst) apart = Infinity;
     while (Math.abs(off()) >= apart && performance.now() < end) await frame();
-    const isNearer = Math.abs(off()) < apart;
+    const isNearer = Math.abs(off()) < apart && presses++ < MOST_PRESSES;
     apart = Math.abs(off());
-    if (apart && isNearer) return { key: off() < 0 ? "ArrowRight" : "ArrowLeft" };
-    return apart ? { error: `the slider is at ${field.ariaValueNow} and does not come nearer` } : {};
+    if (!apart) return { done: true };
+    return isNearer ? { key: off() < 0 ? "ArrowRight" : "ArrowLeft" } : { error: `the slider stops at ${field.ariaValueNow}` };
   };
 
   // Offer data by type to the focused element's listeners. A field without any gets its text by keys, unless it is done.

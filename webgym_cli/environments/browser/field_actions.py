@@ -13,8 +13,6 @@ from webgym_cli.records.action import Action
 
 # Longer texts are inserted at once instead of being typed key by key.
 _MAX_TYPED_KEYS = 60
-# Maximum number of arrow keys that move a slider.
-_MAX_PRESSES = 200
 # Fraction of the action timeout to wait for a file chooser after a click.
 _CHOOSER_SHARE = 0.5
 # Maximum number of files named in an error text.
@@ -47,10 +45,12 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
     ready: dict[str, Any] = {}
     if not only_enter:
         ready = await script.call_at("prepare", point or NOWHERE, text, bool(action.append))
+    while "key" in ready:  # a slider
+        async with session.guard("typing"):
+            await session.page.keyboard.press(ready["key"])
+        ready = await script.call("towards", text)
     if "error" in ready:
         return str(ready["error"])
-    if "slider" in ready:
-        return await _move_slider(session, script, text)
     is_typed = not only_enter and "done" not in ready
     if is_typed:
         await _type_keys(session, script, action, ready, text, at_end=point is not None)
@@ -61,18 +61,6 @@ async def type_text(session: BrowserSession, action: Action, point: mouse.Point 
         async with session.guard("typing", may_close=True):
             await session.page.keyboard.press("Enter")
     return error
-
-
-async def _move_slider(session: BrowserSession, script: ActScript, text: str) -> str | None:
-    """Press arrow keys until the slider with the focus is at a number."""
-    for presses in range(_MAX_PRESSES):
-        step = await script.call("towards", text, presses == 0)
-        if "key" not in step:
-            error: str | None = step.get("error")
-            return error
-        async with session.guard("typing"):
-            await session.page.keyboard.press(step["key"])
-    return "the slider is too far from that: drag it"
 
 
 async def _type_keys(

@@ -7,10 +7,11 @@ webgym.icons = (() => {
   const PURPOSES = /^(search|email|tel|url|password)$/;
 
   // Words that a style sheet puts into an element; not the symbols of icon fonts.
-  const generatedIn = (element) => ["::before", "::after"].map((part) => {
-    const content = getComputedStyle(element, part).content, pieces = content.matchAll(/"((?:[^"\\]|\\.)*)"|attr\(([\w-]+)/g);
+  const generatedIn = (element) => [element, element.firstElementChild].map((one) => (one ? drawnIn(one) : "")).join(" ");
+  const drawnIn = (element) => ["::before", "::after"].map((part) => {
+    const content = getComputedStyle(element, part).content.replace(/url\("[^"]*"\)/g, ""), pieces = content.matchAll(/"((?:[^"\\]|\\.)*)"|attr\(([\w-]+)/g);
     const words = Array.from(pieces, ([, text, name]) => (name ? element.getAttribute(name) : text) || "").join("");
-    return /[\p{L}\p{N}]/u.test(words) ? words : "";
+    return /[^\s\p{Co}]/u.test(words) ? words : "";
   }).join(" ");
 
   const pictured = (svg) => Array.prototype.find.call(svg.children, (child) => child.localName === "title")?.textContent || "";
@@ -22,7 +23,7 @@ webgym.icons = (() => {
       const told = part.getAttribute("data-icon") || part.getAttribute("icon") || part.getAttribute("href")?.split("#")[1] ||
         part.localName === "use" && part.getAttribute("xlink:href")?.split("#")[1] ||
         part.localName === "img" && part.getAttribute("src")?.split(/[?#]/)[0].split("/").pop().replace(/\.\w+$/, "") ||
-        (part.getAttribute("class") || "").match(/(?:^|\s)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|ri)-([\w-]+)/)?.[1];
+        (part.getAttribute("class") || "").match(/(?:^|\s|[a-z]-)(?:icon|fa|bi|codicon|mdi|glyphicon|ti|lucide|feather|ph|ri)-([\w-]+)/)?.[1];
       if (told) return told.replace(/[-_]+/g, " ");
     }
     const classes = parts.map((part) => part.getAttribute("class") || "");

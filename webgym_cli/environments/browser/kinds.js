@@ -225,5 +225,5 @@ webgym.kinds = (() => {
     return isBusy ? "busy" : "bare";
   });
 
-  return Object.freeze({ splashOf, disregard, enter, hear, interest, isZone, reacts, receive, reveals, remembered: (element) => listening.has(element), watchListeners });
+  return Object.freeze({ splashOf, disregard, enter, hear, interest, isZone, listens, reacts, receive, reveals, remembered: (element) => listening.has(element), watchListeners });
 })();

@@ -228,10 +228,10 @@ webgym.names = (() => {
 
   // The label of a form's row that is not linked to its control; null if there is none.
   const rowLabelOf = (element, isField) => {
-    const hasOther = (one) => [one, ...one.querySelectorAll(FIELDS)].some((other) => other !== element && matches(other, FIELDS));
+    const hasOther = (one) => [one, ...inside(one, FIELDS)].some((other) => other !== element && matches(other, FIELDS));
     for (const at of levelsOf(element)) {
-      const before = at.previousElementSibling, label = before?.localName === "label" ? before : before?.querySelector("label");
-      if (isField && (hasOther(at) || before && hasOther(before))) return null; // of several fields each has a name of its own
+      const before = at.previousElementSibling, label = before?.localName === "label" ? before : before && inside(before, "label")[0];
+      if (isField && hasOther(at) || before && hasOther(before)) return null; // of several fields each has a name of its own
       if (label && !label.control) return textOf(label);
       if (before && (label || !isField)) return null;
     }
@@ -240,21 +240,25 @@ webgym.names = (() => {
 
   // The name of the group around a field without one, such as the boxes of a code.
   const groupNameOf = (element) => {
-    const group = element.closest("[role=group],[role=radiogroup],fieldset");
+    const group = element.closest("[role=group],[role=radiogroup],fieldset"), legend = group?.querySelector("legend");
     return group && (byIds(group, "aria-labelledby").map((part) => textOf(part)).join(" ") || group.getAttribute("aria-label") ||
-      textOf(group.querySelector("legend") || group.ownerDocument.createElement("i")));
+      legend && textOf(legend));
   };
 
   // The label right before what is a field only to the eye.
   const labelBefore = (element) => {
-    const label = roleOf(element) === "generic" && element.previousElementSibling;
-    return label && label.localName === "label" && !label.control ? textOf(label) : "";
+    if (roleOf(element) !== "generic") return "";
+    const label = element.previousElementSibling;
+    if (label?.localName === "label" && !label.control) return textOf(label);
+    return element.tabIndex < 0 ? "" : rowLabelOf(element) || "";
   };
 
   const nameOf = memo((element) => {
     const tag = element.localName, isField = /^(input|select|textarea)$/.test(tag);
     const role = roleOf(element), host = treeOf(element).host;
-    const labels = () => Array.from(element.labels || [], (label) => label.getAttribute("aria-label") || textOf(label)).join(" ");
+    // components' elements have labels, too, that the browser does not link
+    const linked = () => (takes && element.id ? Array.from(treeOf(element).querySelectorAll(`label[for="${CSS.escape(element.id)}"]`)) : []);
+    const labels = () => Array.from(element.labels || linked(), (label) => label.getAttribute("aria-label") || textOf(label)).join(" ");
     const content = () => {
       if (tag === "input") return { submit: element.value || "Submit", reset: element.value || "Reset", button: element.value }[element.type];
       return isField || HOLDERS.has(role) ? "" : wordsOf(element);

@@ -11,7 +11,7 @@ webgym.observe = (() => {
   const { atOnce, inside, matches, memo, styleOf, roleOf, nameOf, textOf, oneLine, editable, parentOf } = webgym.names;
   const { contextsOf, valueOf, statesOf } = webgym.values;
   const { groupOf, isSection, sectionsOf, textOf: sectionText } = webgym.sections;
-  const { interest, isZone, reacts, remembered, reveals, watchListeners } = webgym.kinds;
+  const { interest, isZone, listens, reacts, remembered, reveals, watchListeners } = webgym.kinds;
   const { allOf, frame, opaque, originOf, rectOf, through } = webgym.frames;
   const { area, boxOf, place, pointOf, same, visiblePart, within } = webgym.geometry;
   // Elements that are one unit, whatever they contain.
@@ -31,7 +31,7 @@ webgym.observe = (() => {
   const MOST_FOUND = 2000;
   // Maximum share of the viewport of an element that is listed only because of a listener on or above it.
   const MOST_OF_SCREEN = 0.25;
-  const THIN = 8;
+  const THIN = 8, LOW = 60;
   let marks = [], left = 0;
 
   const wordsOf = memo((element) => oneLine(webgym.names.wordsOf(element)));
@@ -70,7 +70,7 @@ webgym.observe = (() => {
   const facing = (element) => {
     const isTicked = element.localName === "input" && HIDDEN_INPUTS.test(element.type);
     const seen = place(element), hidden = isTicked && !seen && place(element, true);
-    if (isTicked && seen && !isSmall(seen) && styleOf(element).pointerEvents !== "none") return seen;
+    if ((isTicked || matches(element, "[role=checkbox],[role=radio]")) && seen && !isSmall(seen) && styleOf(element).pointerEvents !== "none") return seen;
     const labels = isTicked ? Array.from(element.labels || []) : [];
     // a button that is a label with a hidden box or field in it; a label of several parts has its own picture of the box
     const around = labels.find((label) => label.contains(element));
@@ -125,7 +125,7 @@ webgym.observe = (() => {
 
   const alike = (outer, inner) => {
     const text = wordsOf(inner.element);
-    return same(outer.box, inner.box) || (text && text === wordsOf(outer.element)) ||
+    return same(outer.box, inner.box) || (text && [wordsOf(outer.element), nameOf(outer.element)].includes(text)) ||
       (inner.sure === 3 && nameOf(inner.element) && nameOf(inner.element) === nameOf(outer.element));
   };
 
@@ -136,7 +136,7 @@ webgym.observe = (() => {
   // An icon in a field's frame that does what the field does.
   const isFieldIcon = ({ element, sure }, index) => {
     if (sure !== 1 || wordsOf(element) || matches(element, "[aria-label],[title],canvas")) return false;
-    for (let at = parentOf(element), level = 0; at && level < 3; at = parentOf(at), level++) {
+    for (let at = parentOf(element), level = 0; at && level < 3 && at.localName !== "body"; at = parentOf(at), level++) {
       const fields = inside(at, FIELDS);
       if (fields.length) return fields.length === 1 && index.has(fields[0]);
     }
@@ -153,7 +153,11 @@ webgym.observe = (() => {
     if (inner.sure < 1 && isRow) return "outer";
     // a cell that only listens in a row that is clicked
     if (inner.sure === 1 && isRow && matches(inner.element, "td,[role=cell],[role=gridcell]")) return "inner";
-    if (outer.sure < 1 && hasWordsBeside(outer.element, inner)) return null;
+    const isExpander = outer.sure === 1 && inner.sure === 2 && !wordsOf(inner.element) && outer.box.height < LOW;
+    if ((outer.sure < 1 || isExpander) && hasWordsBeside(outer.element, inner)) return null;
+    // stars in a frame that does nothing itself
+    const isFrame = outer.sure === 2 && inner.sure === 1 && !wordsOf(outer.element) && !listens(outer.element);
+    if (isFrame && !same(outer.box, inner.box)) return "outer";
     if (outer.sure <= 1 || isSurface(outer)) return inner.sure < 1 ? "inner" : "outer";
     if (isLeading(outer, inner)) return "inner";
     if (inner.face !== inner.element && matches(outer.element, ROWS)) return "inner";
@@ -261,7 +265,7 @@ webgym.observe = (() => {
     }
     return kept.map((find, id) => {
       const { element, face, point } = find, context = contexts.get(element) || [], box = visiblePart(find);
-      const states = [...statesOf(element), ...(find.reveals ? ["shows more on hover"] : []), ...context];
+      const states = Array.from(new Set([...statesOf(element), ...(find.reveals ? ["shows more on hover"] : []), ...context]));
       const told = { id, role: roleOf(element), name: nameOf(element), value: find.value ?? valueOf(element, face), states,
         node: numberOf(element), point, box: [box.left, box.top, box.width, box.height].map((side) => Math.round(side * 100) / 100) };
       Object.assign(told, find.told);

@@ -3,6 +3,9 @@ webgym.values = (() => {
   const { cellContextOf, inside, matches, labelBefore, nameOf, roleOf, byIds, parentOf, styleOf, textOf, wordsOf, oneLine } = webgym.names;
   const TOGGLES = ["aria-checked", "aria-pressed", "aria-selected"];
   const TICKED = /^(checkbox|radio|switch|menuitemcheckbox|menuitemradio)$/;
+  const FIELDS = "input:not([type=hidden]),select,textarea";
+  const COMPLAINTS = ":is([role=alert],[class*=error i],[class*=invalid i],[class*=feedback i]):not(form)";
+  const CURRENT = "[aria-current]:not([aria-current=false],[aria-current=''])";
   const LONGEST = 400, MOST_NODES = 300, MOST_OPTIONS = 20, BESIDE = 3;
   // Maximum number of levels searched for a text that tells equal names apart, and its length.
   const AROUND = 8, LONGEST_CONTEXT = 40;
@@ -27,13 +30,20 @@ webgym.values = (() => {
     return field;
   };
 
+  // What a form says about a field in a text that is not linked to it.
+  const complaintBeside = (field) => {
+    const around = [field.parentElement, field.parentElement?.parentElement].filter((at) => at && inside(at, FIELDS).length < 2);
+    const said = around.flatMap((at) => inside(at, COMPLAINTS)).filter((part) => !part.contains(field) && part.checkVisibility());
+    return said.map((part) => textOf(part)).find((text) => text.trim());
+  };
+
   // The states that the value does not tell.
   const statesOf = (element) => {
     const role = roleOf(element), told = (name) => element.getAttribute(`aria-${name}`), is = (name) => told(name) === "true";
     const isMixed = element.indeterminate === true || told("checked") === "mixed" || told("pressed") === "mixed";
     const wrong = told("invalid") && told("invalid") !== "false" || matches(element, ":user-invalid");
     const message = () => oneLine([...byIds(element, "aria-errormessage"), ...byIds(element, "aria-describedby")]
-      .map((part) => textOf(part)).join(" ") || element.validationMessage);
+      .map((part) => textOf(part)).join(" ") || complaintBeside(element) || element.validationMessage);
     const [least, most] = [element.min || told("valuemin"), element.max || told("valuemax")];
     const options = optionsOf(element);
     return [
@@ -45,7 +55,7 @@ webgym.values = (() => {
       TICKED.test(role) && !isMixed && !(element.checked ?? is("checked")) && "unchecked",
       told("pressed") === "false" && "not pressed",
       told("expanded") && is("selected") && "selected",
-      told("current") && told("current") !== "false" && "current",
+      matches(element, `${CURRENT},${CURRENT}>*`) && "current",
       element.matches(":focus") && element !== element.ownerDocument.body && "focused",
       told("posinset") && told("setsize") > 0 && `${told("posinset")} of ${told("setsize")}`,
       (role === "slider" || role === "spinbutton") && least && most && `${least} to ${most}`,
@@ -66,7 +76,7 @@ webgym.values = (() => {
     const isEmpty = !own || own === "collapsed" || own === "expanded";
     const isField = element.localName === "input", chosen = face === element && isField ? aroundOf(element) : face;
     if (role === "combobox" && isEmpty && element.localName !== "select") return [shownIn(chosen)].find((text) => text !== nameOf(element)) || own;
-    if (labelBefore(element)) return oneLine(wordsOf(element));
+    if (labelBefore(element)) return shownIn(element) && oneLine(wordsOf(element));
     const text = matches(element, "[role=gridcell],td") ? oneLine(textOf(element)) : own;
     return text === nameOf(element) && text !== own ? "" : text;
   };
@@ -97,7 +107,9 @@ webgym.values = (() => {
       for (const at of found) around.set(at, (around.get(at) || 0) + 1);
       return found;
     });
-    const read = (at) => oneLine(textOf(at, { left: MOST_NODES, words: true, unread: (node) => all.has(node) || node.control || node.getAttribute("aria-label") === name }), LONGEST_CONTEXT);
+    const unread = (node) => all.has(node) || node.control || node.getAttribute("aria-label") === name;
+    const read = (at) => oneLine(textOf(at, { left: MOST_NODES, words: true, unread }), LONGEST_CONTEXT) ||
+      oneLine(matches(at, "[aria-label]:not(form)") && at.getAttribute("aria-label"), LONGEST_CONTEXT);
     const found = equals.map((element, index) => {
       const cell = cellContextOf(element);
       if (cell !== null) return cell;
