@@ -101,6 +101,7 @@ async def test_500_hostile_requests_are_refused_and_recorded_nowhere(tmp_path, t
             assert {"message", "type", "code"} <= reply.json()["error"].keys(), where
             assert session["key"] not in reply.text
         assert len(requests) == 500 and not world.upstream.bodies
+        assert not [*world.run.screenshots.rglob("*.png")]
         await _send_no_http(world.server.address)
         assert not [record for record in caplog.records if record.exc_info]  # a client must not fill the log
         assert (await world.chat(session["key"])).status_code == 200

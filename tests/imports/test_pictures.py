@@ -1,6 +1,8 @@
 """Pictures as PNG, pixel by pixel what they were."""
 
 import io
+import struct
+import zlib
 
 import pytest
 from PIL import Image
@@ -8,6 +10,7 @@ from PIL import Image
 from tests.records.made import png
 from webgym_cli.imports import pictures
 from webgym_cli.imports.pictures import UnreadableImage, load_png, load_size
+from webgym_cli.store.screenshots import PNG_SIGNATURE
 
 
 def pixels(data):
@@ -20,6 +23,22 @@ def test_a_png_stays_as_it_is(tmp_path):
     file.write_bytes(png(7))
     assert load_png(file) == png(7)
     assert load_size(file) == (40, 32)
+
+
+def undecodable():
+    """Return a PNG whose checksums are right and whose pixels are not compressed."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = struct.pack(">IIBBBBB", 40, 32, 8, 2, 0, 0, 0)
+    return PNG_SIGNATURE + chunk(b"IHDR", head) + chunk(b"IDAT", b"nope") + chunk(b"IEND", b"")
+
+
+def encode(kind):
+    out = io.BytesIO()
+    Image.new("RGB", (40, 32)).save(out, kind)
+    return out.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -40,7 +59,9 @@ def test_a_printers_colours_become_rgb(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"text", png()[:60], png()[:-20] + b"x" * 20], ids=["empty", "text", "cut", "altered"]
+    "data",
+    [b"", b"text", png()[:60], png()[:-20] + b"x" * 20, undecodable(), encode("TIFF"), encode("EPS")],
+    ids=["empty", "text", "cut", "altered", "undecodable", "tiff", "eps"],
 )
 def test_a_broken_file_is_named(tmp_path, data):
     file = tmp_path / "a.png"

@@ -178,13 +178,10 @@ class Recorder:
         self, request: ChatRequest, call_format: ActionSet
     ) -> tuple[Conversation[bytes], list[Screenshot]]:
         """Return the messages of a request, and its stored images in order. Raises `RequestError`."""
-        conversation, store = convert_request(request, call_format), ScreenshotStore(self.run.screenshots)
-        shots, limits = [store.put(png) for png in conversation.images], self.settings.image
-        for shot in shots:
-            if not limits.image_min_pixels <= shot.width * shot.height <= limits.image_max_pixels:
-                detail = f"an image of {shot.width}x{shot.height} pixels is outside of image.image_min_pixels and _max"
-                raise RequestError(400, detail, "invalid_image")
-        return conversation, shots
+        limits, store = self.settings.image, ScreenshotStore(self.run.screenshots)
+        pixels = range(limits.image_min_pixels, limits.image_max_pixels + 1)
+        conversation = convert_request(request, call_format, pixels)
+        return conversation, [store.put(png) for png in conversation.images]
 
     def _make_step(
         self,

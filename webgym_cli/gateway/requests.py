@@ -87,8 +87,11 @@ def validate(model: type[Model], value: Any) -> Model:
         raise RequestError(400, describe_invalid(error)[:300], "invalid_value") from None
 
 
-def convert_request(request: ChatRequest, call_format: ActionSet) -> Conversation[bytes]:
-    """Return the messages of a request as they are sent, and its images as PNG. Raises `RequestError`."""
+def convert_request(request: ChatRequest, call_format: ActionSet, pixels: range) -> Conversation[bytes]:
+    """Return the messages of a request as they are sent, and its images as PNG. Raises `RequestError`.
+
+    `pixels`: allowed numbers of an image's pixels.
+    """
     count = 0
 
     def read_image(url: str) -> bytes:
@@ -96,7 +99,7 @@ def convert_request(request: ChatRequest, call_format: ActionSet) -> Conversatio
         if (count := count + 1) > _MOST_IMAGES:
             raise UnreadableImage(f"more than {_MOST_IMAGES} images")
         # Other addresses than data URLs are refused: to fetch them would reach any host.
-        return convert_png(decode_data_url(url), "image_url")
+        return convert_png(decode_data_url(url), "image_url", pixels)
 
     try:
         return convert_messages(request.messages, request.schemas, call_format, read_image)

@@ -20,6 +20,8 @@ from webgym_cli.util.text import first_line
 
 # Maximum number of pixels of an image: a larger one is no screenshot.
 MAX_PIXELS = 100_000_000
+# Formats that are read: others run programs (EPS), or are no screenshots.
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 # Pixel modes that PNG supports; images in others (such as CMYK) become RGB.
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 _BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError, Image.DecompressionBombWarning)
@@ -66,22 +68,26 @@ def is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113  `Path.is_file` raises if the name is too long
 
 
-def convert_png(data: bytes, name: str) -> bytes:
-    """Return an image as PNG. Raises `UnreadableImage` with its name."""
+def convert_png(data: bytes, name: str, pixels: range | None = None) -> bytes:
+    """Return an image as PNG. `pixels`: allowed numbers of them. Raises `UnreadableImage` with its name."""
     try:
-        return _to_png(data)
+        return _to_png(data, pixels)
     except _BROKEN as error:
         raise UnreadableImage(f"{name}: {_describe_error(error)}") from None
 
 
-def _to_png(data: bytes) -> bytes:
-    with Image.open(io.BytesIO(data)) as image:
+def _to_png(data: bytes, pixels: range | None = None) -> bytes:
+    pixels = pixels or range(1, MAX_PIXELS + 1)
+    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
         # Checked by the header, before anything is decoded.
-        if image.width * image.height > MAX_PIXELS:
-            raise ValueError(f"{image.width}x{image.height} pixels are no screenshot")
+        if image.width * image.height not in pixels:
+            size = f"{image.width}x{image.height} pixels"
+            raise ValueError(f"{size} are not from {pixels.start} to {pixels.stop - 1} in all")
+        image.verify()  # checksums; the image has to be opened again after it
+    with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
+        image.load()  # right checksums may be of pixels that can't be decoded
         # Unchanged, because the digest of the bytes is the image's name in the store.
         if data.startswith(PNG_SIGNATURE):
-            image.verify()
             return data
         return _encode(image if image.mode in PNG_MODES else image.convert("RGB"))
 
