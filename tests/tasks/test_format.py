@@ -173,6 +173,8 @@ def test_tasks_of_the_fixture_sites_are_known_by_id(monkeypatch):
         ({"environment": "mars"}, "environment: there is no environment 'mars'"),
         ({"environment": ["web"]}, "environment: there is no environment"),
         ({"extra": [1]}, "extra: Input should be a valid dictionary"),
+        ({"canary": "x"}, "canary: "),
+        ({"extra": {"canary": "x"}}, "canary: "),
     ],
     ids=str,
 )

@@ -21,6 +21,7 @@ from webgym_cli.tasks.registry import BadLine, BadTaskError, ConversionResult
 _RECORDS = "*.json"
 _NUMBERS = re.compile(r"(\d+)")
 _PARQUET = b"PAR1"
+_ARCHIVES = (b"PK\x03\x04", b"\x1f\x8b")
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
 
@@ -79,6 +80,8 @@ def read_records(path: Path) -> Iterator[tuple[int, ReadRecord]]:
     A file is JSON Lines, one JSON array or record, Parquet, or CSV or TSV (by its name). Raises `UsageError`.
     """
     content = _content(path)
+    if content.startswith(_ARCHIVES):
+        raise UsageError(f"{path}: an archive", hint=f"unpack it first: python -m zipfile -e {path} FOLDER, or gunzip")
     if delimiter := _DELIMITERS.get(path.suffix):
         yield from _table_records(content, delimiter)
         return

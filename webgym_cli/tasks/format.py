@@ -52,6 +52,7 @@ def load_object(value: Any) -> dict[str, Any]:
 
 def read_task(value: dict[str, Any]) -> Task:
     """Return the task of a JSON object, with unknown fields in `extra`. Raises `BadTaskError`."""
+    _refuse_canary(value)
     for source in _readers(value.get("environment")):
         if source.read_record is not None and (task := source.read_record(value)) is not None:
             return task
@@ -115,6 +116,13 @@ def _find_environment(record: TaskFields) -> TaskSource:
         return find_source(str(named))
     except UsageError as error:
         raise BadTaskError(f"environment: {error}; {error.hint}") from None
+
+
+def _refuse_canary(value: Mapping[str, Any]) -> None:
+    nested = value.get("extra")
+    if "canary" in value or (isinstance(nested, dict) and "canary" in nested):
+        # runs, exports and training sets repeat their tasks' texts
+        raise BadTaskError("canary: the authors of such a benchmark ask that no file has its tasks in plain text")
 
 
 def _refuse_userinfo(record: TaskFields) -> None:

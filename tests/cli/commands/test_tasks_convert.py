@@ -1,4 +1,6 @@
+import gzip
 import json
+import zipfile
 
 import pytest
 
@@ -127,6 +129,7 @@ def test_a_row_without_a_final_number_is_bad(convert, tmp_path):
 
 VOYAGER = {"web_name": "Shop", "id": "Shop--0", "ques": "Find a lamp.", "web": "https://shop.example/"}
 MIND = {"task_id": "a1", "confirmed_task": "Find a lamp.", "website": "https://shop.example/", "reference_length": 5}
+QUESTION = {"id": "x", "task": "Find a lamp."}
 START = ("--site", "start=https://search.example/")
 
 
@@ -161,6 +164,8 @@ START = ("--site", "start=https://search.example/")
             START,
             {"reference_answer": "12", "start_url": START[1][6:]},
         ),
+        ("assistantbench", {**QUESTION, "answer": {"é": [1]}}, START, {"reference_answer": '{"é": [1]}'}),
+        ("assistantbench", {**QUESTION, "answer": float("nan")}, START, {"reference_answer": None}),
     ],
 )
 def test_records_of_benchmarks_become_tasks_of_the_open_web(convert, tmp_path, name, value, more, facts):
@@ -201,6 +206,10 @@ def test_a_table_is_read_whole_or_refused(convert, tmp_path, name, content, reas
         ("webvoyager", MIND, ()),
         ("odysseys", MIND, ()),
         ("odysseys", {**MIND, "rubrics": {"R1": "A lamp."}}, ()),
+        ("odysseys", {**MIND, "rubrics": {"R1": {"verification": "It is open."}}}, ()),
+        ("assistantbench", {**QUESTION, "id": ["x"]}, START),
+        ("assistantbench", {**QUESTION, "id": True}, START),
+        ("assistantbench", {**QUESTION, "canary": "z"}, START),
         ("online-mind2web", {**MIND, "confirmed_task": ""}, ()),
         ("webvoyager", VOYAGER, START),
         ("webtailbench", {"id": 3, "task_summary": "Find a lamp."}, ()),
@@ -212,3 +221,12 @@ def test_what_is_no_such_record_or_may_not_be_written_is_refused(convert, tmp_pa
     (tmp_path / "raw.json").write_text(json.dumps([value]))
     assert convert("raw.json", "--format", name, *more, "-o", "out.jsonl").returncode == 2
     assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_an_archive_is_to_be_unpacked(convert, tmp_path):
+    with zipfile.ZipFile(tmp_path / "raw.zip", "w") as archive:
+        archive.writestr("raw.jsonl", json.dumps(VOYAGER))
+    (tmp_path / "raw.jsonl.gz").write_bytes(gzip.compress(json.dumps(VOYAGER).encode()))
+    for name in ("raw.zip", "raw.jsonl.gz"):
+        said = convert(name, "--format", "webvoyager")
+        assert (said.returncode, said.stderr.splitlines()[0]) == (2, f"webgym: {name}: an archive")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -54,8 +55,9 @@ def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], star
     for field in filter(None, (of.id, of.instruction, of.start_url)):
         if record.get(field) in (None, ""):
             raise BadTaskError(f"{field}: is missing, this is no record of {name}")
+    if isinstance(record[of.id], bool) or not isinstance(record[of.id], str | int):
+        raise BadTaskError(f"{of.id}: a text or a whole number is needed")
     used = {of.id, of.instruction, of.start_url, of.answer, *Task.model_fields}
-    answer = record.get(of.answer) if of.answer else None
     return read_task(
         {
             **{key: value for key, value in record.items() if key not in used},
@@ -66,17 +68,23 @@ def _read_record(name: str, of: BenchmarkFormat, record: Mapping[str, Any], star
             "benchmark": name,
             "difficulty": _LEVELS.get(str(record.get("level", record.get("difficulty"))).casefold(), 1),
             "rubric": _list_facts(of, record),
-            "reference_answer": None if answer in (None, "") else str(answer),
+            "reference_answer": _read_answer(record.get(of.answer)),
         }
     )
 
 
+def _read_answer(answer: Any) -> str | None:
+    if answer in (None, "") or str(answer) == "nan":  # pandas writes NaN where the answer is kept secret
+        return None
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
 def _list_facts(of: BenchmarkFormat, record: Mapping[str, Any]) -> list[str]:
     if of.rubrics:
-        rubrics = record.get(of.rubrics)
-        if not isinstance(rubrics, dict) or not all(isinstance(one, dict) for one in rubrics.values()):
-            raise BadTaskError(f"{of.rubrics}: no facts by name")
-        return [f"{one.get('requirement')} ({one.get('verification')})" for one in rubrics.values()]
+        try:
+            return [f"{one['requirement']} ({one['verification']})" for one in record[of.rubrics].values()]
+        except (KeyError, TypeError, AttributeError):
+            raise BadTaskError(f"{of.rubrics}: no facts by name, each with requirement and verification") from None
     parts = {part: str(record.get(part)) for part in of.parts}
     # the published file has one part that is only "**"
     return [f"{part}: {text}" for part, text in parts.items() if text != "None" and any(map(str.isalnum, text))]
