@@ -8,7 +8,6 @@ from rich.console import Console
 
 from tests.cli.made_rollout import plain, rollout
 from webgym_cli.cli.live_view import LiveView, shorten_url
-from webgym_cli.util.text import escape_control, format_duration
 
 NASTY = "[red]x[/bold]\x1b[2J\u202e\n\udcff"
 """Markup, an escape, a change of direction, a new line and half a character."""
@@ -65,27 +64,6 @@ def test_what_pages_say_is_only_text(markup):
     text = "\n".join(drawn(LiveView(monitor.snapshot()), 200, color_system=None, markup=markup))
     assert "[red]x[/bold]·[2J" in text
     assert not {"\x1b", "\u202e", "\udcff"} & set(text)
-
-
-def test_hidden_letters_are_shown_as_dots():
-    assert escape_control(NASTY) == "[red]x[/bold]·[2J···"
-    assert escape_control("日本語 naïve 🙂") == "日本語 naïve 🙂"
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, ""),
-        (0.0123, "12 ms"),
-        (1.239, "1.24 s"),
-        (31.2, "31 s"),
-        (99.9, "100 s"),
-        (245, "4.1 min"),
-        (9000, "2.5 h"),
-    ],
-)
-def test_durations_in_short(seconds, text):
-    assert format_duration(seconds) == text
 
 
 def test_addresses_in_short():

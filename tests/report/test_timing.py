@@ -120,13 +120,6 @@ def test_of_many_bars_the_newest_are_drawn_and_all_are_told():
     assert figure.note == "The newest 20 of 25; the table has all."
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.25, "250 ms"), (119, "119 s"), (150, "2.5 min"), (7200, "2.0 h"), (9e6, "2,500.0 h")]
-)
-def test_times_in_words(seconds, text):
-    assert format_duration(seconds) == text
-
-
 SERVE = {"event": "serve", "seconds": 20, "at": at(20)}
 LONG = [
     SERVE,  # 0-20

@@ -2,7 +2,14 @@ import json
 
 import pytest
 
-from webgym_cli.util.text import escape_control, first_line, format_count, hide_passwords, replace_control
+from webgym_cli.util.text import (
+    escape_control,
+    first_line,
+    format_count,
+    format_duration,
+    hide_passwords,
+    replace_control,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,3 +48,14 @@ def test_control_characters_are_replaced():
 @pytest.mark.parametrize(("count", "text"), [(0, "0 steps"), (1, "1 step"), (1200, "1,200 steps")])
 def test_a_count_agrees_with_its_noun(count, text):
     assert format_count(count, "step") == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        *((None, ""), (0.0123, "12 ms"), (1.239, "1.24 s"), (31.2, "31 s"), (99.9, "100 s"), (119, "119 s")),
+        *((150, "2.5 min"), (245, "4.1 min"), (7200, "2.0 h"), (9e6, "2,500.0 h")),
+    ],
+)
+def test_durations_in_short(seconds, text):
+    assert format_duration(seconds) == text
