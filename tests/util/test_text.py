@@ -43,6 +43,7 @@ def test_control_characters_are_replaced():
     assert replace_control(nasty) == "a·b·[2J·1m\u202ec\td\ne·"
     assert replace_control("plain ä 漢") == "plain ä 漢"
     assert escape_control(nasty) == "a·b·[2J·1m·c·d·e·"
+    assert escape_control("日本語 naïve 🙂\udcff") == "日本語 naïve 🙂·"
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, "0 steps"), (1, "1 step"), (1200, "1,200 steps")])
