@@ -187,7 +187,8 @@ CASES = {
         ],
     ),
     "rows with an expander or a box, stars in a frame": (
-        f"<div onclick=1 style='width:300px'><b title=Open style='cursor:pointer;{ICON}'></b>Docs</div>"
+        f"<div onclick=1 style='width:300px'><b style='cursor:pointer;{ICON}'><svg width=9 height=9>"
+        "<title>Open</title></svg></b>Docs</div>"
         f"<div onclick=1 style='cursor:pointer;width:300px'><b role=checkbox aria-label=Pick tabindex=0 style='{ICON}'>"
         f"</b>Pear</div><div style='cursor:pointer;width:90px'><i onclick=1 style='{ICON}'></i>"
         f"<i onclick=1 style='{ICON}'></i></div><div role=treeitem aria-label=Plan style='width:200px'>"

@@ -111,7 +111,7 @@ webgym.names = (() => {
   };
 
   // The same without boxes to tick, the names of icons and the items below it, if there are other words.
-  const BESIDES = "[role=img],[role=checkbox],[role=radio],[role=switch]," +
+  const BESIDES = "svg,[role=img],[role=checkbox],[role=radio],[role=switch]," +
     ":is([role=treeitem],[role^=menuitem]) :is([role=group],[role=menu])";
   const wordsOf = memo((element) => {
     const end = element.getBoundingClientRect().bottom;

@@ -131,7 +131,7 @@ webgym.observe = (() => {
 
   // Whether a cell has a text of its own beside a control.
   const hasWordsBeside = (cell, { element }) =>
-    Boolean(oneLine(textOf(cell, { left: MOST_FOUND, words: true, unread: (node) => node === element })));
+    Boolean(oneLine(textOf(cell, { left: MOST_FOUND, words: true, unread: (node) => node === element || node.control })));
 
   // An icon in a field's frame that does what the field does.
   const isFieldIcon = ({ element, sure }, index) => {
@@ -153,7 +153,7 @@ webgym.observe = (() => {
     if (inner.sure < 1 && isRow) return "outer";
     // a cell that only listens in a row that is clicked
     if (inner.sure === 1 && isRow && matches(inner.element, "td,[role=cell],[role=gridcell]")) return "inner";
-    const isExpander = outer.sure === 1 && inner.sure === 2 && !wordsOf(inner.element) && outer.box.height < LOW;
+    const isExpander = outer.sure === 1 && inner.sure === 2 && !inner.element.innerText?.trim() && outer.box.height < LOW;
     if ((outer.sure < 1 || isExpander) && hasWordsBeside(outer.element, inner)) return null;
     // stars in a frame that does nothing itself
     const isFrame = outer.sure === 2 && inner.sure === 1 && !wordsOf(outer.element) && !listens(outer.element);
