@@ -42,15 +42,11 @@ def _truncate_reason(reason: str) -> str:
     return replace_surrogates(reason[:REASON_CHARACTERS])
 
 
-def _lower(verdict: Any) -> Any:
-    return verdict.strip().lower() if isinstance(verdict, str) else verdict
-
-
 class JudgeReply(Record):
     """The judge's answer to one question."""
 
     reason: Annotated[str, AfterValidator(_truncate_reason)]
-    verdict: Annotated[Literal["yes", "no"], BeforeValidator(_lower)]
+    verdict: Annotated[Literal["yes", "no"], BeforeValidator(lambda verdict: str(verdict).strip().lower())]
 
     @property
     def yes(self) -> bool:
