@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from unittest.mock import Mock
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -11,11 +12,13 @@ from aiohttp import web
 from tests.environments.visits import HASTY
 from webgym_cli.config.load import load
 from webgym_cli.environments.browser.observe import list_elements
+from webgym_cli.environments.web.environment import WebEnvironment
 from webgym_cli.errors import UsageError
 from webgym_cli.loop import recording
 from webgym_cli.loop.context import StageContext
+from webgym_cli.record.live import LiveTask
 from webgym_cli.record.server import RecordServer
-from webgym_cli.records.task import Split
+from webgym_cli.records.task import Split, Task
 from webgym_cli.scoring import check
 from webgym_cli.store.buffer import scan_stored
 from webgym_cli.store.run import create_or_open
@@ -135,6 +138,11 @@ async def test_a_person_s_demonstration_is_replayed_and_kept(run, chromium, monk
     assert (kept.policy, kept.outcome.reward) == ("oracle", 1.0)
     assert " ".join(step.action.name for step in kept.steps) == "type type click click type type click answer"
     assert all(step.observation.screenshot for step in kept.steps)
+
+
+async def test_there_is_no_picture_before_and_after_the_task():
+    environment = WebEnvironment(Mock(max_idle_wait=0.0))
+    assert await LiveTask(environment, Task(id="a", environment="web"), 0, load()).screenshot() == b""
 
 
 PAGE = """<!DOCTYPE html><title>Order</title><form action=/ordered target=_blank>

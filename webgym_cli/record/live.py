@@ -44,8 +44,10 @@ class LiveTask:
         self.instruction, _ = await self._environment.reset(self.task, self._seed)
 
     async def screenshot(self) -> bytes:
-        """Return the page as it is now; empty while a dialog hides it."""
+        """Return the page as it is now; empty while a dialog hides it, and after the task."""
         async with self._lock:
+            if self._environment.page is None:  # the task has ended meanwhile
+                return b""
             session = self._environment.session
             return b"" if session.dialogs.open else await session.screenshot()
 

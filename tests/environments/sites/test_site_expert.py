@@ -125,17 +125,18 @@ def test_a_task_without_an_argument_of_its_expert_fails_once_the_expert_acts():
         act(episode, scene(Find="button"))
 
 
-def test_a_missing_element_is_reported_with_those_that_are_there():
+def test_a_missing_element_is_reported_with_those_that_are_there_the_most_alike_first():
     def work(page):
-        yield page.click("Delete")
+        yield page.click("Delete", "link")
 
-    episode = run(work)
+    shown, episode = scene(Find="button", Deleted="link"), run(work)
     for _ in range(4):
-        act(episode, scene(Find="button"))
+        act(episode, shown)
     with pytest.raises(
-        BoundaryError, match=r"no element that is called 'Delete', but button 'Find' \(test_site_expert.py:\d+\)"
+        BoundaryError,
+        match=r"no link that is called 'Delete', but link 'Deleted', button 'Find' \(test_site_expert.py:\d+\)",
     ):
-        act(episode, scene(Find="button"))
+        act(episode, shown)
 
 
 def test_a_refused_action_is_raised_where_it_was_yielded():

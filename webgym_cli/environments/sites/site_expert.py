@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -75,7 +76,9 @@ class ExpertPage:
             still += 1
             if moved:  # otherwise it may still be loading
                 ends.add(look.direction)
-        shown = ", ".join(f"{element.role} {element.name!r}" for element in self.elements[:_NAMES])
+        known = {element.name: element.role for element in self.elements}
+        near = get_close_matches(str(name), known, n=_NAMES, cutoff=0)
+        shown = ", ".join(f"{known[one]} {one!r}" for one in near)
         wanted = f"{' or '.join(roles) or 'element'} that is called {name!r}"
         raise LookupError(f"{self.url} shows no {wanted}, but {shown or 'nothing'}")
 
