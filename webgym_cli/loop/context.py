@@ -31,7 +31,8 @@ class StageContext:
     sink: EventSink
     running: Serving | None = None
     """Servers of the current policy, once a stage asked for them."""
-    _budget: Budget | None = field(default=None, init=False)
+    spent: Budget | None = None
+    """Budget of the run, once a stage asked for it; of a nested run that of the outer one."""
     tracker: Tracker = field(init=False)
     """Sends recorded metrics to Weights & Biases."""
 
@@ -65,9 +66,9 @@ class StageContext:
     @property
     def budget(self) -> Budget:
         """Budget of the run, shared by the stages of this command: its limits, and what is spent already."""
-        if self._budget is None:
-            self._budget = open_budget(self.run, self.settings)
-        return self._budget
+        if self.spent is None:
+            self.spent = open_budget(self.run, self.settings)
+        return self.spent
 
     async def stop_servers(self) -> None:
         """Stop the policy servers, if there are any."""

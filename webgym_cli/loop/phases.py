@@ -111,11 +111,12 @@ class Phases:
     async def _survey(self, iteration: int, out: Path) -> None:
         """Attempt the original tasks in a nested run and generate new tasks from those that failed."""
         run, settings = self.context.run, self.context.settings
-        surveyed = survey_settings(run, settings)
+        surveyed, budget = survey_settings(run, settings), self.context.budget
         with lock_run(run.survey, f"curriculum {run.root}"):
             create_or_open(run.survey, surveyed)
             # the survey uses the same policy and its running servers
-            survey = StageContext(run.survey, surveyed, self.context.logs, self.context.sink, self.context.serving)
+            outer = self.context
+            survey = StageContext(run.survey, surveyed, outer.logs, outer.sink, outer.serving, budget)
             self.emit_step(iteration, "survey")
             summary = await rollouts.rollout(survey, Split.TRAIN, settings.rollout.policy, survey_episodes(settings))
             append_event(run, rename_event(summary, "survey", iteration=iteration))

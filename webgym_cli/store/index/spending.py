@@ -48,9 +48,9 @@ def read_spending(run: RunDir, settings: Settings, index: Index) -> dict[str, An
 
 
 def open_budget(run: RunDir, settings: Settings) -> Budget:
-    """Return the run's budget, with what its earlier commands spent. Raises `SettingsError` for a limit without prices.
+    """Return the run's budget, with what its earlier commands spent, on its survey too.
 
-    A run without limits is not read.
+    A run without limits is not read. Raises `SettingsError` for a limit without prices.
     """
     cost = settings.cost
     if cost.max_cost is None and cost.max_judge_calls is None:
@@ -60,10 +60,15 @@ def open_budget(run: RunDir, settings: Settings) -> Budget:
         raise SettingsError("cost.max_cost: no model has a price, so that nothing would count", hint=hint)
     from webgym_cli.store.index.query import open_index
 
-    with open_index(run) as index:
-        spent = read_spending(run, settings, index)
-    known = sum(spent[name] or 0.0 for name in ("policy_cost", "judge_cost", "generator_cost"))
-    return Budget(cost, str(run.root), known, spent["judge_calls"], spent["largest_judgement"])
+    budget = Budget(cost, str(run.root))
+    for one in (run, run.survey):
+        if one is run or one.exists:
+            with open_index(one) as index:
+                spent = read_spending(one, settings, index)
+            budget.spent += sum(spent[name] or 0.0 for name in ("policy_cost", "judge_cost", "generator_cost"))
+            budget.judge_calls += spent["judge_calls"]
+            budget.largest_judgement = max(budget.largest_judgement, spent["largest_judgement"])
+    return budget
 
 
 def _parse_tokens(counts: dict[str, Any]) -> TokenUsage:
