@@ -41,15 +41,18 @@ webgym.act = (() => {
     return { error: `the page changed the list back; it shows ${JSON.stringify(kept)}` };
   };
 
+  // Functions of what is at a point, and of what has the focus.
+  const unlessOpaque = (found, work) => (isOpaque(found) ? { frame: numberOf(found) } : work(found));
+  const atPoint = (work) => ([x, y], ...given) => unlessOpaque(deepest(x, y), (found) => work(found, ...given));
+  const atFocus = (work) => (point, ...given) => unlessOpaque(focused(), (field) => work(field, ...given));
+
   // The options of the native list at a point, or a field's suggestions, and what chooses one: their popups are outside of
   // the page.
-  const options = ([x, y]) => {
-    const found = deepest(x, y);
-    if (isOpaque(found)) return { frame: numberOf(found) };
+  const options = atPoint((found) => {
     if (found?.list) return { name: "type", options: Array.from(found.list.options, (option) => option.value) };
     const list = found?.closest("select"), isClosed = list && !list.multiple && list.size < 2;
     return { name: "select_option", options: isClosed ? Array.from(list.options, (option) => option.label) : [] };
-  };
+  });
 
   // The native list that a component replaces by what is drawn after it or around it.
   const listBehind = (found) => {
@@ -61,14 +64,12 @@ webgym.act = (() => {
     return null;
   };
 
-  const select = ([x, y], text) => {
-    const found = deepest(x, y);
-    if (isOpaque(found)) return { frame: numberOf(found) };
+  const select = atPoint((found, text) => {
     const list = found?.closest("select") || found?.closest("label")?.control || listBehind(found);
     if (list?.localName !== "select") return { error: "there is no list of options; click what opens it, then the option" };
     list.focus();
     return choose(list, text);
-  };
+  });
 
   // Code editors: the focused element only receives keys, and the text is rendered elsewhere.
   const EDITORS = ".monaco-editor,.CodeMirror,.cm-editor,.ace_editor";
@@ -87,11 +88,7 @@ webgym.act = (() => {
     matches(field, "input:not([type=checkbox],[type=radio],[type=button],[type=submit]),textarea");
 
   // The text of the field with the focus; null if keys go elsewhere.
-  const typing = () => {
-    const field = focused();
-    if (isOpaque(field)) return { frame: numberOf(field) };
-    return { text: takesText(field) ? held(field) : null };
-  };
+  const typing = atFocus((field) => ({ text: takesText(field) ? held(field) : null }));
 
   // Normalises away the formatting that fields apply: blanks, currencies, dashes, case.
   const bare = (text) => (text || "").toLowerCase().replace(/[^\p{L}\p{N}]/gu, "");
@@ -159,14 +156,13 @@ webgym.act = (() => {
   };
 
   // Offer data by type to the focused element's listeners. A field without any gets its text by keys, unless it is done.
-  const paste = (point, types) => {
-    const field = focused(), data = new DataTransfer();
-    if (isOpaque(field)) return { frame: numberOf(field) };
+  const paste = atFocus((field, types) => {
+    const data = new DataTransfer();
     for (const [type, text] of Object.entries(types)) data.setData(type, text);
     const event = new ClipboardEvent("paste", { clipboardData: data, bubbles: true, cancelable: true, composed: true });
     if (!(field || document.documentElement).dispatchEvent(event)) return { done: true };
     return takesText(field) ? {} : { error: "no field has the focus: nothing was pasted" };
-  };
+  });
 
   // What was copied, by type. The browser has one clipboard for all contexts, so each episode keeps its own.
   let copies = null;
@@ -183,12 +179,10 @@ webgym.act = (() => {
     for (const type of ["copy", "cut"]) view.addEventListener(type, note); // the same listener is added only once
   };
   listen(window);
-  const hearCopy = () => {
-    const field = focused();
-    if (isOpaque(field)) return { frame: numberOf(field) };
+  const hearCopy = atFocus((field) => {
     if (field) listen(field.ownerDocument.defaultView);
     return {};
-  };
+  });
   const copied = () => {
     const last = copies;
     copies = null;

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 
 from webgym_cli.environments.browser.failures import attempt
 from webgym_cli.environments.browser.session import BrowserSession
@@ -11,7 +10,8 @@ from webgym_cli.environments.browser.worlds import PAGE_JS, IsolatedWorld
 
 _NAMES_JS, _KINDS_JS = f"{PAGE_JS}.names", f"{PAGE_JS}.kinds"
 _GROUP = "webgym"
-# A busy machine needs more than one.
+# A busy machine needs more than one. Failures are ignored: if the page was replaced or hangs, the next observation
+# fails or retries.
 _SECONDS = 3.0
 # Types of listeners that make an element a target of clicks or drags.
 _CLICKS = frozenset({"click", "mousedown", "mouseup", "pointerdown", "pointerup", "dblclick"})
@@ -26,18 +26,13 @@ _MOST_PASSED = 3000
 async def open_closed_roots(session: BrowserSession) -> None:
     """Pass the closed roots of custom elements to `names.js`, which lists their content. Queries each host once."""
     if session.options.isolated_script:
-        await _try(_adopt_roots(session))
+        await attempt(_adopt_roots(session), _SECONDS)
 
 
 async def find_listeners(session: BrowserSession, frame: str = "") -> None:
     """Pass the elements of a frame (default: the main one) with listeners for clicks to `kinds.js`, each once."""
     if session.options.isolated_script:
-        await _try(_pass_listeners(session, frame))
-
-
-async def _try(inspecting: Awaitable[None]) -> None:
-    # Failures are ignored: if the page was replaced or hangs, the next observation fails or retries.
-    await attempt(inspecting, _SECONDS)
+        await attempt(_pass_listeners(session, frame), _SECONDS)
 
 
 async def _adopt_roots(session: BrowserSession) -> None:
