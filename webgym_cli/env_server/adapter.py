@@ -17,6 +17,7 @@ from openenv.core.env_server.types import State as OpenState
 from pydantic import ConfigDict, Field
 
 import webgym_cli
+from webgym_cli.agent.forms.tools import format_tool_call
 from webgym_cli.env_server.host import SessionHost
 from webgym_cli.env_server.sessions import ClientSession, Turn
 from webgym_cli.errors import UsageError
@@ -105,7 +106,7 @@ class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, WebState]): 
     async def step_async(self, action: WebAction, timeout_s: float | None = None, **kwargs: Any) -> WebObservation:
         """Act. Raises `WebGymError` for a failure of the episode, which then has no reward."""
         arguments = action.model_dump(exclude={"metadata"})
-        turn = await self._session.step(self._host.write_reply(arguments))
+        turn = await self._session.step(format_tool_call(self._host.function["name"], arguments))
         self._state.step_count += 1
         return _observe(turn)
 
@@ -164,10 +165,6 @@ class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, WebState]): 
         """Return the number of a split's tasks. Raises `IndexError`."""
         return len(self._find_tasks(split))
 
-    def list_tasks(self, split: str) -> list[dict[str, Any]]:
-        """Return the first tasks of a split. Raises `IndexError`."""
-        return self.get_task_range(split)
-
     def get_task(self, split: str, index: int) -> dict[str, Any]:
         """Return a task. Raises `IndexError`."""
         if index < 0:
@@ -180,6 +177,8 @@ class BrowserEnvironment(OpenEnvironment[WebAction, WebObservation, WebState]): 
         numbers = range(len(tasks))[start:stop][:_MAX_LISTED]
         read = zip(numbers, tasks.read(numbers), strict=True)
         return [{"index": number, **_describe_task(task)} for number, task in read]
+
+    list_tasks = get_task_range
 
     def _find_tasks(self, split: str) -> TaskSet:
         try:

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from webgym_cli.agent.actions.action_sets import ACTION_SETS
 from webgym_cli.agent.forms.action_forms import WebActions
-from webgym_cli.agent.forms.tools import format_tool_call
 from webgym_cli.config.model import Settings
 from webgym_cli.env_server.sessions import ClientSession, Turn
 from webgym_cli.environments.base import EnvironmentPool
@@ -122,10 +121,6 @@ class SessionHost:
             if split.value == name:
                 return split, tasks
         raise UsageError(f"split: one of {', '.join(self.tasks)}, not {str(name)[:100]!r}")
-
-    def write_reply(self, arguments: dict[str, Any]) -> str:
-        """Return a client's action as a response of the action set."""
-        return format_tool_call(self.function["name"], arguments)
 
     @property
     def function(self) -> dict[str, Any]:

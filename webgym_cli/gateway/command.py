@@ -63,19 +63,17 @@ class AgentCommand:
 class CommandEpisode(EpisodeRun):
     """A running episode of a command. Plan, deadline, retries and storage are those of any rollout."""
 
-    command: AgentCommand | None = None
-    _session: Session | None = field(default=None)
+    command: AgentCommand = field(kw_only=True)
+    _session: Session | None = None
 
     @property
     def spec(self) -> PromptSpec:
         """Prompt parameters: the agent's own prompts are stored with the steps."""
-        if self.command is None or self._session is None:
+        if self._session is None:
             return PromptSpec(tools=())
         return self.command.recorder.build_spec(self._session)
 
     async def _play(self) -> Outcome:
-        if self.command is None:
-            raise RuntimeError("an agent's episode without a command")
         with self._stage(EpisodeStage.RESET):
             access = await self.environment.open_to_agent(self.task, self.owed.episode.seed)
         self.instruction, self.task = access.instruction, self.environment.resolve_task(self.task)

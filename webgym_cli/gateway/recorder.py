@@ -112,7 +112,7 @@ class Recorder:
 
     async def call(self, session: Session, request: ChatRequest, digest: str, *, helper: bool) -> GatewayCall:
         """Return the call of a request, which is sampled once however often it is sent. Raises `RequestError`."""
-        if (known := session.find(digest)) is not None:
+        if known := next((call for call in session.calls if call.request == digest), None):
             return known
         if digest not in session.running:
             if len(session.calls) + len(session.running) >= session.episode.max_steps:
@@ -140,7 +140,8 @@ class Recorder:
     def dismiss(self, session: Session) -> None:
         """Close a session without storing it."""
         self.sessions.pop(session.key, None)
-        session.close()
+        for task in session.running.values():
+            task.cancel()
 
     async def end_expired(self) -> None:
         """End each session that exceeds the episode's time limit as a failure, until cancelled."""
@@ -245,4 +246,4 @@ class Recorder:
             facts = {"id": episode.id, "reward": outcome.reward, "failure": outcome.failure, **session.count()}
             result = outcome.failure or f"reward {outcome.reward}"
             self.sink(make_event("session", **facts, message=f"{episode.id}: {result}, {facts['calls']} calls"))
-        session.mark_stored()
+        session.path.replace(session.path.with_name(f"{session.path.name.removesuffix(OPEN_SUFFIX)}.jsonl"))

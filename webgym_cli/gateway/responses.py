@@ -7,9 +7,6 @@ from typing import Any
 
 from webgym_cli.gateway.requests import ChatRequest, RequestError, validate
 
-# Items of a response that carry nothing for the policy.
-_IGNORED = ("reasoning",)
-
 
 def parse_response_request(value: dict[str, Any]) -> ChatRequest:
     """Return a Responses request as a chat request. Raises `RequestError`."""
@@ -53,14 +50,10 @@ def build_response(
         "status": "incomplete" if cut else "completed",
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "error": None,
-        "instructions": None,
-        "metadata": {},
         "output": output,
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
-        "temperature": None,
-        "top_p": None,
         "usage": {
             "input_tokens": usage["prompt_tokens"],
             "input_tokens_details": {"cached_tokens": 0},
@@ -106,7 +99,7 @@ def _convert_item(item: Any) -> list[dict[str, Any]]:
         return [{"role": "assistant", "tool_calls": [{"function": function}]}]
     if kind == "function_call_output":
         return [{"role": "tool", "content": item.get("output")}]
-    if kind in _IGNORED:
+    if kind == "reasoning":  # carries nothing for the policy
         return []
     raise RequestError(400, f"input: items of the type {str(kind)[:60]!r} are not known here", "unsupported_value")
 

@@ -110,10 +110,6 @@ class Session:
         last = self.calls[-1]
         return not last.helper and last.number in self.delivered and last.step.parse_error is not None
 
-    def find(self, request: str) -> GatewayCall | None:
-        """Return the recorded call of a request."""
-        return next((call for call in self.calls if call.request == request), None)
-
     def steps(self) -> tuple[Step, ...]:
         """Return the policy's steps, without the calls of helpers and those that were abandoned."""
         kept = [call.step for call in self.calls if not call.helper and call.number not in self.abandoned]
@@ -139,15 +135,6 @@ class Session:
                 self.record("delivered", number=call.number)
         elif call.number not in self.delivered | self.abandoned:
             self.record("abandoned", number=call.number)
-
-    def close(self) -> None:
-        """Cancel the calls in flight."""
-        for task in self.running.values():
-            task.cancel()
-
-    def mark_stored(self) -> None:
-        """Rename the file once the trajectory is stored."""
-        self.path.replace(self.path.with_name(f"{self.path.name.removesuffix(OPEN_SUFFIX)}.jsonl"))
 
     def outcome(self, success_threshold: float) -> Outcome:
         """Return the outcome of an ended session; its reward is None if it was given none."""

@@ -76,17 +76,11 @@ def _build_atif(trajectory: Trajectory, output: ExportOutput) -> dict[str, Any]:
     agent = {"name": "webgym", "version": webgym_cli.__version__, "model_name": trajectory.policy}
     tools = {"tool_definitions": list(trajectory.prompt.tools)} if trajectory.prompt.tools else {}
     facts = {"task": trajectory.task.id, "reward": trajectory.outcome.reward, "answer": trajectory.outcome.answer}
-    counts = [step.generation for step in trajectory.steps]
     return {
         "schema_version": "ATIF-v1.7",
         "session_id": trajectory.id,
         "agent": agent | tools,
         "steps": [{"step_id": number, **step} for number, step in enumerate(steps, 1)],
-        "final_metrics": {
-            "total_prompt_tokens": sum(one.prompt_tokens or 0 for one in counts),
-            "total_completion_tokens": sum(len(one.token_ids or ()) for one in counts),
-            "total_steps": len(steps),
-        },
         "extra": facts,
     }
 
@@ -119,6 +113,5 @@ def _build_agent_step(step: Step) -> dict[str, Any]:
     return {
         "source": "agent",
         "message": step.response,
-        "llm_call_count": 1,
         "metrics": {name: value for name, value in metrics.items() if value is not None},
     } | ({"tool_calls": calls} if calls else {})
