@@ -32,8 +32,7 @@ def math_equal_reward(final_response: str, answer: Any) -> dict[str, float]:
 @reward
 def math_equal_reward_tool(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
     """0 without a tool's result; else 1 where the answer is equal as a number or in LaTeX, and 0.1 otherwise."""
-    right = _is_right(final_response, answer)
-    return {"reward": _grade(right, count_tool_results(trajectory) > 0), "acc": float(right)}
+    return _grade(_is_right(final_response, answer), trajectory)
 
 
 @reward
@@ -41,21 +40,19 @@ def math_equal_reward_think(final_response: str, answer: Any, trajectory: Messag
     """`math_equal_reward_tool`, and 0 where a response has no `</think>`."""
     thought = all("</think>" in content for content in _responses(trajectory))
     right = thought and count_tool_results(trajectory) > 0 and _is_right(final_response, answer)
-    return {"reward": _grade(right, thought and count_tool_results(trajectory) > 0), "acc": float(right)}
+    return _grade(right, trajectory, well_formed=thought)
 
 
 @reward
 def math_reward_thought_with_tool(final_response: str, answer: Any, trajectory: Messages) -> dict[str, float]:
     """`math_equal_reward_tool`, and 0 where a response does not begin with `Thought`."""
     thought = all(content.strip().lower().startswith("thought") for content in _responses(trajectory))
-    right = _is_right(final_response, answer)
-    return {"reward": _grade(right, thought and count_tool_results(trajectory) > 0), "acc": float(right)}
+    return _grade(_is_right(final_response, answer), trajectory, well_formed=thought)
 
 
-def _grade(right: bool, well_formed: bool) -> float:
-    if not well_formed:
-        return 0.0
-    return 1.0 if right else 0.1
+def _grade(right: bool, trajectory: Messages, *, well_formed: bool = True) -> dict[str, float]:
+    earned = well_formed and count_tool_results(trajectory) > 0
+    return {"reward": float(max(0.1, right) * earned), "acc": float(right)}
 
 
 def _is_right(final_response: str, answer: Any) -> bool:
