@@ -178,12 +178,14 @@ CASES = {
         "<label for=x>Speed</label><b id=x role=combobox tabindex=0>Slow</b><div><label>Food</label>"
         "<div><div tabindex=0 "
         f"style='{BOX}'><i class=x-placeholder style='color:#ccc'>Pick one</i></div></div></div><p>a<label>Deep</label>"
-        "<input></p><div><i tabindex=0>Help</i></div>",
+        "<input></p><div><i tabindex=0>Help</i></div><label for=h>Place</label><div role=combobox tabindex=0 "
+        "style='width:99px'><select id=h hidden tabindex=-1></select>Oslo</div>",
         [
             ("combobox", "Speed", "Slow", ()),
             ("generic", "Food", "", ()),
             ("textbox", "Deep", "", ()),
             ("generic", "Help", "", ()),
+            ("combobox", "Place", "Oslo", ()),
         ],
     ),
     "rows with an expander or a box, stars in a frame": (

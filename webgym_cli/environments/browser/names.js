@@ -198,7 +198,7 @@ webgym.names = (() => {
   // The nearest text on one side of an element; null if another field, to which the text belongs, is closer.
   const towards = (element, side, work) => {
     for (let at = element[side]; at; at = at[side]) {
-      if (at.nodeType === Node.ELEMENT_NODE && (at.control || matches(at, FIELDS) || at.querySelector(`${FIELDS},td`))) return null;
+      if (at.nodeType === Node.ELEMENT_NODE && (at.control && !element.contains(at.control) || matches(at, FIELDS) || at.querySelector(`${FIELDS},td`))) return null;
       const text = at.nodeType === Node.TEXT_NODE ? at.data :
         at.nodeType === Node.ELEMENT_NODE ? partOf(at, { left: MOST_NODES, ...work }) : "";
       if (text.trim()) return text;
