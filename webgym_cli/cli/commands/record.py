@@ -58,5 +58,8 @@ def record(
     with stage("record", directory, settings, output) as at:
         kept = at.execute(lambda context: record_demonstrations(context, tasks, actions, port, opened))
     if actions and kept < len(tasks):
-        raise BelowThresholdError(f"{len(tasks) - kept} of {len(tasks)} replays were no success")
+        raise BelowThresholdError(
+            f"{len(tasks) - kept} of {len(tasks)} replays were no success",
+            hint=f"correct {from_}, or drop --from and do the task yourself",
+        )
     output.next_step(f"webgym prepare {run}")
