@@ -56,7 +56,7 @@ webgym.observe = (() => {
 
   // A field of a form behind a component, which nobody sees or reaches.
   const isUnused = (field) => field.type === "hidden" || field.getAttribute("aria-hidden") === "true" ||
-    field.localName === "select" && field.tabIndex < 0 || !field.checkVisibility();
+    field.localName === "select" && field.tabIndex < 0 && !field.labels.length || !field.checkVisibility();
 
   const isDrawn = (element) => {
     const style = styleOf(element);
