@@ -138,7 +138,7 @@ class PolicyServer:
         """
         self._model = check_model(self._model)
         self._adapters = await asyncio.to_thread(_keep_present, self._adapters)
-        self._port = ports.claim_port(self.plan.host, self.plan.port, self._port)
+        self._port = await ports.claim_port(self.plan.host, self.plan.port, self._port)
         began = time.monotonic()
         self._job = Job.spawn(
             self.plan.argv(self._model, self._port, self._adapters),

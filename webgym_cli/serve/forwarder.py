@@ -40,7 +40,7 @@ class PolicyForwarder:
         self._session = ClientSession(connector=TCPConnector(limit=0), timeout=ClientTimeout(total=None))
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await self._runner.setup()
-        claimed = claim_port(host, 0, port)
+        claimed = await claim_port(host, 0, port)
         await web.TCPSite(self._runner, host, claimed).start()
         parts = urlsplit(base_url(host, claimed))
         return parts._replace(netloc=f"{self._user}@{parts.netloc}").geturl()

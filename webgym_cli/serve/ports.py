@@ -5,26 +5,33 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import time
 
 from webgym_cli.errors import SettingsError, UsageError
 
 # Timeout of a connection in seconds.
 _CONNECT_SECONDS = 1.0
+# How long a port is waited for that was this server's, and how often it is tried, in seconds.
+_RECLAIM_SECONDS = 15.0
+_RETRY_SECONDS = 0.25
 
 
-def claim_port(host: str, wanted: int, last: int = 0) -> int:
+async def claim_port(host: str, wanted: int, last: int = 0) -> int:
     """Return the port to listen on: `wanted`; if that is 0, `last` if it is free, else any free port.
 
-    Raises `UsageError` if `wanted` is in use, `SettingsError` if the host can't be bound.
+    `last`: the port of before, 0 if there was none. A killed server's processes may hold it for seconds, and its
+    clients know no other address, so it is waited for. Raises `UsageError` if `wanted` is in use, `SettingsError` if
+    the host can't be bound.
     """
-    if wanted:
-        _bind(host, wanted)
-        return wanted
-    try:
-        return _bind(host, last)
-    # The last port is only a preference: a client may still hold it.
-    except UsageError:
-        return _bind(host, 0)
+    deadline = time.monotonic() + (_RECLAIM_SECONDS if last and wanted in (0, last) else 0.0)
+    while True:
+        try:
+            return _bind(host, wanted or last)
+        except UsageError:
+            if time.monotonic() >= deadline:
+                break
+        await asyncio.sleep(_RETRY_SECONDS)
+    return _bind(host, wanted)
 
 
 async def is_listening(host: str, port: int) -> bool:

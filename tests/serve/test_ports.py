@@ -1,0 +1,45 @@
+"""Ports of servers: the one of before is waited for, a stranger's is refused."""
+
+import asyncio
+import socket
+
+import pytest
+
+from webgym_cli.errors import UsageError
+from webgym_cli.serve import ports
+
+
+@pytest.fixture
+def holder():
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def port_of(holder):
+    return holder.getsockname()[1]
+
+
+@pytest.mark.parametrize("wants", [True, False], ids=["a port that is set", "any port"])
+async def test_the_port_of_before_is_waited_for(holder, wants):
+    last = port_of(holder)
+    claiming = asyncio.create_task(ports.claim_port("127.0.0.1", last if wants else 0, last))
+    await asyncio.sleep(2 * ports._RETRY_SECONDS)
+    holder.close()
+    assert await claiming == last
+
+
+async def test_a_port_that_stays_in_use_is_refused_or_replaced(holder, monkeypatch):
+    monkeypatch.setattr(ports, "_RECLAIM_SECONDS", 0.0)
+    last = port_of(holder)
+    with pytest.raises(UsageError, match=f"port {last} "):
+        await ports.claim_port("127.0.0.1", last, last)
+    assert await ports.claim_port("127.0.0.1", 0, last) not in (0, last)
+
+
+async def test_a_port_of_nobody_before_is_refused_at_once(holder, monkeypatch):
+    async def fail(seconds):
+        raise AssertionError("it waited")
+
+    monkeypatch.setattr(ports.asyncio, "sleep", fail)
+    with pytest.raises(UsageError):
+        await ports.claim_port("127.0.0.1", port_of(holder))
